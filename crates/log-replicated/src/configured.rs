@@ -10,10 +10,10 @@
 //! name.
 
 use crate::copies::whole;
+use crate::place::TermValue;
 use crate::place::{FORMAT, Place, hex, put};
 use crate::record::{Fields, seal, unsealed};
 use crate::sequencer::{Answer, Compare, Operation, Request};
-use crate::place::TermValue;
 use crate::words::{NodeId, PartitionId};
 
 const MAGIC: &[u8; 4] = b"QCNF";

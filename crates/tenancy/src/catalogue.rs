@@ -112,6 +112,8 @@ pub enum CatalogueError {
     NoHome(u32),
     #[error("another node is home of the catalogue")]
     Stale,
+    #[error("the partitions have homes at different nodes: this one takes over all of them, ask again then")]
+    Apart,
     #[error("{0}")]
     Busy(#[from] Busy),
 }
@@ -367,10 +369,21 @@ impl Catalogue {
         &self.seen
     }
 
+    /// Partitions behind the first have homes of their own.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        matches!(self.seen, Seen::Apart(_))
+    }
+
+    /// True while a database goes from one partition to another.
+    pub fn is_any_moving(&self) -> bool {
+        !self.moving.lock().is_empty()
+    }
+
     /// True if requests to databases of this partition are for another home.
     #[inline]
     pub fn is_elsewhere(&self, partition: PartitionId) -> bool {
-        partition != PartitionId(0) && matches!(self.seen, Seen::Apart(_))
+        partition != PartitionId(0) && self.is_apart()
     }
 
     /// The engine that has the catalogue's rows.
@@ -618,6 +631,15 @@ impl Catalogue {
         })?;
         self.index.write().remove(id);
         Ok(())
+    }
+
+    /// What a database has used: as it is counted here, or as this process' replica of its partition
+    /// has it from another home.
+    pub fn usage_of(&self, database: &Database, now_micros: u64) -> Result<Usage, CatalogueError> {
+        match self.is_elsewhere(database.partition()) {
+            true => kept_usage(&self.partitions, database.id.0, database.partition()),
+            false => Ok(database.meter.usage(now_micros)),
+        }
     }
 
     /// Writes down what has been used since the last time. `at_the_end`: of every database,

@@ -48,6 +48,9 @@ impl Catalogue {
         if self.is_moving(database.id) {
             return Err(CatalogueError::Moving);
         }
+        if self.is_apart() {
+            return Err(CatalogueError::Apart);
+        }
         let from = database.partition();
         if from == to {
             return Ok(None);

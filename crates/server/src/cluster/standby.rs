@@ -66,7 +66,7 @@ impl Standby {
             });
         }
         let (mut threads, purges) = (Threads::new(), watch::Sender::new(()));
-        threads.serve(listeners, foundation, &purges)?;
+        threads.serve(listeners, foundation, &foundation.partitions, &purges)?;
         Ok(Standby {
             threads,
             hurry,

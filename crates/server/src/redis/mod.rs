@@ -18,8 +18,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use quartet_engine::{Dependency, PartitionId};
 use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
+use quartet_layer_redis::DatabaseLogin;
 use quartet_layer_redis::Deferred;
 use quartet_layer_redis::LongRun;
 use quartet_layer_redis::Made;
@@ -43,6 +44,7 @@ use tokio::time::Instant;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::stream::exchange;
 use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
@@ -95,6 +97,12 @@ pub struct Conversations {
     /// The server that the default database is a replica of.
     pub replica_of: ReplicaOf,
 }
+
+/// The way in for clients that another home passes on.
+pub const LISTENER: &str = "redis";
+
+/// The answer to a client whose database has no home at the moment; clients come again.
+const NO_HOME: &[u8] = b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
 
 /// The answer to a client for which there is no place.
 pub const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -254,6 +262,20 @@ async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::
             Ok(Transport::Encrypted(tls.shake_hands(socket).await?))
         }
         Some(_) => Ok(Transport::Clear(socket)),
+    }
+}
+
+/// Reads until the first reply of a home is whole. Returns its length.
+async fn first_reply(home: &mut (impl AsyncRead + Unpin), replies: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match quartet_wire_resp::skip(replies) {
+            Ok(Some(bytes)) => return Ok(bytes),
+            Ok(None) => {}
+            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        if home.read_buf(replies).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
 }
 
@@ -570,6 +592,9 @@ impl Connection {
             self.scheduler_handle.end(turn);
             self.consumed += received.consumed;
             self.hold.dependency = self.hold.dependency.max(received.dependency);
+            if let Some(database_login) = received.elsewhere {
+                return self.go_elsewhere(socket, &database_login).await.map(|()| true);
+            }
             if received.moved && self.follow_session() {
                 // Replies and mail that are here rest on the partition that the session has left.
                 while !self.output.is_empty() || self.session.client().has_mail() {
@@ -638,6 +663,64 @@ impl Connection {
             }
         }
         Ok(true)
+    }
+
+    /// Passes the connection on to the home of another database's partition, which answers from the
+    /// next request on and judges whether the credentials in that are right.
+    async fn go_elsewhere(&mut self, socket: &mut impl Socket, database_login: &DatabaseLogin) -> io::Result<()> {
+        while !self.output.is_empty() || self.session.client().has_mail() {
+            self.collect_mail();
+            self.send(socket).await?;
+        }
+        // What is only here cannot go along.
+        if self.session.client().is_bound() {
+            return Ok(());
+        }
+        let tenants = self.scheduler_handle.tenants();
+        let database = tenants.catalogue.numbered(database_login.database);
+        let partition = database.and_then(|database| tenants.elsewhere(&database));
+        let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
+        let peer = self.session.client().address.parse();
+        let (Some(partition), Some(nodes), Ok(peer)) = (partition, nodes, peer) else {
+            return Ok(());
+        };
+        let introduction = self.session.introduction(database_login);
+        let (input, permit) = (&self.input[self.consumed..], &self.permit);
+        let conversing = async {
+            let Ok(mut home) = nodes.call(partition, LISTENER, peer).await else {
+                return socket.write_all(NO_HOME).await;
+            };
+            let mut replies = Vec::new();
+            if !introduction.is_empty() {
+                home.write_all(&introduction).await?;
+                home.flush().await?;
+                let bytes = first_reply(&mut home, &mut replies).await?;
+                replies.drain(..bytes);
+            }
+            home.write_all(input).await?;
+            home.flush().await?;
+            first_reply(&mut home, &mut replies).await?;
+            if replies.first() != Some(&b'-') {
+                permit.authenticated();
+            }
+            socket.write_all(&replies).await?;
+            socket.flush().await?;
+            exchange(socket, home).await
+        };
+        let (connection_waker, client, mut stop) = (&self.connection_waker, self.session.client(), self.stop.clone());
+        let killed = poll_fn(|context| {
+            while connection_waker.poll_signalled(context).is_ready() {
+                if client.killed.load(Ordering::SeqCst) {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        });
+        tokio::select! {
+            conversed = conversing => conversed,
+            () = killed => Ok(()),
+            _ = stop.wait_for(|stops| *stops) => Ok(()),
+        }
     }
 
     /// The session went on in another logical database. True if that is in another partition.
