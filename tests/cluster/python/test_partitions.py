@@ -92,7 +92,15 @@ def beside_first(cluster):
 
 def go_on(writers) -> None:
     seen = {writer: len(writer.acknowledged) for writer in writers}
-    until(lambda: all(len(writer.acknowledged) > seen[writer] for writer in writers), "everybody goes on")
+
+
+    def late():
+        return [writer for writer in writers if len(writer.acknowledged) <= seen[writer]]
+
+    try:
+        until(lambda: not late(), "everybody goes on")
+    except AssertionError as error:
+        raise AssertionError([(type(one).__name__, one.server.name, one.name, one.errors[-3:]) for one in late()]) from error
 
 
 def check(node) -> None:
@@ -129,8 +137,10 @@ def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
         # One stands still.
         home = beside_first(cluster)
         home.pause()
-        go_on([writer for writer in writers if writer.server is not home])
-        home.go_on()
+        try:
+            go_on([writer for writer in writers if writer.server is not home])
+        finally:
+            home.go_on()
         go_on(writers)
 
         # It is killed while a database moves: that is in one place.
@@ -239,9 +249,11 @@ def test_a_changed_credential_is_refused_at_every_node_once_the_change_is_answer
     # Nor does one that stood still while it changed.
     home = beside_first(cluster)
     home.pause()
-    for database in databases:
-        renew(database)
-    home.go_on()
+    try:
+        for database in databases:
+            renew(database)
+    finally:
+        home.go_on()
     check_tokens()
     for node in cluster.nodes:
         assert node.stop() == 0

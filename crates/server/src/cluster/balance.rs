@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_node_that_is_not_fit_gets_nothing_and_keeps_what_it_has() {
         assert_eq!(spread(&[1, 1, 1, 1], &nodes([1])), [1, 1, 1, 1]);
-        assert_eq!(spread(&[1, 2, 2, 2], &nodes([1, 3])), [1, 2, 1, 3]);
+        assert_eq!(spread(&[1, 2, 2, 2], &nodes([1, 3])), [1, 2, 2, 3]);
         assert_eq!(next(&[Some(NodeId(1)), None, Some(NodeId(1))], &nodes([1, 2])), None);
         assert_eq!(next(&[Some(NodeId(1)); 4], &[]), None);
     }

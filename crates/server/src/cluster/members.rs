@@ -51,9 +51,10 @@ const MEMBERS_MAX: u32 = 1000;
 /// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
-/// A node that is further behind the log is not made home of anything.
+/// A node that is further behind the log is not made home of anything. One that nothing happens to
+/// hears of that once a second.
 const LAG_RECORDS_MAX: u64 = 100;
-const LAG_MILLIS_MAX: u64 = 1000;
+const LAG_MILLIS_MAX: u64 = 5000;
 
 /// A node's record about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,7 +249,7 @@ impl Members {
     /// The nodes that could be home of any partition: they run, are not behind, and their clocks are
     /// right.
     pub fn fit(&self) -> Vec<NodeId> {
-        self.view.read().fit()
+        self.view.read().fit(Instant::now())
     }
 
     /// The homes of all partitions, as far as they are known.
@@ -656,14 +657,15 @@ impl View {
         others.any(|(id, member)| member.hears(partition) == Some(home.0) && is_recent(id))
     }
 
-    fn fit(&self) -> Vec<NodeId> {
+    fn fit(&self, now: Instant) -> Vec<NodeId> {
         let is_right = |id: &u64| {
             self.clocks_ahead
                 .get(id)
                 .is_some_and(|ahead| ahead.abs() <= CLOCK_OFF_MICROS)
         };
+        let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < 2 * RECENT);
         let is_fit = |(id, member): &(&u64, &Member)| {
-            member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX && is_right(id)
+            is_recent(id) && member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX && is_right(id)
         };
         let fit = self.members.iter().filter(is_fit);
         fit.map(|(id, _)| NodeId(*id)).collect()
