@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quartet_engine::{Durability, PartitionId};
 use quartet_layer_redis::access::acl::password_hash;
-use quartet_tenancy::{CatalogueError, Consistency, Definition, KeptCredentials, Quotas, Secrets};
+use quartet_tenancy::{CatalogueError, Consistency, DEFAULT_DATABASE, Definition, KeptCredentials, Quotas, Secrets};
 use tokio::sync::watch;
 
 use super::{Entrances, Foundation, Serving};
@@ -170,6 +170,10 @@ impl Apart {
         self.first.end();
         drop(self.homes);
         self.servings.into_iter().for_each(Serving::end);
+        // The default database is nowhere else.
+        for (_, engine) in self.foundation.partitions.iter().skip(1) {
+            assert_eq!(engine.rows_of(DEFAULT_DATABASE).unwrap().iter().sum::<u64>(), 0);
+        }
         drop(self.foundation);
     }
 }
