@@ -389,7 +389,7 @@ mod tests {
     /// late, twice, in any order, or never.
     #[test]
     fn homes_apart_go_by_what_was_answered() {
-        let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(20, |seeds| seeds.parse().unwrap());
+        let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
         for seed in 0..seeds {
             let world = World::new(seed);
             let mut catalogue = open(&world);
