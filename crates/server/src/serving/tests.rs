@@ -212,7 +212,7 @@ fn clients_are_led_to_the_home_of_their_database() {
     ask(&mut redis, &format!("AUTH {}", shop.token), "+OK\r\n");
     ask(&mut redis, "SET key shop", "+OK\r\n");
     ask(&mut redis, "GET key", "$4\r\nshop\r\n");
-    // What was agreed before goes along, and what was sent behind.
+    // The name and the protocol go along, and requests that were sent behind.
     let mut third = apart.at("redis");
     third
         .write_all(b"HELLO 3 AUTH default root SETNAME me\r\nECHO agreed\r\n")
