@@ -48,7 +48,7 @@ const USAGE_CYCLE: Duration = Duration::from_secs(5);
 /// How often the nodes of a cluster compare their states: each walks all of its rows for that.
 const STATE_HASH_CYCLE: Duration = Duration::from_secs(3600);
 
-/// How often homes of other partitions are told what they have not heard yet.
+/// How often homes of other partitions are given what they have not heard yet.
 const TELL_CYCLE: Duration = Duration::from_millis(200);
 
 /// How often it is looked whether there is another certificate.
@@ -143,7 +143,7 @@ impl Homes for HomesOfNodes {
     }
 }
 
-/// What a service sees of its process' data.
+/// The part of its process' data that a service sees.
 struct Scope {
     partitions: Arc<Partitions>,
     catalogue: Catalogue,

@@ -23,20 +23,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use quartet_engine::{
-    Busy, DatabaseCopyError, Dependency, Durability, Engine, ExecuteError, PartitionId, Space, Transaction,
-};
+use quartet_engine::{Busy, Durability, Engine, PartitionId, Space, Transaction};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::copies::COPY;
 use crate::definition::{Definition, Hash, KeptCredentials, Move, is_name};
 use crate::meter::{Meter, Usage};
-use crate::moves::PLACE;
 use crate::partitions::{NUMBER, Partitions, number_in, number_row};
 use crate::pushes::{Homes, Push, TAKEN, take, taken};
 use crate::quotas::Limits;
+use crate::rows::{COPY, CatalogueError, PLACE, json, outcome, read_row, row, space, write};
 use crate::share::Turns;
 
 /// An entry of the index. Those who serve the database hold it while they do.
@@ -74,48 +70,11 @@ pub struct Secrets {
     pub secret_access_key: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum CatalogueError {
-    #[error("a database's name is 1 to 64 lower-case letters, digits and hyphens, and not 'default'")]
-    BadName,
-    #[error("there is a database of this name")]
-    Exists,
-    #[error("there is no database of this name")]
-    Unknown,
-    #[error("the limit on the number of databases is reached")]
-    Full,
-    #[error("the log has failed")]
-    LogFailed,
-    #[error("the disk is full")]
-    DiskFull,
-    #[error("the disk cannot be read")]
-    Unreadable,
-    #[error("{0} cannot be read: its row is damaged")]
-    Damaged(&'static str),
-    #[error("there is no partition {0}")]
-    UnknownPartition(u32),
-    #[error("the default database is in partition 0 and stays there")]
-    Default,
-    #[error("the database is being moved")]
-    Moving,
-    #[error("the database is not being moved")]
-    NotMoving,
-    #[error("partition {partition} and the catalogue, one of which is older, do not agree on the database {name}")]
-    NotThere { name: String, partition: u32 },
-    #[error("the database {name} is in partition {partition}, which is not there")]
-    NoPartition { name: String, partition: u32 },
-    #[error("what should be partition {expected} is partition {found}, perhaps of other data")]
-    OtherPartition { expected: u32, found: u32 },
-    #[error("partition {0} is empty, and the catalogue has databases in it")]
-    LostPartition(u32),
-    #[error("partition {0} has no home at the moment")]
-    NoHome(u32),
-    #[error("another node is home of the catalogue")]
-    Stale,
-    #[error("the partitions have homes at different nodes: this one takes over all of them, ask again then")]
-    Apart,
-    #[error("{0}")]
-    Busy(#[from] Busy),
+/// A database that a push was about.
+pub struct Changed {
+    pub database: Arc<Database>,
+    /// As it was defined.
+    pub before: Arc<Definition>,
 }
 
 /// Fills a buffer with what nobody can guess.
@@ -140,10 +99,10 @@ pub struct Catalogue {
 pub(crate) enum Seen {
     /// All of them, and this process is home of all partitions.
     Together,
-    /// All of them. Partitions behind the first have homes of their own, which decide by what they
-    /// were told whether somebody may come in.
+    /// All of them. Partitions behind the first have homes of their own, which decide by the pushes
+    /// that they took whether somebody may come in.
     Apart(Box<dyn Homes>),
-    /// Those of one partition behind the first, by what that was told.
+    /// Those of one partition behind the first, by the pushes that it took.
     OnePartition,
 }
 
@@ -155,23 +114,8 @@ struct Index {
     by_access_key: HashMap<String, u16>,
 }
 
-/// Where the catalogue is kept; no client's database has this number.
-pub(crate) const SYSTEM: DatabaseId = DatabaseId(0);
 /// The first that is given: 1 is the default database.
 const FIRST_ID: u16 = 2;
-
-pub(crate) fn space(durability: Durability) -> Space {
-    Space {
-        database: SYSTEM,
-        layer: LayerId::System,
-        durability,
-    }
-}
-
-pub(crate) fn row(tag: u8, id: u16) -> [u8; 3] {
-    let [high, low] = id.to_be_bytes();
-    [tag, high, low]
-}
 
 impl Database {
     fn new(id: u16, definition: Definition, usage: &Usage) -> Database {
@@ -291,8 +235,8 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The same where this process is home of the first partition alone, and others are told
-    /// through `homes`. They have been told everything when this returns.
+    /// The same where this process is home of the first partition alone, and others are reached
+    /// through `homes`. They have every definition when this returns.
     pub fn open_apart(
         partitions: Arc<Partitions>,
         homes: Box<dyn Homes>,
@@ -500,7 +444,7 @@ impl Catalogue {
             self.index_anew(database);
             return self.tell(database);
         }
-        // Until its home has been told, that goes by the old credentials and then by the new ones:
+        // Its home goes by the old credentials, and at some moment from now on by the new ones:
         // requests with either are for it.
         self.index.write().add(database.clone());
         self.tell(database)?;
@@ -523,9 +467,9 @@ impl Catalogue {
         }
     }
 
-    /// Takes a push for the one partition that is seen. What it changes holds for the log before it
-    /// holds here, so what a client has been let in by once is not undone by another home. A
-    /// database whose rows are to go is closed first; `let_go` says whether nobody uses it any more.
+    /// Takes a push for the one partition that is seen. A change is in the log before it holds
+    /// here, so no later home refuses credentials that have let a client in. A database whose rows
+    /// are to go is closed first; `let_go` says whether nobody uses it any more.
     ///
     /// Returns the databases that it is about, with what was decided before. `Busy`: it is to be
     /// given again.
@@ -534,7 +478,7 @@ impl Catalogue {
         number: u64,
         push: &[u8],
         let_go: impl FnOnce(&Database) -> bool,
-    ) -> Result<Vec<(Arc<Database>, Arc<Definition>)>, CatalogueError> {
+    ) -> Result<Vec<Changed>, CatalogueError> {
         let push = Push::parse(push)?;
         let _changing = self.changing.lock();
         let (partition, engine) = self.partitions.iter().next().expect("one partition");
@@ -552,7 +496,10 @@ impl Catalogue {
         let mut leave = |database: Arc<Database>| {
             database.closed.store(true, Ordering::SeqCst);
             self.index.write().remove(database.id.0);
-            changed.push((database.clone(), database.definition()));
+            changed.push(Changed {
+                before: database.definition(),
+                database,
+            });
         };
         match push {
             Push::Fence => {}
@@ -583,7 +530,7 @@ impl Catalogue {
                     };
                     self.index_anew(&database);
                     self.is_empty.store(false, Ordering::SeqCst);
-                    changed.extend(before.map(|before| (database, before)));
+                    changed.extend(before.map(|before| Changed { database, before }));
                 }
             }
         }
@@ -633,7 +580,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// What a database has used: as it is counted here, or as this process' replica of its partition
+    /// The usage of a database: as it is counted here, or as this process' replica of its partition
     /// has it from another home.
     pub fn usage_of(&self, database: &Database, now_micros: u64) -> Result<Usage, CatalogueError> {
         match self.is_elsewhere(database.partition()) {
@@ -755,22 +702,6 @@ impl Catalogue {
     }
 }
 
-/// Runs `body` as a transaction on the system space and waits until it is durable.
-pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) -> R) -> Result<R, CatalogueError> {
-    // From before: a home that is deposed behind the commit has not made it durable.
-    let arrival = engine.arrival(Durability::Always);
-    let written = engine.partition_in_time()?.execute(space(Durability::Always), |tx| {
-        // Small and few, and without one no database could be deleted on a full disk.
-        tx.deletes();
-        Ok(body(tx))
-    });
-    let (answer, dependency) = settled(written)?;
-    match engine.wait_settled(dependency, arrival) {
-        true => Ok(answer),
-        false => Err(CatalogueError::LogFailed),
-    }
-}
-
 /// The usage of a database, as its partition has it.
 fn kept_usage(partitions: &Partitions, id: u16, partition: PartitionId) -> Result<Usage, CatalogueError> {
     if !partitions.has(partition) {
@@ -822,46 +753,6 @@ fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError
 
 /// Two partitions that differ by less are of the same size to a new database.
 const SAME_SIZE_BYTES: u64 = 1 << 20;
-
-pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("names and numbers are JSON")
-}
-
-/// Reads what this or an earlier version wrote.
-fn read_row<T: DeserializeOwned>(value: &[u8]) -> T {
-    serde_json::from_slice(value).expect("a row of the catalogue is what was written")
-}
-
-impl From<DatabaseCopyError> for CatalogueError {
-    fn from(error: DatabaseCopyError) -> CatalogueError {
-        match error {
-            DatabaseCopyError::Busy(busy) => CatalogueError::Busy(busy),
-            DatabaseCopyError::DiskFull => CatalogueError::DiskFull,
-            DatabaseCopyError::Unreadable(_) => CatalogueError::Unreadable,
-            _ => CatalogueError::LogFailed,
-        }
-    }
-}
-
-/// The layer's code never refuses here, and what it writes is small.
-fn outcome(
-    executed: Result<((), Dependency), ExecuteError<std::convert::Infallible>>,
-) -> Result<Dependency, CatalogueError> {
-    settled(executed).map(|((), dependency)| dependency)
-}
-
-fn settled<R>(
-    executed: Result<(R, Dependency), ExecuteError<std::convert::Infallible>>,
-) -> Result<(R, Dependency), CatalogueError> {
-    match executed {
-        Ok(answered) => Ok(answered),
-        Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
-        Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
-        Err(ExecuteError::NotHome) => Err(CatalogueError::LogFailed),
-        Err(ExecuteError::TooLarge(_)) => unreachable!("rows of the catalogue are small"),
-        Err(ExecuteError::Layer(never, _)) => match never {},
-    }
-}
 
 #[cfg(test)]
 mod tests {

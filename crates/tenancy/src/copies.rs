@@ -10,7 +10,7 @@
 //! in another partition, the row in the one before says that it is not there: at no time two say
 //! that they have it.
 //!
-//! Each change is told with the number of its step (`pushes`). A row that is behind is of a change
+//! Each change carries the number of its step (`pushes`). A row that is behind is of a change
 //! that nobody has an answer to, or of a folder from a backup; the next start writes it anew.
 
 use std::collections::BTreeMap;
@@ -20,11 +20,10 @@ use std::sync::Arc;
 use quartet_engine::{Durability, PartitionId, Role};
 use quartet_model::Version;
 
-use crate::catalogue::{Catalogue, CatalogueError, Database, Seen, json, space};
+use crate::catalogue::{Catalogue, Database, Seen};
 use crate::definition::Definition;
 use crate::pushes::{Push, TAKEN, take, taken};
-
-pub(crate) const COPY: u8 = b'C';
+use crate::rows::{COPY, CatalogueError, json, space};
 
 /// Definitions that one push has at most: it has to fit into what a log takes at once.
 const DEFINITIONS_AT_ONCE: usize = 500;
@@ -53,8 +52,8 @@ impl Catalogue {
         Ok(number)
     }
 
-    /// Gives the database's definition to the partition that has it. If that fails, it is owed until
-    /// [`Catalogue::tell_again`].
+    /// Gives the database's definition to the partition that has it. If that fails, it is owed
+    /// until [`Catalogue::tell_again`].
     pub(crate) fn tell(&self, database: &Database) -> Result<(), CatalogueError> {
         let (id, partition) = (database.id.0, database.partition());
         if partition == PartitionId(0) {
@@ -68,8 +67,8 @@ impl Catalogue {
         told
     }
 
-    /// Tells the definitions that could not be told when they were changed. Called about once a
-    /// second.
+    /// Gives partitions the definitions that they could not be given when those were changed.
+    /// Called about once a second.
     pub fn tell_again(&self) -> Result<(), CatalogueError> {
         let untold = std::mem::take(&mut *self.untold.lock());
         let mut told = Ok(());
@@ -188,8 +187,8 @@ mod tests {
     use quartet_log::FileLogOptions;
 
     use super::*;
-    use crate::catalogue::{row, write};
     use crate::definition::{Consistency, KeptCredentials};
+    use crate::rows::{row, write};
     use crate::{Partitions, Quotas};
 
     type Disks = [Arc<FaultyDisk>; 2];

@@ -26,13 +26,12 @@ use quartet_engine::{Durability, Engine, PartitionId};
 use quartet_model::{DatabaseId, Version};
 use serde::de::DeserializeOwned;
 
-use crate::catalogue::{Catalogue, CatalogueError, Database, json, row, space, write};
-use crate::copies::COPY;
+use crate::catalogue::{Catalogue, Database};
 use crate::definition::{DEFAULT_NAME, Definition, Move, Moved, Place};
 use crate::pushes::{Push, TAKEN, last_taken, take};
+use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
 
 pub(crate) const MOVE: u8 = b'M';
-pub(crate) const PLACE: u8 = b'H';
 
 impl Catalogue {
     /// Begins to move a database; `None` if it is in that partition.
@@ -187,8 +186,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Clears a database in a partition that does not have it, durably, and what that knew of it. It
-    /// had been moved so often; zero: nobody has it any more.
+    /// Clears a database in a partition that does not have it, durably, and what that knew of it.
+    /// `times`: how often it had been moved; zero: nobody has it any more.
     fn clear_in(&self, partition: PartitionId, id: u16, times: u64) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock();
         if partition != PartitionId(0) {

@@ -46,8 +46,8 @@ impl Partitions {
         &self.engines[self.place(id)]
     }
 
-    /// Where a partition is in the order of those that are seen. What belongs to no database is the
-    /// first one's, also where that is another than partition 0.
+    /// Where a partition is in the order of those that are seen. The first of them has also the
+    /// place of partition 0, to which everything belongs that is of no database.
     #[inline]
     pub fn place(&self, id: PartitionId) -> usize {
         id.0.saturating_sub(self.first.0) as usize

@@ -1,4 +1,4 @@
-//! What the catalogue tells the partitions, and how a partition takes it.
+//! Steps of the catalogue on their way to the partitions that they are about.
 //!
 //! ```text
 //!   'T'   in the first partition: the number that was given last, u64, big endian
@@ -21,11 +21,9 @@ use quartet_engine::{Durability, Engine, PartitionId, Transaction};
 use quartet_model::DatabaseId;
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::{CatalogueError, json, row, space, write};
-use crate::copies::COPY;
 use crate::definition::{Definition, Place};
-use crate::moves::PLACE;
 use crate::partitions::{NUMBER, number_row};
+use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
 
 pub(crate) const TAKEN: &[u8] = b"T";
 
@@ -35,7 +33,7 @@ pub(crate) const TAKEN: &[u8] = b"T";
 pub(crate) enum Push {
     /// Nothing changes but the number.
     Fence,
-    /// Of the databases numbered `first` to `last` the partition has these and no others.
+    /// The partition has these of the databases numbered `first` to `last`, and no others.
     Exactly {
         first: u16,
         last: u16,
@@ -339,17 +337,17 @@ mod tests {
         }
     }
 
-    /// What clients have been told.
+    /// The answers that clients have.
     #[derive(Default)]
-    struct Told {
-        /// The database's secret of which its maker was told last, and whether it may have been
-        /// changed since by somebody who was told nothing.
+    struct Answered {
+        /// The secret in the last answer, and whether a change without an answer may have replaced
+        /// it since.
         secret: Option<(u16, String, bool)>,
         /// Opens nothing any more.
         ended: Vec<String>,
     }
 
-    impl Told {
+    impl Answered {
         fn ends(&mut self) {
             self.ended.extend(self.secret.take().map(|(_, secret, _)| secret));
         }
@@ -389,35 +387,35 @@ mod tests {
     /// late, twice, in any order, or never.
     #[test]
     fn homes_apart_go_by_what_was_answered() {
-        let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(20, |seeds| seeds.parse().unwrap());
+        let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
         for seed in 0..seeds {
             let world = World::new(seed);
             let mut catalogue = open(&world);
-            let mut told: [Told; 3] = Default::default();
+            let mut answered: [Answered; 3] = Default::default();
             for _ in 0..40 {
                 let number = world.choices.below(3) as usize;
-                let (name, told_of) = (["shop", "news", "mail"][number], &mut told[number]);
+                let (name, answers) = (["shop", "news", "mail"][number], &mut answered[number]);
                 match world.choices.below(8) {
                     0..=2 => match catalogue.create(definition(name)) {
                         Ok((database, secrets)) if database.partition() != PartitionId(0) => {
-                            told_of.is(database.id.0, secrets);
+                            answers.is(database.id.0, secrets);
                         }
                         _ => {}
                     },
                     3 | 4 => match catalogue.renew_credentials(name) {
                         Ok((database, secrets)) if database.partition() != PartitionId(0) => {
-                            told_of.is(database.id.0, secrets);
+                            answers.is(database.id.0, secrets);
                         }
                         Ok(_) | Err(CatalogueError::Unknown) => {}
-                        Err(_) => told_of
+                        Err(_) => answers
                             .secret
                             .iter_mut()
                             .for_each(|(.., may_differ)| *may_differ = true),
                     },
                     5 => match catalogue.close(name) {
-                        Ok(_) => told_of.ends(),
+                        Ok(_) => answers.ends(),
                         Err(CatalogueError::Unknown) => {}
-                        Err(_) => told_of
+                        Err(_) => answers
                             .secret
                             .iter_mut()
                             .for_each(|(.., may_differ)| *may_differ = true),
@@ -434,7 +432,7 @@ mod tests {
                     }
                 }
                 world.deliver_some_late();
-                told.iter().for_each(|told| told.check(&world));
+                answered.iter().for_each(|answered| answered.check(&world));
             }
             // In the end every partition has what the catalogue has.
             drop(catalogue);

@@ -48,7 +48,7 @@ pub fn without_default(settings: &Settings) -> Settings {
     settings.dynamodb.access_keys = AccessKeys::Given(vec![random_access_key()]);
     settings.http.rest_tokens = RestTokens::default();
     settings.redis.users_file = None;
-    // Whoever passes clients on has taken their bytes out of it.
+    // Clients that are passed on come out of it.
     settings.connections.tls = TlsFiles::default();
     settings.redis.listen_tls = Listen::Off;
     settings.telemetry = None;

@@ -108,7 +108,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     };
     let (both, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
     if bound.is_none() {
-        // Whoever came by TLS is passed on without.
+        // Clients that came by TLS are passed on without.
         let passed_on = Arc::new(entrance(Takes::Both));
         assembly.added.entrances.push((redis::LISTENER, passed_on));
     }

@@ -672,7 +672,7 @@ impl Connection {
             self.collect_mail();
             self.send(socket).await?;
         }
-        // What is only here cannot go along.
+        // Subscriptions and the like cannot go along.
         if self.session.client().is_bound() {
             return Ok(());
         }

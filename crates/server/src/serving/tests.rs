@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quartet_engine::{Durability, PartitionId};
 use quartet_layer_redis::access::acl::password_hash;
-use quartet_tenancy::{CatalogueError, Consistency, Definition, KeptCredentials, Quotas, Secrets};
+use quartet_tenancy::{CatalogueError, Consistency, DEFAULT_DATABASE, Definition, KeptCredentials, Quotas, Secrets};
 use tokio::sync::watch;
 
 use super::{Entrances, Foundation, Serving};
@@ -170,6 +170,10 @@ impl Apart {
         self.first.end();
         drop(self.homes);
         self.servings.into_iter().for_each(Serving::end);
+        // The default database is nowhere else.
+        for (_, engine) in self.foundation.partitions.iter().skip(1) {
+            assert_eq!(engine.rows_of(DEFAULT_DATABASE).unwrap().iter().sum::<u64>(), 0);
+        }
         drop(self.foundation);
     }
 }
@@ -208,7 +212,7 @@ fn clients_are_led_to_the_home_of_their_database() {
     ask(&mut redis, &format!("AUTH {}", shop.token), "+OK\r\n");
     ask(&mut redis, "SET key shop", "+OK\r\n");
     ask(&mut redis, "GET key", "$4\r\nshop\r\n");
-    // What was agreed before goes along, and what was sent behind.
+    // The name and the protocol go along, and requests that were sent behind.
     let mut third = apart.at("redis");
     third
         .write_all(b"HELLO 3 AUTH default root SETNAME me\r\nECHO agreed\r\n")

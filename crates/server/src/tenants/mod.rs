@@ -32,7 +32,7 @@ use quartet_layer_redis::Directory;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::DEFAULT_USER;
 use quartet_model::{DatabaseId, LayerId};
-use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
+use quartet_tenancy::{Access, Catalogue, CatalogueError, Changed, Database, Definition, Share, Turns};
 
 use crate::layers::kind::{DatabaseLayer, LayerKind, Opening};
 use crate::layers::parts::Parts;
@@ -339,7 +339,7 @@ impl Tenants {
     /// served. It is durable here, and holds for all who come in, when this returns.
     pub fn take_push(&self, number: u64, push: &[u8]) -> Result<(), CatalogueError> {
         let changed = self.catalogue.take(number, push, |database| self.let_go(database))?;
-        for (database, before) in changed {
+        for Changed { database, before } in changed {
             let decided = database.definition();
             let opens_as_before = before.credentials == decided.credentials && before.durability == decided.durability;
             if database.is_closed() || !opens_as_before {
