@@ -93,7 +93,6 @@ def beside_first(cluster):
 def go_on(writers) -> None:
     seen = {writer: len(writer.acknowledged) for writer in writers}
 
-
     def late():
         return [writer for writer in writers if len(writer.acknowledged) <= seen[writer]]
 

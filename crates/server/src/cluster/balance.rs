@@ -15,7 +15,7 @@ pub fn next(homes: &[Option<NodeId>], fit: &[NodeId]) -> Option<(PartitionId, No
     }
     let least = fit.iter().min_by_key(|node| (counts[node], **node))?;
     let movable = (0..).map(PartitionId).zip(&homes).skip(1);
-    // Of those that have most, the last: what is moved to and fro is the same then.
+    // The last of those whose home has most: the same ones are moved to and fro.
     let (partition, most) = movable.max_by_key(|(partition, home)| (counts[home], *partition))?;
     (counts[most] >= counts[least] + 2).then_some((partition, *least))
 }

@@ -158,7 +158,7 @@ pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Resu
     match ended {
         Ok(()) => accept(stream).await?,
         Err(reason) => {
-            // One line, of which the other side reads no more than so much.
+            // One line, and no longer than the other side reads.
             let reason = reason.replace('\n', " ");
             let reason: String = reason.chars().take(LINE_BYTES_MAX / 5).collect();
             refuse(stream, &reason).await?;

@@ -152,7 +152,7 @@ enum Foreign {
     Unknown,
 }
 
-/// What was read of the term of a partition.
+/// The term of a partition as it was read.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReadTerm {
     /// The running term; `None` before the first.
@@ -169,7 +169,7 @@ pub struct View {
     pub configured: Vec<(NodeId, Configured)>,
     /// How far each node has come in each partition.
     reports: BTreeMap<(PartitionId, u64), Reached>,
-    /// What was read of each partition's term. Those that were not read yet may be missing.
+    /// The term of each partition, as far as it was read.
     terms: Vec<ReadTerm>,
     /// Microseconds by which each member's clock was ahead of this node's.
     clocks_ahead: BTreeMap<u64, i64>,
@@ -187,7 +187,7 @@ pub struct Members {
     view: RwLock<View>,
     /// Where clients of Redis reach the home.
     redis_home: watch::Sender<Option<String>>,
-    /// Of each partition.
+    /// The home of each partition.
     homes: watch::Sender<Vec<Option<NodeId>>>,
 }
 
@@ -246,8 +246,8 @@ impl Members {
         others.map(other).collect()
     }
 
-    /// The nodes that could be home of any partition: they run, are not behind, and their clocks are
-    /// right.
+    /// The nodes that could be home of any partition: they run, are not behind, and their clocks
+    /// are right.
     pub fn fit(&self) -> Vec<NodeId> {
         self.view.read().fit(Instant::now())
     }
@@ -851,7 +851,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|number| heard(&view, number)), [false, false, true]);
     }
 
-    /// Who is home of any partition stays.
+    /// A node that is home of some partition stays.
     #[test]
     fn a_home_of_any_partition_is_not_removed() {
         let etcd = Rc::<RefCell<Store>>::default();

@@ -2,8 +2,7 @@
 //! over when the home is silent.
 //!
 //! Each partition has a log, a term and a home of its own. The home of the first partition has the
-//! sockets' clients: a node that is not passes them on to it. What it serves, and what a home of
-//! other partitions does:
+//! sockets' clients: a node that is not passes them on to it.
 //!
 //! | a node is home of       | it serves                                                         |
 //! |-------------------------|-------------------------------------------------------------------|
@@ -102,7 +101,7 @@ const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The service at the sockets now.
 enum Stage {
-    /// Of the first partitions, as many as there are terms: all, or one. Layers see no other term.
+    /// The first partitions, as many as there are terms: all, or one. Layers see no other term.
     Serving(Vec<Term>, Serving),
     Standby(Standby),
     /// Nothing: the node has stopped, or is between two of these.
@@ -133,7 +132,8 @@ pub struct Shared {
     stage: Mutex<Stage>,
     /// Listeners of this node before it became home, until the last answer has been given.
     leaving: Mutex<Vec<Standby>>,
-    /// Of each partition that this node is home of while it is not home of all, but for the first.
+    /// The layers of each partition that this node is home of while it is not home of all, but for
+    /// the first.
     own: Mutex<BTreeMap<PartitionId, (Term, Serving)>>,
     /// The way in for clients that other nodes pass on, to each partition that this node serves. To
     /// all, if it serves all, by that to the first.
@@ -149,7 +149,7 @@ pub struct Shared {
     archiving: Mutex<Option<Archiving>>,
     /// This process has added to the archive.
     has_archived: Arc<AtomicBool>,
-    /// The life signs of each partition's home that is known, `None` for the home that there is not.
+    /// The life signs of each partition's home that is known; `None` for a home that there is not.
     signs: Mutex<Vec<(Option<NodeId>, Signs)>>,
     /// Another number for each process.
     process: u64,
@@ -403,7 +403,7 @@ fn replicated(place: Place, cluster: &ClusterSettings, reports: Sender<(Partitio
     }
 }
 
-/// What is under way until a home of the first partition serves.
+/// The steps that are under way until a home of the first partition serves.
 #[derive(Default)]
 struct Becoming {
     question: Question,
@@ -423,8 +423,8 @@ impl Becoming {
         self.question.is_answered(first)
     }
 
-    /// The catalogue of a home in this term, once it is prepared. The other partitions are told
-    /// meanwhile who decides, by a thread of its own.
+    /// The catalogue of a home in this term, once it is prepared. Meanwhile a thread of its
+    /// own lets the other partitions hear who decides.
     fn prepared(&mut self, term: Term, foundation: &Arc<Foundation>) -> Result<Option<Catalogue>> {
         match self.preparing.take() {
             Some((of, preparing)) if preparing.is_finished() => {
@@ -711,7 +711,8 @@ impl Shared {
         if terms.len() > 1 && !becoming.is_shown(&terms, &self.foundation.engine) {
             return Ok(());
         }
-        // Whatever they have taken from a home of the first partition is older than what is begun here.
+        // Whatever they have taken from a home of the first partition is older than what begins
+        // here.
         self.end_own(|_, _| false);
         let mut stage = self.stage.lock();
         self.leave_stage(&mut stage);
@@ -1549,7 +1550,8 @@ mod tests {
         Role::Home { term, condition }
     }
 
-    /// Layers over all partitions are there while the node is home of all, and see one term of each.
+    /// Layers over all partitions are there while the node is home of all, and see one term of
+    /// each.
     #[test]
     fn a_node_stands_by_its_roles() {
         let following = || Role::Following {

@@ -4,16 +4,15 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use quartet_engine::PartitionId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::framing::{self, BodyReader, HEADERS_MAX};
 use super::message::{Answer, Credential, Head, Headers, Kept};
-use super::{Follower, Following, ResponseStream, Wake};
 use crate::connections::stream::Stream;
 use crate::layers::parts::{Nodes, Parts};
 
@@ -37,8 +36,15 @@ pub struct Elsewhere {
     partition: PartitionId,
     listener: &'static str,
     request: Kept,
-    /// What is done with a whole answer.
+    /// Changes a whole answer.
     finish: fn(Answer) -> Answer,
+}
+
+/// The answer of the home.
+pub enum Answered {
+    Whole(Answer),
+    /// Status, headers, and the pieces as they come.
+    GoesOn(u16, Headers, mpsc::Receiver<Vec<u8>>),
 }
 
 /// How a request ended that has no answer.
@@ -82,8 +88,9 @@ impl Elsewhere {
         &self.request
     }
 
-    /// Asks the home in the name of the client at `peer`.
-    pub async fn ask(&self, peer: SocketAddr, wake: Wake) -> Result<ResponseStream, Unanswered> {
+    /// Asks the home in the name of the client at `peer`. `wake` is notified of each piece of an
+    /// answer that goes on, and of its end.
+    pub async fn ask(&self, peer: SocketAddr, wake: Arc<Notify>) -> Result<Answered, Unanswered> {
         let nodes = self.nodes.as_ref().and_then(Weak::upgrade);
         let nodes = nodes.ok_or(Unanswered::NotExecuted)?;
         let called = nodes.call(self.partition, self.listener, peer).await;
@@ -95,12 +102,12 @@ impl Elsewhere {
         match head.framing {
             Some(framing @ framing::Framing::Length(_)) => {
                 let body = read_body(stream.as_mut(), framing, rest).await?;
-                Ok(Err((self.finish)(answer(head.status, headers, body))))
+                Ok(Answered::Whole((self.finish)(answer(head.status, headers, body))))
             }
             framing => {
                 let (sender, pieces) = mpsc::channel(PIECES_UNREAD_MAX);
                 tokio::spawn(read_pieces(stream, framing, rest, sender, wake));
-                Ok(Ok((head.status, headers, Box::new(Pieces(pieces)))))
+                Ok(Answered::GoesOn(head.status, headers, pieces))
             }
         }
     }
@@ -209,7 +216,7 @@ async fn read_pieces(
     framing: Option<framing::Framing>,
     mut input: Vec<u8>,
     pieces: mpsc::Sender<Vec<u8>>,
-    wake: Wake,
+    wake: Arc<Notify>,
 ) {
     let mut body = framing.map(|framing| BodyReader::new(framing, usize::MAX));
     loop {
@@ -242,23 +249,10 @@ async fn read_pieces(
     wake.notify_one();
 }
 
-/// The pieces of an answer as they come.
-struct Pieces(mpsc::Receiver<Vec<u8>>);
-
-impl Follower for Pieces {
-    fn next(&mut self) -> Following {
-        match self.0.try_recv() {
-            Ok(piece) => Following::Send(piece),
-            Err(mpsc::error::TryRecvError::Empty) => Following::Idle,
-            Err(mpsc::error::TryRecvError::Disconnected) => Following::End,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Header;
+    use crate::http::message::Header;
 
     #[test]
     fn a_request_is_passed_on_as_a_connection_of_its_own() {
@@ -294,7 +288,7 @@ mod tests {
             Some(framing @ framing::Framing::Length(_)) => read_body(far.as_mut(), framing, rest).await?,
             framing => {
                 let (sender, mut pieces) = mpsc::channel(PIECES_UNREAD_MAX);
-                tokio::spawn(read_pieces(far, framing, rest, sender, Wake::default()));
+                tokio::spawn(read_pieces(far, framing, rest, sender, Arc::default()));
                 let mut body = Vec::new();
                 while let Some(piece) = pieces.recv().await {
                     body.extend(piece);

@@ -33,11 +33,12 @@ use std::time::{Duration, SystemTime};
 use quartet_engine::{Dependency, Memory, PartitionId};
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::elsewhere::{Elsewhere, Unanswered};
+use self::elsewhere::{Answered, Elsewhere, Unanswered};
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
@@ -454,7 +455,8 @@ async fn take_long(
                 () = given_up => Err(Unanswered::Unknown),
             };
             return match asked {
-                Ok(answered) => Ok(answered),
+                Ok(Answered::Whole(answer)) => Ok(Err(answer)),
+                Ok(Answered::GoesOn(status, headers, pieces)) => Ok(Ok((status, headers, Box::new(Pieces(pieces))))),
                 Err(Unanswered::NotExecuted) => Ok(Err(elsewhere.request().with(|head, _| layer.answer_busy(head)))),
                 Err(Unanswered::Unknown) => Err(std::io::ErrorKind::ConnectionAborted.into()),
             };
@@ -481,6 +483,19 @@ async fn take_long(
 }
 
 const INTERNAL_SERVER_ERROR: u16 = 500;
+
+/// An answer of another home as it comes.
+struct Pieces(mpsc::Receiver<Vec<u8>>);
+
+impl Follower for Pieces {
+    fn next(&mut self) -> Following {
+        match self.0.try_recv() {
+            Ok(piece) => Following::Send(piece),
+            Err(TryRecvError::Empty) => Following::Idle,
+            Err(TryRecvError::Disconnected) => Following::End,
+        }
+    }
+}
 
 /// Names the span in an answer that names one: FaunaDB's does.
 fn name_span(span: &Span, answer: &mut Answer) {

@@ -72,8 +72,8 @@ impl KeyValueEndpoint {
         self.layer.maintain();
     }
 
-    /// The partition of the database that the credential opens, if that has its home elsewhere, which
-    /// judges the credential.
+    /// The partition of the database that the credential opens, if that has its home elsewhere,
+    /// which judges the credential.
     fn elsewhere(&self, token: &[u8]) -> Option<PartitionId> {
         if !self.tenants.is_apart() {
             return None;

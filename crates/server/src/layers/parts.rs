@@ -36,8 +36,8 @@ pub trait Nodes: Send + Sync {
     /// `peer`. A home is waited for. Errors: none took it in time, and nothing was done.
     fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling;
 
-    /// Brings what the catalogue has decided to the home of a partition, again and again until it is
-    /// durable there. `number` rises from one to the next. Blocks.
+    /// Brings what the catalogue has decided to the home of a partition, again and again until it
+    /// is durable there. `number` rises from one to the next. Blocks.
     fn push(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), PushError>;
 
     /// Makes this node, which is home of the first partition, home of all others as well.
