@@ -62,9 +62,9 @@ pub struct Received {
     /// database's layer now. If it is in another partition, the request is to be received again:
     /// what was answered so far rests on the partition before.
     pub moved: bool,
-    /// The credentials in the next request are for a database that another process serves: the
-    /// connection is to go on there, with the same request.
-    pub elsewhere: Option<DatabaseLogin>,
+    /// The credentials in the next request are for a database that another process serves: if that
+    /// one lets them in, the connection is to go on there. With the bytes of the request.
+    pub elsewhere: Option<(DatabaseLogin, usize)>,
 }
 
 pub struct Session {
@@ -191,7 +191,8 @@ impl Session {
                 .as_ref()
                 .is_some_and(|directory| directory.is_elsewhere(database_login.database))
             {
-                received.elsewhere = Some(database_login);
+                let request_bytes = self.first_request_bytes(rest);
+                received.elsewhere = Some((database_login, request_bytes));
                 break;
             }
             match self.log_in_to(database_login, out) {

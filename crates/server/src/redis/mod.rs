@@ -592,8 +592,11 @@ impl Connection {
             self.scheduler_handle.end(turn);
             self.consumed += received.consumed;
             self.hold.dependency = self.hold.dependency.max(received.dependency);
-            if let Some(database_login) = received.elsewhere {
-                return self.go_elsewhere(socket, &database_login).await.map(|()| true);
+            if let Some((database_login, request_bytes)) = received.elsewhere {
+                if self.go_elsewhere(socket, &database_login, request_bytes).await? {
+                    return Ok(true);
+                }
+                continue;
             }
             if received.moved && self.follow_session() {
                 // Replies and mail that are here rest on the partition that the session has left.
@@ -665,16 +668,22 @@ impl Connection {
         Ok(true)
     }
 
-    /// Passes the connection on to the home of another database's partition, which answers from the
-    /// next request on and judges whether the credentials in that are right.
-    async fn go_elsewhere(&mut self, socket: &mut impl Socket, database_login: &DatabaseLogin) -> io::Result<()> {
+    /// Passes the connection on to the home of another database's partition, which judges whether
+    /// the credentials in the next request are right. False: they are not, the request is answered,
+    /// and the connection stays. Otherwise it is over.
+    async fn go_elsewhere(
+        &mut self,
+        socket: &mut impl Socket,
+        database_login: &DatabaseLogin,
+        request_bytes: usize,
+    ) -> io::Result<bool> {
         while !self.output.is_empty() || self.session.client().has_mail() {
             self.collect_mail();
             self.send(socket).await?;
         }
         // Subscriptions and the like cannot go along.
         if self.session.client().is_bound() {
-            return Ok(());
+            return Ok(true);
         }
         let tenants = self.scheduler_handle.tenants();
         let database = tenants.catalogue.numbered(database_login.database);
@@ -682,13 +691,15 @@ impl Connection {
         let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
         let peer = self.session.client().address.parse();
         let (Some(partition), Some(nodes), Ok(peer)) = (partition, nodes, peer) else {
-            return Ok(());
+            return Ok(true);
         };
         let introduction = self.session.introduction(database_login);
-        let (input, permit) = (&self.input[self.consumed..], &self.permit);
+        let (request, behind) = self.input[self.consumed..].split_at(request_bytes);
+        let (output, permit) = (&mut self.output, &self.permit);
         let conversing = async {
             let Ok(mut home) = nodes.call(partition, LISTENER, peer).await else {
-                return socket.write_all(NO_HOME).await;
+                socket.write_all(NO_HOME).await?;
+                return Ok(true);
             };
             let mut replies = Vec::new();
             if !introduction.is_empty() {
@@ -697,15 +708,19 @@ impl Connection {
                 let bytes = first_reply(&mut home, &mut replies).await?;
                 replies.drain(..bytes);
             }
-            home.write_all(input).await?;
+            home.write_all(request).await?;
             home.flush().await?;
             first_reply(&mut home, &mut replies).await?;
-            if replies.first() != Some(&b'-') {
-                permit.authenticated();
+            if replies.starts_with(b"-") {
+                output.append(&mut replies);
+                return Ok(false);
             }
+            permit.authenticated();
             socket.write_all(&replies).await?;
             socket.flush().await?;
-            exchange(socket, home).await
+            home.write_all(behind).await?;
+            home.flush().await?;
+            exchange(socket, home).await.map(|()| true)
         };
         let (connection_waker, client, mut stop) = (&self.connection_waker, self.session.client(), self.stop.clone());
         let killed = poll_fn(|context| {
@@ -716,11 +731,15 @@ impl Connection {
             }
             Poll::Pending
         });
-        tokio::select! {
-            conversed = conversing => conversed,
-            () = killed => Ok(()),
-            _ = stop.wait_for(|stops| *stops) => Ok(()),
+        let is_over = tokio::select! {
+            conversed = conversing => conversed?,
+            () = killed => true,
+            _ = stop.wait_for(|stops| *stops) => true,
+        };
+        if !is_over {
+            self.consumed += request_bytes;
         }
+        Ok(is_over)
     }
 
     /// The session went on in another logical database. True if that is in another partition.

@@ -221,7 +221,15 @@ fn clients_are_led_to_the_home_of_their_database() {
     let pipeline = format!("AUTH {}\r\nHGETALL nothing\r\nCLIENT GETNAME", news.token);
     ask(&mut third, &pipeline, "+OK\r\n%0\r\n$2\r\nme\r\n");
     ask(&mut third, "GET key", "_\r\n");
-    ask(&mut apart.at("redis"), "AUTH wrong", "-WRONGPASS");
+    // Who is refused there stays, and may try others.
+    let mut other = apart.at("redis");
+    ask(&mut other, "AUTH wrong", "-WRONGPASS");
+    read_until(&mut other, "\r\n");
+    ask(&mut other, "AUTH shop/nobody wrong\r\nPING", "-WRONGPASS");
+    read_until(&mut other, "\r\n");
+    ask(&mut other, "", "-NOAUTH");
+    read_until(&mut other, "\r\n");
+    ask(&mut other, "AUTH root\r\nGET key", "+OK\r\n$7\r\ndefault\r\n");
     let answer = get(&mut apart.at("http"), "/get/key", &shop.token);
     assert!(
         answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"result\":\"shop\"}"),
