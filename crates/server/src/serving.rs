@@ -51,6 +51,9 @@ const STATE_HASH_CYCLE: Duration = Duration::from_secs(3600);
 /// How often homes of other partitions are given what they have not heard yet.
 const TELL_CYCLE: Duration = Duration::from_millis(200);
 
+/// How often clients are woken that are to end.
+const WAKE_CYCLE: Duration = Duration::from_millis(5);
+
 /// How often it is looked whether there is another certificate.
 const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
 
@@ -312,7 +315,14 @@ impl Serving {
         for end in self.at_stop {
             end();
         }
+        let entrances: Vec<_> = self.entrances.by_name.values().cloned().collect();
         drop(self.entrances);
+        // No listener wakes the clients of a service that has none, and some may come in last.
+        while !self.threads.have_ended() {
+            entrances.iter().for_each(|entrance| entrance.closed());
+            std::thread::sleep(WAKE_CYCLE);
+        }
+        drop(entrances);
         self.threads.end();
         if let Some(telemetry) = self.telemetry {
             telemetry.stop();
