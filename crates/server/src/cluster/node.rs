@@ -93,7 +93,7 @@ const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer to it is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the homes stay at one node after they were wanted there.
-const GATHERED_FOR: Duration = Duration::from_secs(60);
+const GATHERED_FOR: Duration = Duration::from_secs(20);
 /// How long the homes have to be where they are before one is made another node's.
 const REST: Duration = Duration::from_secs(10);
 /// Bytes that the system keeps each way of a connection within this process.
