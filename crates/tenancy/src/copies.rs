@@ -81,6 +81,20 @@ impl Catalogue {
         told
     }
 
+    /// Asks a home elsewhere for a commit behind everything that it has acknowledged. The number is
+    /// for [`Catalogue::has_caught_up`].
+    pub fn mark(&self, partition: PartitionId) -> Result<u64, CatalogueError> {
+        let _changing = self.changing.lock();
+        let number = self.next_number()?;
+        self.push(partition, number, &Push::Fence)?;
+        Ok(number)
+    }
+
+    /// True once this process' replica of the partition has that commit.
+    pub fn has_caught_up(&self, partition: PartitionId, number: u64) -> Result<bool, CatalogueError> {
+        Ok(taken(self.partitions().engine(partition))? >= number)
+    }
+
     /// From now on no partition takes what was pushed before.
     pub(crate) fn fence(&self) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock();

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::{Entrances, Foundation, Serving};
 use crate::layers::parts::{Calling, Nodes, OtherNode, PushError, Whereabouts};
+use crate::operations::backups;
 use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
 use crate::{Running, Server};
@@ -235,6 +236,9 @@ fn clients_are_led_to_the_home_of_their_database() {
         answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"result\":\"shop\"}"),
         "{answer}"
     );
+    for (id, _) in apart.foundation.partitions.iter() {
+        backups::mark(&apart.first.tenants, id).unwrap();
+    }
     // A change holds at once and everywhere.
     let (_, renewed) = apart.first.tenants.catalogue.renew_credentials("shop").unwrap();
     ask(&mut apart.at("redis"), &format!("AUTH {}", shop.token), "-WRONGPASS");
