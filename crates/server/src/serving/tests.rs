@@ -222,7 +222,7 @@ fn clients_are_led_to_the_home_of_their_database() {
     let pipeline = format!("AUTH {}\r\nHGETALL nothing\r\nCLIENT GETNAME", news.token);
     ask(&mut third, &pipeline, "+OK\r\n%0\r\n$2\r\nme\r\n");
     ask(&mut third, "GET key", "_\r\n");
-    // Who is refused there stays, and may try others.
+    // A client that is refused there stays, and may try others.
     let mut other = apart.at("redis");
     ask(&mut other, "AUTH wrong", "-WRONGPASS");
     read_until(&mut other, "\r\n");
