@@ -146,6 +146,11 @@ pub trait Directory: Send + Sync {
     /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock
     /// held.
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
+
+    /// True if another process serves the database, and judges whether the credentials open it.
+    fn is_elsewhere(&self, _database: DatabaseId) -> bool {
+        false
+    }
 }
 
 /// The file that SAVE writes beside the checkpoint. The server supplies it: the layer touches no

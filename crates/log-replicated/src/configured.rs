@@ -10,10 +10,11 @@
 //! name.
 
 use crate::copies::whole;
+use crate::place::TermValue;
 use crate::place::{FORMAT, Place, hex, put};
 use crate::record::{Fields, seal, unsealed};
 use crate::sequencer::{Answer, Compare, Operation, Request};
-use crate::words::NodeId;
+use crate::words::{NodeId, PartitionId};
 
 const MAGIC: &[u8; 4] = b"QCNF";
 /// Rows that one read asks for.
@@ -64,9 +65,9 @@ pub fn join_request(place: &Place, node: NodeId, name: &str) -> Request {
 }
 
 /// Removes a node for good, with its report and its hold: `Done`, or `Refused` if it is back, is
-/// removed already, or another term has begun. `home`: the value of `term`. `alive`: a leased key
-/// that the node has while it runs.
-pub fn remove_request(place: &Place, node: NodeId, name: &str, home: Vec<u8>, alive: Vec<u8>) -> Request {
+/// removed already, or another term has begun. `terms`: those that run, in the order of the
+/// partitions. `alive`: a leased key that the node has while it runs.
+pub fn remove_request(place: &Place, node: NodeId, name: &str, terms: &[TermValue], alive: Vec<u8>) -> Request {
     let row = |is_removed| Configured {
         name: name.to_owned(),
         is_removed,
@@ -76,18 +77,18 @@ pub fn remove_request(place: &Place, node: NodeId, name: &str, home: Vec<u8>, al
         until: [&key[..], &[0]].concat(),
         from: key,
     };
+    let runs = |(partition, term): (PartitionId, &TermValue)| Compare::Value {
+        key: place.of(partition).term_key(),
+        value: term.encode(),
+    };
+    let mut compares: Vec<Compare> = (0..).map(PartitionId).zip(terms).map(runs).collect();
+    compares.push(Compare::Value {
+        key: key.clone(),
+        value: row(false).encode(),
+    });
+    compares.push(Compare::Absent(alive));
     Request::Transact {
-        compares: vec![
-            Compare::Value {
-                key: place.term_key(),
-                value: home,
-            },
-            Compare::Value {
-                key: key.clone(),
-                value: row(false).encode(),
-            },
-            Compare::Absent(alive),
-        ],
+        compares,
         operations: vec![
             put(key, row(true).encode()),
             delete(place.node_key(node)),

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Result;
-use quartet_engine::Engine;
+use anyhow::{Context, Result};
+use quartet_engine::{Engine, PartitionId};
 use quartet_layer_redis::Redis;
-use quartet_tenancy::{Catalogue, Partitions};
+use quartet_tenancy::{Catalogue, CatalogueError, Homes, Partitions};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
@@ -24,7 +24,7 @@ use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
 use crate::credentials;
 use crate::layers::by_type::ByType;
-use crate::layers::parts::{Nodes, Parts};
+use crate::layers::parts::{Nodes, Parts, PushError};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::listeners::{self, Added, Assembly, Endpoint, MAINTENANCE_CYCLE, ServedLayer};
@@ -46,6 +46,12 @@ const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
 /// How often the nodes of a cluster compare their states: each walks all of its rows for that.
 const STATE_HASH_CYCLE: Duration = Duration::from_secs(3600);
+
+/// How often homes of other partitions are given what they have not heard yet.
+const TELL_CYCLE: Duration = Duration::from_millis(200);
+
+/// How often clients are woken that are to end.
+const WAKE_CYCLE: Duration = Duration::from_millis(5);
 
 /// How often it is looked whether there is another certificate.
 const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
@@ -128,15 +134,87 @@ struct Worker {
     arrivals: mpsc::UnboundedReceiver<Box<dyn Arrival>>,
 }
 
+/// The way to the homes of partitions by the nodes of a cluster.
+struct HomesOfNodes(Weak<dyn Nodes>);
+
+impl Homes for HomesOfNodes {
+    fn push(&self, partition: PartitionId, number: u64, push: &[u8]) -> Result<(), CatalogueError> {
+        let nodes = self.0.upgrade().ok_or(CatalogueError::LogFailed)?;
+        nodes.push(partition, number, push).map_err(|error| match error {
+            PushError::Over => CatalogueError::LogFailed,
+            PushError::NoHome(id) => CatalogueError::NoHome(id.0),
+        })
+    }
+}
+
+/// The part of its process' data that a service sees.
+struct Scope {
+    partitions: Arc<Partitions>,
+    catalogue: Catalogue,
+    settings: Settings,
+    new_credentials: NewCredentials,
+    /// Clients come in at the sockets. Otherwise all are passed on from elsewhere.
+    accepts: bool,
+}
+
 impl Serving {
-    /// Makes the layers of the default database and serves them.
+    /// Makes the layers of the default database and serves them, over all partitions.
     pub fn begin(foundation: &Foundation) -> Result<Serving> {
-        let engine = &foundation.engine;
-        let partitions = &foundation.partitions;
-        let catalogue = Catalogue::open(partitions.clone(), Box::new(process::system::fill_random))?;
+        let catalogue = Catalogue::open(foundation.partitions.clone(), Box::new(process::system::fill_random))?;
+        Serving::begin_apart(foundation, catalogue)
+    }
+
+    /// Reads the catalogue at the home of the first partition, and tells the homes of all others
+    /// what it says. Blocks until they have heard it.
+    pub fn prepare_apart(foundation: &Foundation) -> Result<Catalogue> {
+        let nodes = foundation.nodes.get().cloned().context("only a node of a cluster")?;
+        let homes = Box::new(HomesOfNodes(nodes));
+        let partitions = foundation.partitions.clone();
+        Ok(Catalogue::open_apart(
+            partitions,
+            homes,
+            Box::new(process::system::fill_random),
+        )?)
+    }
+
+    /// Serves the first partition, and leads clients of databases in others to their homes.
+    pub fn begin_apart(foundation: &Foundation, catalogue: Catalogue) -> Result<Serving> {
         let mut settings = foundation.settings.clone();
         let new_credentials = credentials::settle(&mut settings, &catalogue)?;
         (settings.show)(&new_credentials);
+        let scope = Scope {
+            partitions: foundation.partitions.clone(),
+            catalogue,
+            settings,
+            new_credentials,
+            accepts: true,
+        };
+        Serving::over(foundation, scope)
+    }
+
+    /// Serves the databases of one partition behind the first, to clients that are passed on.
+    pub fn of_partition(foundation: &Foundation, id: PartitionId) -> Result<Serving> {
+        let engine = foundation.partitions.engine(id).clone();
+        let partitions = Arc::new(Partitions::of_one(id, engine));
+        let scope = Scope {
+            catalogue: Catalogue::open_one(partitions.clone(), Box::new(process::system::fill_random))?,
+            partitions,
+            settings: credentials::without_default(&foundation.settings),
+            new_credentials: NewCredentials::default(),
+            accepts: false,
+        };
+        Serving::over(foundation, scope)
+    }
+
+    fn over(foundation: &Foundation, scope: Scope) -> Result<Serving> {
+        let Scope {
+            partitions,
+            catalogue,
+            settings,
+            new_credentials,
+            accepts,
+        } = scope;
+        let engine = partitions.first().clone();
         let settings = Arc::new(settings);
         let stranger_bytes = foundation.tls.stranger_bytes().clone();
         let spans = settings.telemetry.as_ref().map(|telemetry| {
@@ -191,16 +269,28 @@ impl Serving {
             .listeners
             .iter()
             .map(|listener| (listener.name, listener.entrance.clone()));
-        let by_name = by_name.collect();
-        let inboxes = threads.serve(added.listeners, foundation, &tenants.parts.purges)?;
+        let by_name = added.entrances.into_iter().chain(by_name).collect();
+        let listeners = if accepts { added.listeners } else { Vec::new() };
+        let inboxes = threads.serve(listeners, foundation, &tenants.parts.partitions, &tenants.parts.purges)?;
         for (name, work) in added.deferred_tasks {
             let stopped = threads.stopped();
             let thread = std::thread::Builder::new().name(name.into());
             threads.running.push(thread.spawn(move || work(&stopped))?);
         }
+        if tenants.catalogue.is_apart() {
+            let (telling, stopped) = (tenants.clone(), threads.stopped());
+            let telling = move || {
+                while !*stopped.borrow() {
+                    telling.tell_homes();
+                    std::thread::sleep(TELL_CYCLE);
+                }
+            };
+            let thread = std::thread::Builder::new().name("telling homes".into());
+            threads.running.push(thread.spawn(telling)?);
+        }
         let mut cycles = added.cycles;
         cycles.extend(own_cycles(&tenants));
-        let (measured, purge, stopped) = (engine.clone(), settings.memory.purge, threads.stopped());
+        let (measured, purge, stopped) = (engine, settings.memory.purge, threads.stopped());
         threads.spawn("memory", move || limits::memory::watch(measured, purge, stopped))?;
         let stopped = threads.stopped();
         threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
@@ -226,7 +316,14 @@ impl Serving {
         for end in self.at_stop {
             end();
         }
+        let entrances: Vec<_> = self.entrances.by_name.values().cloned().collect();
         drop(self.entrances);
+        // No listener wakes the clients of a service that has none, and some may come in last.
+        while !self.threads.have_ended() {
+            entrances.iter().for_each(|entrance| entrance.closed());
+            std::thread::sleep(WAKE_CYCLE);
+        }
+        drop(entrances);
         self.threads.end();
         if let Some(telemetry) = self.telemetry {
             telemetry.stop();
@@ -284,6 +381,7 @@ impl Threads {
         &mut self,
         listeners: Vec<Listener>,
         foundation: &Foundation,
+        partitions: &Arc<Partitions>,
         purges: &watch::Sender<()>,
     ) -> Result<Vec<Inbox>> {
         let settings = &foundation.settings;
@@ -300,7 +398,7 @@ impl Threads {
         let mut accepts = Some((listeners, inboxes.clone()));
         for (index, (arrivals, thread_waker)) in arrivals.into_iter().enumerate() {
             let worker = Worker {
-                partitions: foundation.partitions.clone(),
+                partitions: partitions.clone(),
                 purge: settings.memory.purge,
                 purges: purges.subscribe(),
                 stop: self.stopped(),
@@ -373,7 +471,8 @@ fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let mark = move || {
         // A home that has just begun has other work.
         if !std::mem::take(&mut is_first) {
-            partitions.iter().for_each(|(_, engine)| engine.mark());
+            let homes = partitions.iter().filter(|(_, engine)| engine.is_home());
+            homes.for_each(|(_, engine)| engine.mark());
         }
     };
     [
@@ -398,3 +497,6 @@ const BLOCKING_THREADS: usize = 4;
 /// Parsers recurse as deep as requests nest, which each protocol bounds; an unoptimised build needs
 /// this much for it. Only what is used is ever resident.
 const STACK_BYTES: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests;

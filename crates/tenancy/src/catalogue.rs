@@ -5,6 +5,7 @@
 //! 'D' id   the definition, as JSON
 //! 'U' id   in the partition that has it: what the database has used, as JSON
 //! 'I'      the id that was given last
+//! 'T'      the number of the last push: `pushes`
 //! 'C' id   in the partition that has it: the definition once more: `copies`
 //! 'M' id   its move to another partition, while that is under way: `moves`
 //! 'H' id   in the partition to or from which it was moved: whether it is there
@@ -22,17 +23,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use quartet_engine::{
-    Busy, DatabaseCopyError, Dependency, Durability, Engine, ExecuteError, PartitionId, Space, Transaction,
-};
+use quartet_engine::{Busy, Durability, Engine, PartitionId, Space, Transaction};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::definition::{Definition, Hash, KeptCredentials, Move, is_name};
 use crate::meter::{Meter, Usage};
 use crate::partitions::{NUMBER, Partitions, number_in, number_row};
+use crate::pushes::{Homes, Push, TAKEN, take, taken};
 use crate::quotas::Limits;
+use crate::rows::{COPY, CatalogueError, PLACE, json, outcome, read_row, row, space, write};
 use crate::share::Turns;
 
 /// An entry of the index. Those who serve the database hold it while they do.
@@ -70,42 +70,11 @@ pub struct Secrets {
     pub secret_access_key: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum CatalogueError {
-    #[error("a database's name is 1 to 64 lower-case letters, digits and hyphens, and not 'default'")]
-    BadName,
-    #[error("there is a database of this name")]
-    Exists,
-    #[error("there is no database of this name")]
-    Unknown,
-    #[error("the limit on the number of databases is reached")]
-    Full,
-    #[error("the log has failed")]
-    LogFailed,
-    #[error("the disk is full")]
-    DiskFull,
-    #[error("the disk cannot be read")]
-    Unreadable,
-    #[error("{0} cannot be read: its row is damaged")]
-    Damaged(&'static str),
-    #[error("there is no partition {0}")]
-    UnknownPartition(u32),
-    #[error("the default database is in partition 0 and stays there")]
-    Default,
-    #[error("the database is being moved")]
-    Moving,
-    #[error("the database is not being moved")]
-    NotMoving,
-    #[error("partition {partition} and the catalogue, one of which is older, do not agree on the database {name}")]
-    NotThere { name: String, partition: u32 },
-    #[error("the database {name} is in partition {partition}, which is not there")]
-    NoPartition { name: String, partition: u32 },
-    #[error("what should be partition {expected} is partition {found}, perhaps of other data")]
-    OtherPartition { expected: u32, found: u32 },
-    #[error("partition {0} is empty, and the catalogue has databases in it")]
-    LostPartition(u32),
-    #[error("{0}")]
-    Busy(#[from] Busy),
+/// A database that a push was about.
+pub struct Changed {
+    pub database: Arc<Database>,
+    /// As it was defined.
+    pub before: Arc<Definition>,
 }
 
 /// Fills a buffer with what nobody can guess.
@@ -113,6 +82,7 @@ pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 pub struct Catalogue {
     partitions: Arc<Partitions>,
+    seen: Seen,
     random: Random,
     index: RwLock<Index>,
     /// There is none: nobody need take the lock to ask.
@@ -125,6 +95,17 @@ pub struct Catalogue {
     pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
 }
 
+/// How much of a server's or of a cluster's databases a catalogue sees.
+pub(crate) enum Seen {
+    /// All of them, and this process is home of all partitions.
+    Together,
+    /// All of them. Partitions behind the first have homes of their own, which decide by the pushes
+    /// that they took whether somebody may come in.
+    Apart(Box<dyn Homes>),
+    /// Those of one partition behind the first, by the pushes that it took.
+    OnePartition,
+}
+
 #[derive(Default)]
 struct Index {
     by_id: BTreeMap<u16, Arc<Database>>,
@@ -133,23 +114,8 @@ struct Index {
     by_access_key: HashMap<String, u16>,
 }
 
-/// Where the catalogue is kept; no client's database has this number.
-pub(crate) const SYSTEM: DatabaseId = DatabaseId(0);
 /// The first that is given: 1 is the default database.
 const FIRST_ID: u16 = 2;
-
-pub(crate) fn space(durability: Durability) -> Space {
-    Space {
-        database: SYSTEM,
-        layer: LayerId::System,
-        durability,
-    }
-}
-
-pub(crate) fn row(tag: u8, id: u16) -> [u8; 3] {
-    let [high, low] = id.to_be_bytes();
-    [tag, high, low]
-}
 
 impl Database {
     fn new(id: u16, definition: Definition, usage: &Usage) -> Database {
@@ -258,10 +224,44 @@ impl Catalogue {
     ///
     /// Errors: the partitions are not those that it names.
     pub fn open(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
+        let catalogue = Catalogue::read_rows(partitions, Seen::Together, random)?;
+        identify(&catalogue.partitions, &catalogue.index.read())?;
+        for (_, engine) in catalogue.partitions.iter() {
+            // A home that was deposed while it moved a database has left it closed.
+            engine.unfence_all();
+        }
+        catalogue.verify_places()?;
+        catalogue.go_on()?;
+        Ok(catalogue)
+    }
+
+    /// The same where this process is home of the first partition alone, and others are reached
+    /// through `homes`. They have every definition when this returns.
+    pub fn open_apart(
+        partitions: Arc<Partitions>,
+        homes: Box<dyn Homes>,
+        random: Random,
+    ) -> Result<Catalogue, CatalogueError> {
+        let catalogue = Catalogue::read_rows(partitions, Seen::Apart(homes), random)?;
+        catalogue.engine().unfence_all();
+        catalogue.go_on()?;
+        Ok(catalogue)
+    }
+
+    /// The databases of one partition behind the first, as its own log has them. `partitions` has
+    /// that one alone.
+    pub fn open_one(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
+        let catalogue = Catalogue::read_rows(partitions, Seen::OnePartition, random)?;
+        catalogue.engine().unfence_all();
+        Ok(catalogue)
+    }
+
+    fn read_rows(partitions: Arc<Partitions>, seen: Seen, random: Random) -> Result<Catalogue, CatalogueError> {
         let mut definitions = Vec::new();
+        let tag = if matches!(seen, Seen::OnePartition) { COPY } else { b'D' };
         let reader = partitions.first().reader(space(Durability::Always));
         let reader = reader.expect("nothing runs yet that could keep the partition");
-        reader.scan(b"D", b"E", false, &mut |key, value| {
+        reader.scan(&[tag], &[tag + 1], false, &mut |key, value| {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
             let id = id.expect("a row of the catalogue carries an id");
             definitions.push((id, read_row::<Definition>(value)));
@@ -272,29 +272,32 @@ impl Catalogue {
             "the catalogue can be read when the server starts"
         );
         drop(reader);
+        if matches!(seen, Seen::OnePartition) {
+            // One that has left says where it is.
+            definitions.retain(|(_, definition)| partitions.has(PartitionId(definition.partition)));
+        }
         let mut index = Index::default();
         for (id, definition) in definitions {
             let usage = kept_usage(&partitions, id, PartitionId(definition.partition))?;
             index.add(Arc::new(Database::new(id, definition, &usage)));
         }
-        identify(&partitions, &index)?;
-        let catalogue = Catalogue {
+        Ok(Catalogue {
             partitions,
+            seen,
             random,
             is_empty: AtomicBool::new(index.by_id.is_empty()),
             index: RwLock::new(index),
             changing: parking_lot::Mutex::default(),
             moving: parking_lot::Mutex::default(),
             untold: parking_lot::Mutex::default(),
-        };
-        for (_, engine) in catalogue.partitions.iter() {
-            // A home that was deposed while it moved a database has left it closed.
-            engine.unfence_all();
-        }
-        catalogue.verify_places()?;
-        catalogue.end_moves()?;
-        catalogue.settle_all_copies()?;
-        Ok(catalogue)
+        })
+    }
+
+    /// Goes on with what was under way when the server ended, or the home before.
+    fn go_on(&self) -> Result<(), CatalogueError> {
+        self.fence()?;
+        self.end_moves()?;
+        self.settle_all_copies()
     }
 
     #[cfg(test)]
@@ -306,8 +309,29 @@ impl Catalogue {
         &self.partitions
     }
 
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Partitions behind the first have homes of their own.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        matches!(self.seen, Seen::Apart(_))
+    }
+
+    /// True while a database goes from one partition to another.
+    pub fn is_any_moving(&self) -> bool {
+        !self.moving.lock().is_empty()
+    }
+
+    /// True if requests to databases of this partition are for another home.
+    #[inline]
+    pub fn is_elsewhere(&self, partition: PartitionId) -> bool {
+        partition != PartitionId(0) && self.is_apart()
+    }
+
     /// The engine that has the catalogue's rows.
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         self.partitions.first()
     }
 
@@ -347,6 +371,11 @@ impl Catalogue {
         })
     }
 
+    /// The database that has an access key, or had it until a change that is under way.
+    pub fn owner_of_access_key(&self, key: &str) -> Option<Arc<Database>> {
+        self.find(|index| index.by_id.get(index.by_access_key.get(key)?).cloned())
+    }
+
     fn find<T>(&self, look: impl FnOnce(&Index) -> Option<T>) -> Option<T> {
         if self.is_empty() {
             None
@@ -372,6 +401,7 @@ impl Catalogue {
         let id = self.free_id()?;
         self.write(|tx| {
             tx.set(b"I", &id.to_be_bytes());
+            self.number_step(tx, &mut definition);
             tx.set(&row(b'D', id), &json(&definition));
         })?;
         let database = Arc::new(Database::new(id, definition, &Usage::default()));
@@ -401,18 +431,110 @@ impl Catalogue {
         let before = database.definition();
         let mut definition = Definition::clone(&before);
         change(&mut definition);
-        if self.partitions.count() > 1 {
-            definition.revision += 1;
-        }
-        self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
+        self.write(|tx| {
+            self.number_step(tx, &mut definition);
+            tx.set(&row(b'D', database.id.0), &json(&definition));
+        })?;
         let opens_as_before = before.credentials == definition.credentials && before.deleted == definition.deleted;
         database.define(definition);
-        if !opens_as_before {
-            let mut index = self.index.write();
-            index.remove(database.id.0);
-            index.add(database.clone());
+        if opens_as_before {
+            return self.tell(database);
         }
-        self.tell(database)
+        if !self.is_elsewhere(database.partition()) {
+            self.index_anew(database);
+            return self.tell(database);
+        }
+        // Its home goes by the old credentials, and at some moment from now on by the new ones:
+        // requests with either are for it.
+        self.index.write().add(database.clone());
+        self.tell(database)?;
+        self.index_anew(database);
+        Ok(())
+    }
+
+    /// From now on the database is found by what opens it as it is defined, and by nothing else.
+    pub(crate) fn index_anew(&self, database: &Arc<Database>) {
+        let mut index = self.index.write();
+        index.remove(database.id.0);
+        index.add(database.clone());
+    }
+
+    /// Gives the step of a transaction its number, where there are several partitions.
+    pub(crate) fn number_step(&self, tx: &mut Transaction<'_>, definition: &mut Definition) {
+        if self.partitions.count() > 1 {
+            definition.revision = tx.commit_version().0;
+            tx.set(TAKEN, &definition.revision.to_be_bytes());
+        }
+    }
+
+    /// Takes a push for the one partition that is seen. A change is in the log before it holds
+    /// here, so no later home refuses credentials that have let a client in. A database whose rows
+    /// are to go is closed first; `let_go` says whether nobody uses it any more.
+    ///
+    /// Returns the databases that it is about, with what was decided before. `Busy`: it is to be
+    /// given again.
+    pub fn take(
+        &self,
+        number: u64,
+        push: &[u8],
+        let_go: impl FnOnce(&Database) -> bool,
+    ) -> Result<Vec<Changed>, CatalogueError> {
+        let push = Push::parse(push)?;
+        let _changing = self.changing.lock();
+        let (partition, engine) = self.partitions.iter().next().expect("one partition");
+        if let Push::Clear { id, .. } = push
+            && taken(engine)? < number
+            && let Some(database) = self.numbered(DatabaseId(id))
+        {
+            database.closed.store(true, Ordering::SeqCst);
+            if !let_go(&database) {
+                return Err(CatalogueError::Busy(Busy));
+            }
+        }
+        take((partition, engine), number, &push)?;
+        let mut changed = Vec::new();
+        let mut leave = |database: Arc<Database>| {
+            database.closed.store(true, Ordering::SeqCst);
+            self.index.write().remove(database.id.0);
+            changed.push(Changed {
+                before: database.definition(),
+                database,
+            });
+        };
+        match push {
+            Push::Fence => {}
+            Push::Clear { id, .. } => self.numbered(DatabaseId(id)).into_iter().for_each(leave),
+            Push::Exactly {
+                first,
+                last,
+                definitions,
+            } => {
+                let is_here = |definition: &Definition| definition.partition == partition.0;
+                let there = self.list().into_iter();
+                let there = there.filter(|database| (first..=last).contains(&database.id.0));
+                let gone = there.filter(|database| !definitions.get(&database.id.0).is_some_and(is_here));
+                gone.collect::<Vec<_>>().into_iter().for_each(&mut leave);
+                for (id, definition) in definitions.into_iter().filter(|(_, definition)| is_here(definition)) {
+                    let known = self.numbered(DatabaseId(id));
+                    let before = known.as_ref().map(|known| known.definition());
+                    let database = match known {
+                        Some(known) => {
+                            known.define(definition);
+                            known
+                        }
+                        None => Arc::new(Database::new(
+                            id,
+                            definition,
+                            &kept_usage(&self.partitions, id, partition)?,
+                        )),
+                    };
+                    self.index_anew(&database);
+                    self.is_empty.store(false, Ordering::SeqCst);
+                    changed.extend(before.map(|before| Changed { database, before }));
+                }
+            }
+        }
+        Ok(changed)
     }
 
     /// Replaces all credentials of a database with new ones.
@@ -439,24 +561,32 @@ impl Catalogue {
     /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
-        let engine = self.partitions.engine(database.partition());
-        let arrival = engine.arrival(Durability::Always);
-        let latest = engine.clear_database(database.id)?;
-        // In one log the order is enough. Another one's power cut could bring the rows back after
-        // the number was given to another database.
-        if database.partition() != PartitionId(0) && !engine.wait_settled(latest, arrival) {
-            return Err(CatalogueError::LogFailed);
-        }
         let id = database.id.0;
         if self.partitions.count() > 1 {
-            self.forget_places(id)?;
+            // Durable there before the row goes: a power cut could bring the rows back after the
+            // number was given to another database.
+            self.clear_everywhere(database)?;
+        }
+        if database.partition() == PartitionId(0) {
+            // In one log the order is enough.
+            self.engine().clear_database(database.id)?;
         }
         self.write(|tx| {
+            tx.clear(&row(PLACE, id));
             tx.clear(&row(b'D', id));
             tx.clear(&row(b'U', id));
         })?;
         self.index.write().remove(id);
         Ok(())
+    }
+
+    /// The usage of a database: as it is counted here, or as this process' replica of its partition
+    /// has it from another home.
+    pub fn usage_of(&self, database: &Database, now_micros: u64) -> Result<Usage, CatalogueError> {
+        match self.is_elsewhere(database.partition()) {
+            true => kept_usage(&self.partitions, database.id.0, database.partition()),
+            false => Ok(database.meter.usage(now_micros)),
+        }
     }
 
     /// Writes down what has been used since the last time. `at_the_end`: of every database,
@@ -471,6 +601,9 @@ impl Catalogue {
             Durability::Interval
         };
         for (id, engine) in self.partitions.iter() {
+            if self.is_elsewhere(id) {
+                continue;
+            }
             let used = used.iter().filter(|database| database.partition() == id);
             let used: Vec<_> = used.collect();
             if used.is_empty() {
@@ -569,15 +702,6 @@ impl Catalogue {
     }
 }
 
-/// Runs `body` as a transaction on the system space and waits until it is durable.
-pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) -> R) -> Result<R, CatalogueError> {
-    settled(engine.execute_durably(space(Durability::Always), |tx| {
-        // Small and few, and without one no database could be deleted on a full disk.
-        tx.deletes();
-        Ok(body(tx))
-    })?)
-}
-
 /// The usage of a database, as its partition has it.
 fn kept_usage(partitions: &Partitions, id: u16, partition: PartitionId) -> Result<Usage, CatalogueError> {
     if !partitions.has(partition) {
@@ -629,44 +753,6 @@ fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError
 
 /// Two partitions that differ by less are of the same size to a new database.
 const SAME_SIZE_BYTES: u64 = 1 << 20;
-
-pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("names and numbers are JSON")
-}
-
-/// Reads what this or an earlier version wrote.
-fn read_row<T: DeserializeOwned>(value: &[u8]) -> T {
-    serde_json::from_slice(value).expect("a row of the catalogue is what was written")
-}
-
-impl From<DatabaseCopyError> for CatalogueError {
-    fn from(error: DatabaseCopyError) -> CatalogueError {
-        match error {
-            DatabaseCopyError::Busy(busy) => CatalogueError::Busy(busy),
-            DatabaseCopyError::DiskFull => CatalogueError::DiskFull,
-            DatabaseCopyError::Unreadable(_) => CatalogueError::Unreadable,
-            _ => CatalogueError::LogFailed,
-        }
-    }
-}
-
-/// The layer's code never refuses here, and what it writes is small.
-fn outcome(
-    executed: Result<((), Dependency), ExecuteError<std::convert::Infallible>>,
-) -> Result<Dependency, CatalogueError> {
-    settled(executed.map(|((), dependency)| dependency))
-}
-
-fn settled<R>(executed: Result<R, ExecuteError<std::convert::Infallible>>) -> Result<R, CatalogueError> {
-    match executed {
-        Ok(answer) => Ok(answer),
-        Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
-        Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
-        Err(ExecuteError::NotHome) => Err(CatalogueError::LogFailed),
-        Err(ExecuteError::TooLarge(_)) => unreachable!("rows of the catalogue are small"),
-        Err(ExecuteError::Layer(never, _)) => match never {},
-    }
-}
 
 #[cfg(test)]
 mod tests {

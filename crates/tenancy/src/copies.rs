@@ -10,42 +10,65 @@
 //! in another partition, the row in the one before says that it is not there: at no time two say
 //! that they have it.
 //!
-//! Each change has a higher revision than the one before it. A row that is behind is of a change
+//! Each change carries the number of its step (`pushes`). A row that is behind is of a change
 //! that nobody has an answer to, or of a folder from a backup; the next start writes it anew.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use quartet_engine::{Durability, PartitionId};
+use quartet_engine::{Durability, PartitionId, Role};
+use quartet_model::Version;
 
-use crate::catalogue::{Catalogue, CatalogueError, Database, json, row, space, write};
+use crate::catalogue::{Catalogue, Database, Seen};
 use crate::definition::Definition;
+use crate::pushes::{Push, TAKEN, take, taken};
+use crate::rows::{COPY, CatalogueError, json, space};
 
-pub(crate) const COPY: u8 = b'C';
-
-/// Rows that one transaction writes at most: it has to fit into what a log takes at once.
-const ROWS_AT_ONCE: usize = 500;
+/// Definitions that one push has at most: it has to fit into what a log takes at once.
+const DEFINITIONS_AT_ONCE: usize = 500;
 
 impl Catalogue {
-    /// Writes the database's definition to the partition that has it, durably. If that fails, it is
-    /// owed until [`Catalogue::tell_again`].
+    /// Gives a partition a push.
+    pub(crate) fn push(&self, partition: PartitionId, number: u64, push: &Push) -> Result<(), CatalogueError> {
+        match self.seen() {
+            Seen::Apart(homes) => homes.push(partition, number, &push.bytes()),
+            _ => take((partition, self.partitions().engine(partition)), number, push),
+        }
+    }
+
+    /// Gives a partition a push that is a step of its own.
+    pub(crate) fn push_step(&self, partition: PartitionId, push: &Push) -> Result<(), CatalogueError> {
+        self.push(partition, self.next_number()?, push)
+    }
+
+    /// The number of a step that changes nothing in the first partition.
+    pub(crate) fn next_number(&self) -> Result<u64, CatalogueError> {
+        let mut number = 0;
+        self.write(|tx| {
+            number = tx.commit_version().0;
+            tx.set(TAKEN, &number.to_be_bytes());
+        })?;
+        Ok(number)
+    }
+
+    /// Gives the database's definition to the partition that has it. If that fails, it is owed
+    /// until [`Catalogue::tell_again`].
     pub(crate) fn tell(&self, database: &Database) -> Result<(), CatalogueError> {
         let (id, partition) = (database.id.0, database.partition());
         if partition == PartitionId(0) {
             return Ok(());
         }
-        let definition = json(&*database.definition());
-        let told = write(self.partitions().engine(partition), |tx| {
-            drop(tx.set(&row(COPY, id), &definition));
-        });
+        let definition = database.definition();
+        let told = self.push(partition, definition.revision, &Push::of(id, Some(&definition)));
         if told.is_err() {
             self.untold.lock().insert(partition);
         }
         told
     }
 
-    /// Writes the definitions that could not be written when they were changed. Called about once a
-    /// second.
+    /// Gives partitions the definitions that they could not be given when those were changed.
+    /// Called about once a second.
     pub fn tell_again(&self) -> Result<(), CatalogueError> {
         let untold = std::mem::take(&mut *self.untold.lock());
         let mut told = Ok(());
@@ -56,6 +79,39 @@ impl Catalogue {
             }
         }
         told
+    }
+
+    /// Asks a home elsewhere for a commit behind everything that it has acknowledged. The number is
+    /// for [`Catalogue::has_caught_up`].
+    pub fn mark(&self, partition: PartitionId) -> Result<u64, CatalogueError> {
+        let _changing = self.changing.lock();
+        let number = self.next_number()?;
+        self.push(partition, number, &Push::Fence)?;
+        Ok(number)
+    }
+
+    /// True once this process' replica of the partition has that commit.
+    pub fn has_caught_up(&self, partition: PartitionId, number: u64) -> Result<bool, CatalogueError> {
+        Ok(taken(self.partitions().engine(partition))? >= number)
+    }
+
+    /// From now on no partition takes what was pushed before.
+    pub(crate) fn fence(&self) -> Result<(), CatalogueError> {
+        let _changing = self.changing.lock();
+        if let Seen::Together = self.seen() {
+            // A folder of another time may have taken later ones.
+            for (_, engine) in self.partitions().iter().skip(1) {
+                self.engine().land_above(Version(taken(engine)?))?;
+            }
+            if self.engine().role() == Role::Alone {
+                return Ok(());
+            }
+        }
+        let others = self.partitions().iter().skip(1).map(|(partition, _)| partition);
+        for partition in others {
+            self.push_step(partition, &Push::Fence)?;
+        }
+        Ok(())
     }
 
     /// Sees to it that each partition has the definitions of its databases.
@@ -70,42 +126,55 @@ impl Catalogue {
             return Ok(());
         }
         let _changing = self.changing.lock();
-        let mut kept = self.copies(partition)?;
-        let mut changes = Vec::new();
-        for database in self.list() {
-            let id = database.id.0;
-            if database.partition() != partition {
-                continue;
-            }
-            let found = kept.remove(&id);
-            let found = found.and_then(|found| serde_json::from_slice::<Definition>(&found).ok());
-            let definition = database.definition();
-            if found.as_ref() == Some(&*definition) {
-                continue;
-            }
-            if let Some(found) = found.filter(|found| found.revision >= definition.revision) {
-                let mut definition = Definition::clone(&definition);
-                definition.revision = found.revision + 1;
-                self.write(|tx| drop(tx.set(&row(b'D', id), &json(&definition))))?;
-                database.define(definition);
-            }
-            changes.push((id, Some(json(&*database.definition()))));
+        let there = self.list().into_iter();
+        let there: Vec<_> = there.filter(|database| database.partition() == partition).collect();
+        if let Seen::Together = self.seen()
+            && self.is_told(partition, &there)?
+        {
+            return Ok(());
         }
-        changes.extend(kept.into_keys().map(|id| (id, None)));
-        for changes in changes.chunks(ROWS_AT_ONCE) {
-            write(self.partitions().engine(partition), |tx| {
-                for (id, definition) in changes {
-                    match definition {
-                        Some(definition) => drop(tx.set(&row(COPY, *id), definition)),
-                        None => drop(tx.clear(&row(COPY, *id))),
-                    }
-                }
-            })?;
+        let mut first = 0;
+        let mut chunks = there.chunks(DEFINITIONS_AT_ONCE).peekable();
+        loop {
+            let chunk = chunks.next().unwrap_or_default();
+            let last = match (chunk.last(), chunks.peek()) {
+                (Some(last), Some(_)) => last.id.0,
+                _ => u16::MAX,
+            };
+            let definitions = chunk
+                .iter()
+                .map(|database| (database.id.0, Definition::clone(&database.definition())));
+            let definitions = definitions.collect();
+            self.push_step(
+                partition,
+                &Push::Exactly {
+                    first,
+                    last,
+                    definitions,
+                },
+            )?;
+            if last == u16::MAX {
+                break;
+            }
+            first = last + 1;
+        }
+        if self.is_elsewhere(partition) {
+            there.iter().for_each(|database| self.index_anew(database));
         }
         Ok(())
     }
 
-    /// The rows of a partition, by database.
+    /// True if a partition here has these definitions and no others.
+    fn is_told(&self, partition: PartitionId, there: &[Arc<Database>]) -> Result<bool, CatalogueError> {
+        let kept = self.copies(partition)?;
+        let is_kept = |database: &Arc<Database>| {
+            let definition = json(&*database.definition());
+            kept.get(&database.id.0) == Some(&definition)
+        };
+        Ok(kept.len() == there.len() && there.iter().all(is_kept))
+    }
+
+    /// The rows of a partition here, by database.
     fn copies(&self, partition: PartitionId) -> Result<BTreeMap<u16, Vec<u8>>, CatalogueError> {
         let reader = self.partitions().engine(partition).reader(space(Durability::Always))?;
         let mut found = BTreeMap::new();
@@ -124,7 +193,6 @@ impl Catalogue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use parking_lot::Mutex;
@@ -134,6 +202,7 @@ mod tests {
 
     use super::*;
     use crate::definition::{Consistency, KeptCredentials};
+    use crate::rows::{row, write};
     use crate::{Partitions, Quotas};
 
     type Disks = [Arc<FaultyDisk>; 2];

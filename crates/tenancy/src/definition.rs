@@ -37,7 +37,8 @@ pub struct Definition {
     /// How it came there, if it was somewhere else before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
-    /// How often it was changed, where there are several partitions: the higher one is newer.
+    /// The version of the first partition's log at which this was decided, where there are several
+    /// partitions: the higher one is newer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub revision: u64,
 }

@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 use quartet_engine::{Invariants, PartitionId, Reader, Repair, Verification};
 use quartet_model::{DatabaseId, LayerId, hexadecimal};
 
-use crate::copies::COPY;
 use crate::definition::{Definition, Move, Place};
 use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
 use crate::partitions::{NUMBER, number_in};
+use crate::rows::COPY;
 
 /// The catalogue's promises. The first partition is judged first: whether a database is where the
 /// catalogue says shows in the others only after that.

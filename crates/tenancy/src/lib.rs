@@ -6,6 +6,8 @@
 //!   definition  what an operator decides about a database, and the form in which that is kept
 //!   partitions  the engines of a process, and which has a database's rows
 //!   copies      what a database's own partition knows of it
+//!   pushes      how it hears of that, also where another node is its home
+//!   rows        rows of the system space, and errors
 //!   moves       a database goes from one of them to another
 //!   quotas      how much a database may use, and what it is refused with
 //!   operator    the root key's hash and DynamoDB's access key, as rows
@@ -25,10 +27,12 @@ mod meter;
 mod moves;
 mod operator;
 mod partitions;
+mod pushes;
 mod quotas;
+mod rows;
 mod share;
 
-pub use catalogue::{Access, Catalogue, CatalogueError, Database, Secrets};
+pub use catalogue::{Access, Catalogue, Changed, Database, Secrets};
 pub use definition::{
     Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, Hash, KeptCredentials, Move, Moved, is_name,
 };
@@ -37,5 +41,7 @@ pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
 pub use moves::is_place;
 pub use operator::{AccessKey, access_key};
 pub use partitions::Partitions;
+pub use pushes::Homes;
 pub use quotas::{Exceeded, Limits, Quotas};
+pub use rows::CatalogueError;
 pub use share::{Share, Turns};

@@ -26,12 +26,12 @@ use quartet_engine::{Durability, Engine, PartitionId};
 use quartet_model::{DatabaseId, Version};
 use serde::de::DeserializeOwned;
 
-use crate::catalogue::{Catalogue, CatalogueError, Database, json, row, space, write};
-use crate::copies::COPY;
+use crate::catalogue::{Catalogue, Database};
 use crate::definition::{DEFAULT_NAME, Definition, Move, Moved, Place};
+use crate::pushes::{Push, TAKEN, last_taken, take};
+use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
 
 pub(crate) const MOVE: u8 = b'M';
-pub(crate) const PLACE: u8 = b'H';
 
 impl Catalogue {
     /// Begins to move a database; `None` if it is in that partition.
@@ -46,6 +46,9 @@ impl Catalogue {
         }
         if self.is_moving(database.id) {
             return Err(CatalogueError::Moving);
+        }
+        if self.is_apart() {
+            return Err(CatalogueError::Apart);
         }
         let from = database.partition();
         if from == to {
@@ -85,17 +88,24 @@ impl Catalogue {
         let times = database.moves() + 1;
         let partition = |number| self.partitions().engine(PartitionId(number));
         let (source, target) = (partition(moving.from), partition(moving.to));
-        definition.revision += 1;
-        // If it stays, what is written then is above what the source is about to say.
-        database.define(definition.clone());
+        // A step for the source and for the target, each of which hears its part of it.
+        let number = self.next_number()?;
+        definition.revision = number;
         definition.partition = moving.to;
         if moving.from != 0 {
-            write(source, |tx| drop(tx.set(&row(COPY, id), &json(&definition))))?;
+            take(
+                (PartitionId(moving.from), source),
+                number,
+                &Push::of(id, Some(&definition)),
+            )?;
         }
         target.land_above(left)?;
         let place = Place { times, is_here: true };
         let usage = json(&database.meter.usage(target.now_micros()));
         write(target, |tx| {
+            if moving.to != 0 && last_taken(tx) >= number {
+                return Err(CatalogueError::Stale);
+            }
             tx.set(&row(PLACE, id), &json(&place));
             definition.moved = Some(Moved {
                 times,
@@ -106,9 +116,11 @@ impl Catalogue {
             });
             if moving.to != 0 {
                 tx.set(&row(COPY, id), &json(&definition));
+                tx.set(TAKEN, &number.to_be_bytes());
             }
             tx.set(&row(b'U', id), &usage);
-        })?;
+            Ok(())
+        })??;
         self.write(|tx| drop(tx.set(&row(b'D', database.id.0), &json(&definition))))?;
         database.define(definition);
         Ok(())
@@ -120,24 +132,7 @@ impl Catalogue {
         let id = database.id.0;
         let has_arrived = database.partition() == PartitionId(moving.to);
         let left_over = PartitionId(if has_arrived { moving.from } else { moving.to });
-        let engine = self.partitions().engine(left_over);
-        engine.clear_database(database.id)?;
-        // Behind the rows in the same log: once this is durable, they are gone.
-        let place = Place {
-            times: database.moves(),
-            is_here: false,
-        };
-        write(engine, |tx| {
-            match place.times {
-                0 => drop(tx.clear(&row(PLACE, id))),
-                _ => drop(tx.set(&row(PLACE, id), &json(&place))),
-            }
-            tx.clear(&row(COPY, id));
-            // The first may have what an older program has written there.
-            if has_arrived || left_over != PartitionId(0) {
-                tx.clear(&row(b'U', id));
-            }
-        })?;
+        self.clear_in(left_over, id, database.moves())?;
         if !has_arrived {
             // The source may have said that it had left.
             self.settle_copies(PartitionId(moving.from))?;
@@ -180,23 +175,34 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Forgets where a deleted database was, and what its partition knew of it.
-    pub(crate) fn forget_places(&self, id: u16) -> Result<(), CatalogueError> {
-        for (_, engine) in self.partitions().iter() {
-            let reader = engine.reader(space(Durability::Always))?;
-            let is_noted = [PLACE, COPY, b'U']
-                .iter()
-                .any(|tag| reader.get(&row(*tag, id)).is_some());
-            drop(reader);
-            if is_noted {
-                write(engine, |tx| {
-                    tx.clear(&row(PLACE, id));
-                    tx.clear(&row(COPY, id));
-                    tx.clear(&row(b'U', id));
-                })?;
+    /// Clears a deleted database wherever it is or was, and what the partitions knew of it. In the
+    /// first one that is for the caller.
+    pub(crate) fn clear_everywhere(&self, database: &Database) -> Result<(), CatalogueError> {
+        for (partition, _) in self.partitions().iter().skip(1) {
+            if partition == database.partition() || database.moves() > 0 {
+                self.clear_in(partition, database.id.0, 0)?;
             }
         }
         Ok(())
+    }
+
+    /// Clears a database in a partition that does not have it, durably, and what that knew of it.
+    /// `times`: how often it had been moved; zero: nobody has it any more.
+    fn clear_in(&self, partition: PartitionId, id: u16, times: u64) -> Result<(), CatalogueError> {
+        let _changing = self.changing.lock();
+        if partition != PartitionId(0) {
+            return self.push_step(partition, &Push::Clear { id, times });
+        }
+        self.engine().clear_database(DatabaseId(id))?;
+        // Behind the rows in the same log: once this is durable, they are gone.
+        let place = Place { times, is_here: false };
+        self.write(|tx| match place.times {
+            0 => drop(tx.clear(&row(PLACE, id))),
+            _ => {
+                tx.set(&row(PLACE, id), &json(&place));
+                tx.clear(&row(b'U', id));
+            }
+        })
     }
 }
 

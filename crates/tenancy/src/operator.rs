@@ -8,8 +8,9 @@
 //!
 //! A signature can only be verified with the secret itself, so the access key is kept as it is.
 
-use crate::catalogue::{Catalogue, CatalogueError};
+use crate::catalogue::Catalogue;
 use crate::definition::Hash;
+use crate::rows::CatalogueError;
 
 pub const ROOT_KEY: &[u8] = b"R";
 pub const ACCESS_KEY: &[u8] = b"A";

@@ -16,16 +16,25 @@ pub(crate) const NUMBER: &[u8] = b"P";
 /// The engines, by the numbers of their partitions.
 pub struct Partitions {
     engines: Vec<Arc<Engine>>,
+    /// That of the first engine.
+    first: PartitionId,
 }
 
 impl Partitions {
     /// `engines` has one at least.
     pub fn new(engines: Vec<Arc<Engine>>) -> Partitions {
         assert!(!engines.is_empty(), "the catalogue is in the first partition");
-        Partitions { engines }
+        let first = PartitionId(0);
+        Partitions { engines, first }
     }
 
-    /// That of the catalogue and of the default database.
+    /// One partition behind the first, alone: whoever serves it sees no other.
+    pub fn of_one(first: PartitionId, engine: Arc<Engine>) -> Partitions {
+        let engines = vec![engine];
+        Partitions { engines, first }
+    }
+
+    /// That of the catalogue and of the default database; or of the one partition that is seen.
     #[inline]
     pub fn first(&self) -> &Arc<Engine> {
         &self.engines[0]
@@ -34,7 +43,14 @@ impl Partitions {
     /// The engine of a partition that there is: the catalogue names no other.
     #[inline]
     pub fn engine(&self, id: PartitionId) -> &Arc<Engine> {
-        &self.engines[id.0 as usize]
+        &self.engines[self.place(id)]
+    }
+
+    /// Where a partition is in the order of those that are seen. The first of them has also the
+    /// place of partition 0, to which everything belongs that is of no database.
+    #[inline]
+    pub fn place(&self, id: PartitionId) -> usize {
+        id.0.saturating_sub(self.first.0) as usize
     }
 
     pub fn count(&self) -> usize {
@@ -42,12 +58,12 @@ impl Partitions {
     }
 
     pub fn has(&self, id: PartitionId) -> bool {
-        (id.0 as usize) < self.engines.len()
+        id >= self.first && self.place(id) < self.engines.len()
     }
 
     /// In the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (PartitionId, &Arc<Engine>)> {
-        (0..).map(PartitionId).zip(&self.engines)
+        (self.first.0..).map(PartitionId).zip(&self.engines)
     }
 
     pub fn into_engines(self) -> Vec<Arc<Engine>> {

@@ -1,4 +1,4 @@
-"""A cluster of four partitions: each has a log and a term of its own, and all have their home at one node."""
+"""A cluster of four partitions: each has a log, a term and a home of its own, and the homes are spread over the nodes."""
 
 from __future__ import annotations
 
@@ -75,9 +75,36 @@ def prepare(writer) -> None:
         repeated(made, f"{type(writer).__name__} is prepared")
 
 
+def homes(cluster) -> list[str | None]:
+    """The name of each partition's home, by what the home of the first knows."""
+    return [one["home"] for one in repeated(lambda: cluster.home().status(), "an answer")["homes"]]
+
+
+def spread(cluster) -> list[str]:
+    """The homes, once every node is one."""
+    return until(lambda: (found := homes(cluster)) and len({*found} - {None}) == len(cluster.nodes) and found, "each node is a home", 120)
+
+
+def named(cluster, name: str):
+    return next(node for node in cluster.nodes if node.name == name)
+
+
+def beside_first(cluster):
+    """A node that is home of another partition than the first, and not of that."""
+    first, *others = spread(cluster)
+    return named(cluster, next(home for home in others if home != first))
+
+
 def go_on(writers) -> None:
     seen = {writer: len(writer.acknowledged) for writer in writers}
-    until(lambda: all(len(writer.acknowledged) > seen[writer] for writer in writers), "everybody goes on")
+
+    def late():
+        return [writer for writer in writers if len(writer.acknowledged) <= seen[writer]]
+
+    try:
+        until(lambda: not late(), "everybody goes on")
+    except AssertionError as error:
+        raise AssertionError([(type(one).__name__, one.server.name, one.name, one.errors[-3:]) for one in late()]) from error
 
 
 def check(node) -> None:
@@ -99,13 +126,25 @@ def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
         prepare(writer)
         writer.begin()
     try:
+        spread(cluster)
         go_on(writers)
 
-        # The home is killed: all partitions have another one.
-        home = cluster.home()
-        home.kill()
-        go_on([writer for writer in writers if writer.server is not home])
-        home.start()
+        # A node is killed that is home of some: others are, and of the first partition nobody else.
+        for home in (beside_first(cluster), cluster.home()):
+            spread(cluster)
+            home.kill()
+            go_on([writer for writer in writers if writer.server is not home])
+            until(lambda: home.name not in homes(cluster), "others are home")
+            home.start()
+            go_on(writers)
+
+        # One stands still.
+        home = beside_first(cluster)
+        home.pause()
+        try:
+            go_on([writer for writer in writers if writer.server is not home])
+        finally:
+            home.go_on()
         go_on(writers)
 
         # It is killed while a database moves: that is in one place.
@@ -132,7 +171,8 @@ def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
         assert repeated(has_moved, "it has moved")
         go_on(writers)
 
-        # A hand-over takes all partitions along.
+        # A hand-over takes all along that the home has.
+        spread(cluster)
         successor = cluster.others()[0]
 
         def is_home():
@@ -152,9 +192,9 @@ def test_clients_of_all_layers_lose_nothing_in_any_partition(cluster):
     def is_shown():
         home = cluster.home()
         shown = partitions(home)
-        told = [(one["partition"], one["home"]) for one in home.status()["homes"]]
-        assert told == [(number, told[0][1]) for number in range(PARTITIONS)], told
-        return [one["home"] for one in shown] == [home.name] * PARTITIONS and all(one["term"] > 0 for one in shown)
+        told = home.status()["homes"]
+        assert [one["partition"] for one in told] == list(range(PARTITIONS)), told
+        return [one["home"] for one in shown] == [one["home"] for one in told] and all(one["term"] > 0 for one in shown)
 
     until(lambda: repeated(is_shown, "an answer"), "each partition's home is shown")
     for node in cluster.nodes:
@@ -185,13 +225,14 @@ def test_a_changed_credential_is_refused_at_every_node_once_the_change_is_answer
         renewed = repeated(lambda: Admin(cluster.home()).ask("POST", f"/{database['name']}/credentials"), "it has new credentials")
         tokens[database["name"]].append(renewed["credentials"]["token"])
 
-    def check_tokens():
-        for node in cluster.nodes:
+    def check_tokens(nodes=cluster.nodes):
+        for node in nodes:
             for database in databases:
                 *old, newest = tokens[database["name"]]
                 assert opens(node, database, newest), (node.name, database["name"])
                 assert not any(opens(node, database, token) for token in old), (node.name, database["name"])
 
+    spread(cluster)
     for database in databases:
         renew(database)
     check_tokens()
@@ -201,6 +242,22 @@ def test_a_changed_credential_is_refused_at_every_node_once_the_change_is_answer
     # What was answered before the kill holds at the next home.
     renew(databases[1])
     home.start()
+    check_tokens()
+    # The node that knows the old one is gone; whoever follows it knows the new one alone.
+    home = beside_first(cluster)
+    for database in databases:
+        renew(database)
+    home.kill()
+    check_tokens([node for node in cluster.nodes if node is not home])
+    home.start()
+    # Nor does one that stood still while it changed.
+    home = beside_first(cluster)
+    home.pause()
+    try:
+        for database in databases:
+            renew(database)
+    finally:
+        home.go_on()
     check_tokens()
     for node in cluster.nodes:
         assert node.stop() == 0

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::{Busy, Dependency};
 use quartet_model::Version;
-use quartet_wire_resp::{Limits, Parsed, Parser, Reply, Value};
+use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply, Value, encode_command};
 
 use crate::access::acl::User;
 use crate::access::acl::rules::Rules;
@@ -62,6 +62,9 @@ pub struct Received {
     /// database's layer now. If it is in another partition, the request is to be received again:
     /// what was answered so far rests on the partition before.
     pub moved: bool,
+    /// The credentials in the next request are for a database that another process serves: if that
+    /// one lets them in, the connection is to go on there. With the bytes of the request.
+    pub elsewhere: Option<(DatabaseLogin, usize)>,
 }
 
 pub struct Session {
@@ -183,6 +186,15 @@ impl Session {
         while let Some(database_login) = self.database_login.take() {
             let rest = &input[received.consumed..];
             let engine = self.layer.engine.clone();
+            let directory = &self.layer.access.directory;
+            if directory
+                .as_ref()
+                .is_some_and(|directory| directory.is_elsewhere(database_login.database))
+            {
+                let request_bytes = self.first_request_bytes(rest);
+                received.elsewhere = Some((database_login, request_bytes));
+                break;
+            }
             match self.log_in_to(database_login, out) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -441,6 +453,31 @@ impl Session {
         session.client.protocol = self.client.protocol;
         *self = session;
         Ok(true)
+    }
+
+    /// The request that gives another process what has been agreed with the client so far: the
+    /// version of the protocol, and its name. Empty: nothing.
+    pub fn introduction(&self, database_login: &DatabaseLogin) -> Vec<u8> {
+        let protocol: &[u8] = match self.client.protocol {
+            Protocol::Resp2 => b"2",
+            Protocol::Resp3 => b"3",
+        };
+        let name = self.client.shared.details.lock().name.clone();
+        let mut introduction = Vec::new();
+        if protocol == b"3" || !name.is_empty() {
+            let mut words: Vec<&[u8]> = vec![
+                b"HELLO",
+                protocol,
+                b"AUTH",
+                &database_login.name,
+                &database_login.password,
+            ];
+            if !name.is_empty() {
+                words.extend([&b"SETNAME"[..], name.as_bytes()]);
+            }
+            encode_command(&words, &mut introduction);
+        }
+        introduction
     }
 
     /// Goes on in the layer that the database has in the partition to which it was moved, once it

@@ -25,7 +25,8 @@ use quartet_engine::{CopySource, CopyTarget, Engine, Parts, StoreKind};
 use quartet_log_replicated::{Hold, PartitionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::link::{self, Link, Stream};
+use super::link::{self, Link};
+use crate::connections::stream::Stream;
 
 /// Marks a folder whose content is to be replaced by a copy.
 const NEEDS_COPY: &str = "needs-copy";

@@ -26,19 +26,20 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use quartet_log_replicated::NodeId;
+use quartet_log_replicated::{NodeId, PartitionId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::link::{Link, Stream};
+use super::link::Link;
 use super::members::Members;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::stream::{Stream, exchange};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
 use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
@@ -110,6 +111,40 @@ struct HomeStream {
     used: Instant,
 }
 
+/// A connection to a home that ends as soon as nothing more is to be expected of it.
+struct UntilFarewell {
+    stream: Box<dyn Stream>,
+    farewell: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_over: bool,
+}
+
+impl AsyncRead for UntilFarewell {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.is_over {
+            let read = Pin::new(&mut self.stream).poll_read(context, into);
+            if read.is_ready() || self.farewell.as_mut().poll(context).is_pending() {
+                return read;
+            }
+            self.is_over = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for UntilFarewell {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
 /// The words about a client that go with its bytes.
 struct Client {
     peer: SocketAddr,
@@ -123,13 +158,10 @@ impl HomeCaller {
     /// A connection to the listener of this name at the home, for the client at `peer`. `None`: no
     /// home took it in time.
     async fn call(&self, listener: &str, peer: SocketAddr) -> Option<HomeStream> {
-        let until = Instant::now() + PATIENCE;
+        let (verb, until) = (format!("forward {listener} {peer}"), Instant::now() + PATIENCE);
         loop {
-            if let Some((home, member)) = self.members.other_home_and_id()
-                && let Ok(stream) = self
-                    .link
-                    .call(&member.address, &format!("forward {listener} {peer}"))
-                    .await
+            if let Some((home, member)) = self.members.other_home_and_id(PartitionId(0))
+                && let Ok(stream) = self.link.call(&member.address, &verb).await
             {
                 let used = Instant::now();
                 return Some(HomeStream { home, stream, used });
@@ -144,19 +176,43 @@ impl HomeCaller {
 
 impl HomeCaller {
     /// Completes when nothing more is to be expected of `home`.
-    async fn farewell(&self, home: NodeId) {
+    async fn farewell(&self, partition: PartitionId, home: NodeId) {
         let mut homes = self.members.homes();
-        let is_another = |known: &Option<NodeId>| known.is_some_and(|known| known != home);
+        let is_another = |known: &Vec<Option<NodeId>>| {
+            let known = known.get(partition.0 as usize);
+            known.is_some_and(|known| known.is_some_and(|known| known != home))
+        };
         if homes.wait_for(is_another).await.is_err() {
             std::future::pending::<()>().await;
         }
         tokio::time::sleep(FAREWELL).await;
     }
 
+    /// A connection to the listener of this name at another node that is home of a partition, for
+    /// the client at `peer`; `None`: there is none, or it does not take it. It ends once nothing
+    /// more is to be expected of that home.
+    pub async fn call_partition(
+        self: &Arc<HomeCaller>,
+        partition: PartitionId,
+        listener: &str,
+        peer: SocketAddr,
+    ) -> Option<Box<dyn Stream>> {
+        let (home, member) = self.members.other_home_and_id(partition)?;
+        let verb = format!("forward {listener} {peer} {}", partition.0);
+        let stream = self.link.call(&member.address, &verb).await.ok()?;
+        let caller = self.clone();
+        let farewell = Box::pin(async move { caller.farewell(partition, home).await });
+        Some(Box::new(UntilFarewell {
+            stream,
+            farewell,
+            is_over: false,
+        }))
+    }
+
     /// The error for a client of Redis whose connection no home has taken. It names the home that
     /// is known, so that the client may go there.
     fn no_home_redis(&self) -> String {
-        let home = self.members.other_home();
+        let home = self.members.other_home(PartitionId(0));
         let named = home.and_then(|home| Some(format!(" The home is {} at {}.", home.name, home.redis?)));
         format!("{NO_HOME_REDIS}{}\r\n", named.unwrap_or_default())
     }
@@ -263,7 +319,7 @@ impl Client {
         home.stream.write_all(seen).await?;
         tokio::select! {
             exchanged = exchange(socket, home.stream) => exchanged,
-            () = self.home.farewell(home.home) => Ok(()),
+            () = self.home.farewell(PartitionId(0), home.home) => Ok(()),
         }
     }
 
@@ -413,7 +469,7 @@ impl Client {
             let (mut from_home, to_home) = tokio::io::split(&mut home.stream);
             let relaying = relay(&mut from_home, &mut to_client, request.is_for_head, &is_answered);
             let sending = send(&mut from_client, to_home, request, input, &is_sent);
-            let farewell = self.home.farewell(home.home);
+            let farewell = self.home.farewell(PartitionId(0), home.home);
             let (mut sending, mut relaying, mut farewell) = (pin!(sending), pin!(relaying), pin!(farewell));
             tokio::select! {
                 relayed = &mut relaying => relayed.ok(),
@@ -527,38 +583,6 @@ async fn send<C: AsyncRead, H: AsyncWrite>(
         if !matches!(read, Ok(Ok(1..))) {
             return Err(Side::Client);
         }
-    }
-}
-
-/// Passes bytes both ways until the server's side ends, which it does as a whole. A client may end
-/// its own before it has read everything.
-pub async fn exchange(client: impl AsyncRead + AsyncWrite, server: impl AsyncRead + AsyncWrite) -> io::Result<()> {
-    let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_server, mut to_server) = tokio::io::split(server);
-    let asking = async {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        loop {
-            let count = from_client.read(&mut buffer).await?;
-            if count == 0 {
-                return to_server.shutdown().await;
-            }
-            if to_server.write_all(&buffer[..count]).await.is_err() || to_server.flush().await.is_err() {
-                // The bytes that it sent before are still to be read.
-                return Ok(());
-            }
-        }
-    };
-    let answering = async {
-        tokio::io::copy(&mut from_server, &mut to_client).await?;
-        to_client.shutdown().await
-    };
-    let (mut asking, mut answering) = (std::pin::pin!(asking), std::pin::pin!(answering));
-    tokio::select! {
-        answered = &mut answering => answered,
-        asked = &mut asking => match asked {
-            Ok(()) => answering.await,
-            Err(error) => Err(error),
-        },
     }
 }
 

@@ -25,11 +25,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::connections::stream::Stream;
 use crate::settings::NodeCertificates;
 
 /// How long it may take until a node has answered a call.
@@ -40,11 +41,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 const CALLERS_MAX: usize = 256;
 /// Longest line of a greeting or of its answer, in bytes.
 const LINE_BYTES_MAX: usize = 256;
-
-/// A connection between two nodes.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// One node's side of all its connections to others.
 #[derive(Clone)]
@@ -155,6 +151,28 @@ pub async fn accept(stream: &mut dyn Stream) -> io::Result<()> {
 pub async fn refuse(stream: &mut dyn Stream, reason: &str) -> io::Result<()> {
     stream.write_all(format!("no {reason}\n").as_bytes()).await?;
     stream.shutdown().await
+}
+
+/// Says how what a verb asked for has ended.
+pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Result<()> {
+    match ended {
+        Ok(()) => accept(stream).await?,
+        Err(reason) => {
+            // One line, and no longer than the other side reads.
+            let reason = reason.replace('\n', " ");
+            let reason: String = reason.chars().take(LINE_BYTES_MAX / 5).collect();
+            refuse(stream, &reason).await?;
+        }
+    }
+    stream.shutdown().await
+}
+
+/// Hears how it has ended.
+pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
+    match read_line(stream).await?.as_str() {
+        "ok" => Ok(()),
+        reason => Err(io::Error::new(ErrorKind::PermissionDenied, reason.to_owned())),
+    }
 }
 
 /// One byte at a time: whatever is behind the line belongs to the verb.

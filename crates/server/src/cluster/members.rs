@@ -6,8 +6,9 @@
 //! ROOT/members/ID   JSON: name, address (host:port for other nodes), endpoints (listeners by name),
 //!                   redis and sentinel (host:port for clients, null if there is no such listener),
 //!                   clock_us (microseconds since 1970 when it was written), lag_records, lag_millis, hears
-//!                   (the number of the home that it hears, null if it hears none), process (another
-//!                   number for each process)
+//!                   (the number of the home that it hears, null if it hears none), hears_others (the
+//!                   same for each partition behind the first), process (another number for each
+//!                   process)
 //! ```
 //!
 //! and reads those of all others, which nodes are configured, the nodes' reports to the log, and
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use parking_lot::RwLock;
-use quartet_log_replicated::copies::{self, NodeReport};
+use quartet_log_replicated::copies::{self, Reached};
 use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{
     Answer, Compare, Configured, Failure, LeaseId, NodeId, Operation, PartitionId, Place, Request, Sequencer,
@@ -50,6 +51,11 @@ const MEMBERS_MAX: u32 = 1000;
 /// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
+/// A node that is further behind the log is not made home of anything. One that nothing happens to
+/// hears of that once a second.
+const LAG_RECORDS_MAX: u64 = 100;
+const LAG_MILLIS_MAX: u64 = 5000;
+
 /// A node's record about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -65,6 +71,9 @@ pub struct Member {
     pub clock_us: u64,
     /// The home that it hears.
     pub hears: Option<u64>,
+    /// Those of the partitions behind the first, in their order.
+    #[serde(default)]
+    pub hears_others: Vec<Option<u64>>,
     /// How far it is behind the log.
     pub lag_records: u64,
     pub lag_millis: u64,
@@ -143,19 +152,25 @@ enum Foreign {
     Unknown,
 }
 
+/// The term of a partition as it was read.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadTerm {
+    /// The running term; `None` before the first.
+    term: Option<TermValue>,
+    /// When the newest read began that was answered.
+    read_began: Option<Instant>,
+}
+
 /// The state that was read last.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub members: BTreeMap<u64, Member>,
     /// Those that have joined, whether they run or not, and those that were removed.
     pub configured: Vec<(NodeId, Configured)>,
-    pub reports: BTreeMap<u64, NodeReport>,
-    /// The running term; `None` before the first.
-    pub term: Option<TermValue>,
-    /// Those of the partitions behind the first.
-    other_terms: Vec<Option<TermValue>>,
-    /// When the newest read of the term began that was answered.
-    pub term_read_began: Option<Instant>,
+    /// How far each node has come in each partition.
+    reports: BTreeMap<(PartitionId, u64), Reached>,
+    /// The term of each partition, as far as it was read.
+    terms: Vec<ReadTerm>,
     /// Microseconds by which each member's clock was ahead of this node's.
     clocks_ahead: BTreeMap<u64, i64>,
     /// When this node first read what it has of each member.
@@ -164,7 +179,7 @@ pub struct View {
 
 /// The cluster as one node sees it.
 pub struct Members {
-    /// That of the first partition, whose home is the cluster's: it takes over all others.
+    /// That of the first partition, whose home is the cluster's.
     place: Place,
     me: NodeId,
     /// As many nodes as the operator has said there are.
@@ -172,7 +187,8 @@ pub struct Members {
     view: RwLock<View>,
     /// Where clients of Redis reach the home.
     redis_home: watch::Sender<Option<String>>,
-    homes: watch::Sender<Option<NodeId>>,
+    /// The home of each partition.
+    homes: watch::Sender<Vec<Option<NodeId>>>,
 }
 
 impl Members {
@@ -183,7 +199,7 @@ impl Members {
             announced,
             view: RwLock::default(),
             redis_home: watch::Sender::new(None),
-            homes: watch::Sender::new(None),
+            homes: watch::Sender::default(),
         })
     }
 
@@ -192,16 +208,20 @@ impl Members {
         self.redis_home.subscribe()
     }
 
-    /// Tells which node is home, and of each change.
-    pub fn homes(&self) -> watch::Receiver<Option<NodeId>> {
+    /// Tells which node is home of each partition, and of each change.
+    pub fn homes(&self) -> watch::Receiver<Vec<Option<NodeId>>> {
         self.homes.subscribe()
     }
 
     fn tell_of_home(&self) {
         let view = self.view.read();
-        let home = view.term.map(|term| term.writer.node);
-        self.homes
-            .send_if_modified(|known| std::mem::replace(known, home) != home);
+        let homes = view.homes(self.place.partitions());
+        let home = homes[0];
+        self.homes.send_if_modified(|known| {
+            let is_news = *known != homes;
+            *known = homes;
+            is_news
+        });
         let redis = home.and_then(|home| view.members.get(&home.0)?.redis.clone());
         // One that is not known for a moment is no change.
         self.redis_home.send_if_modified(|known| {
@@ -226,6 +246,21 @@ impl Members {
         others.map(other).collect()
     }
 
+    /// The nodes that could be home of any partition: they run, are not behind, and their clocks
+    /// are right.
+    pub fn fit(&self) -> Vec<NodeId> {
+        self.view.read().fit(Instant::now())
+    }
+
+    /// The homes of all partitions, as far as they are known.
+    pub fn all_homes(&self) -> Vec<Option<NodeId>> {
+        self.view.read().homes(self.place.partitions())
+    }
+
+    pub fn member(&self, node: NodeId) -> Option<Member> {
+        self.view.read().members.get(&node.0).cloned()
+    }
+
     /// True if an operator has removed this node.
     pub fn is_removed(&self) -> bool {
         let view = self.view.read();
@@ -240,15 +275,16 @@ impl Members {
         let mut rows = view.configured.iter();
         let node = rows.find(|(_, row)| row.name == name && !row.is_removed);
         let (node, _) = node.with_context(|| format!("there is no node {name}"))?;
-        let term = view.term.context("no node is home")?;
+        let terms = view.whole_terms(self.place.partitions());
+        let terms = terms.context("not every partition has a home")?;
         ensure!(
-            term.writer.node != *node,
+            terms.iter().all(|term| term.writer.node != *node),
             "{name} is home: hand over to another node first"
         );
         ensure!(!view.members.contains_key(&node.0), "{name} runs: stop it first");
         let remain = configures(self.announced, &view.configured) - 1;
         ensure!(remain >= 2, "two nodes have to remain");
-        let request = remove_request(&self.place, *node, name, term.encode(), self.key_of(*node));
+        let request = remove_request(&self.place, *node, name, &terms, self.key_of(*node));
         match ask(sequencer, request)? {
             Answer::Done { .. } => Ok(self.look_once(sequencer)?),
             _ => bail!("{name} runs again, or another node has become home meanwhile: ask again"),
@@ -259,31 +295,33 @@ impl Members {
         self.view.read().clone()
     }
 
-    /// The home of the running term: this node too, in a life of it that is over.
-    pub fn home(&self) -> Option<NodeId> {
-        self.view.read().term.map(|term| term.writer.node)
+    /// The home of a partition's running term: this node too, in a life of it that is over.
+    pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
+        self.view.read().home(partition)
     }
 
-    /// The home, if it is another node that is there.
-    pub fn other_home(&self) -> Option<Member> {
-        self.other_home_and_id().map(|(_, member)| member)
+    /// The home of a partition, if it is another node that is there.
+    pub fn other_home(&self, partition: PartitionId) -> Option<Member> {
+        self.other_home_and_id(partition).map(|(_, member)| member)
     }
 
-    pub fn other_home_and_id(&self) -> Option<(NodeId, Member)> {
+    pub fn other_home_and_id(&self, partition: PartitionId) -> Option<(NodeId, Member)> {
         let view = self.view.read();
-        let home = view.term?.writer.node;
+        let home = view.home(partition)?;
         let member = view.members.get(&home.0).filter(|_| home != self.me)?;
         Some((home, member.clone()))
     }
 
-    /// This node's turn among those that would replace `home`.
-    pub fn turn(&self, home: Option<NodeId>) -> Turn {
-        self.view.read().turn(self.me, home)
+    /// This node's turn among those that would replace the `home` of a partition.
+    pub fn turn(&self, partition: PartitionId, home: Option<NodeId>) -> Turn {
+        self.view.read().turn(self.me, partition, home)
     }
 
-    /// True if another node has said within its last few renewals that it hears this home.
-    pub fn is_heard_elsewhere(&self, home: NodeId) -> bool {
-        self.view.read().is_heard_elsewhere(self.me, home, Instant::now())
+    /// True if another node has said within its last few renewals that it hears this home of a
+    /// partition.
+    pub fn is_heard_elsewhere(&self, partition: PartitionId, home: NodeId) -> bool {
+        let view = self.view.read();
+        view.is_heard_elsewhere(self.me, partition, home, Instant::now())
     }
 
     /// Keeps this node's key and its hold, and reads the others' keys, until `is_over`.
@@ -340,7 +378,7 @@ impl Members {
 
     /// Reads who the members are and which is home, as a node does that is none yet.
     pub fn look_once(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
-        self.read_term(sequencer)?;
+        self.read_terms(sequencer)?;
         self.read_members(sequencer)
     }
 
@@ -357,8 +395,7 @@ impl Members {
             Ok(()) | Err(LookError::Failed(Failure::NoRoom)) => {}
             Err(error) => return Err(error),
         }
-        self.read_term(sequencer)?;
-        self.read_other_terms(sequencer)?;
+        self.read_terms(sequencer)?;
         Ok(self.read_members(sequencer)?)
     }
 
@@ -432,43 +469,39 @@ impl Members {
         let (from, until) = self.keys();
         let limit = MEMBERS_MAX;
         let members = ask(sequencer, Request::Range { from, until, limit })?;
-        let reports = ask(sequencer, copies::reports_request(&self.place))?;
-        let reports = copies::reports(&self.place, &reports);
+        let mut reports = BTreeMap::new();
+        for partition in (0..self.place.partitions()).map(PartitionId) {
+            let place = self.place.of(partition);
+            let read = ask(sequencer, copies::reports_request(&place))?;
+            for (node, report) in copies::reports(&place, &read) {
+                let reached = report
+                    .partitions
+                    .into_iter()
+                    .find(|reached| reached.partition == partition);
+                reports.extend(reached.map(|reached| ((partition, node.0), reached)));
+            }
+        }
         let rows = ask(sequencer, configured_request(&self.place))?;
         let mut view = self.view.write();
         view.take_members(&self.keys().0, &members, began, now_us());
-        view.reports = reports.into_iter().map(|(node, report)| (node.0, report)).collect();
+        view.reports = reports;
         view.configured = configured(&self.place, &rows).unwrap_or_default();
         drop(view);
         self.tell_of_home();
         Ok(())
     }
 
-    fn read_term(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
-        let began = Instant::now();
-        let key = self.place.term_key();
-        if let Answer::Value(value) = ask(sequencer, Request::Get { key })? {
-            let mut view = self.view.write();
-            view.term = value.as_deref().and_then(TermValue::decode);
-            view.term_read_began = Some(began);
-            drop(view);
-            self.tell_of_home();
-        }
-        Ok(())
-    }
-
-    /// Those of the partitions behind the first, for an operator.
-    fn read_other_terms(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
-        let mut terms = Vec::new();
-        for partition in (1..self.place.partitions()).map(PartitionId) {
+    /// Reads the running terms of all partitions.
+    fn read_terms(&self, sequencer: &mut dyn Sequencer) -> Result<(), Failure> {
+        for partition in (0..self.place.partitions()).map(PartitionId) {
+            let began = Instant::now();
             let key = self.place.of(partition).term_key();
-            let value = match ask(sequencer, Request::Get { key })? {
-                Answer::Value(value) => value,
-                _ => None,
-            };
-            terms.push(value.as_deref().and_then(TermValue::decode));
+            if let Answer::Value(value) = ask(sequencer, Request::Get { key })? {
+                let term = value.as_deref().and_then(TermValue::decode);
+                self.view.write().take_term(partition, term, began);
+                self.tell_of_home();
+            }
         }
-        self.view.write().other_terms = terms;
         Ok(())
     }
 
@@ -506,6 +539,14 @@ impl Members {
 }
 
 impl Member {
+    /// The home of a partition that it hears.
+    fn hears(&self, partition: PartitionId) -> Option<u64> {
+        match partition.0.checked_sub(1) {
+            None => self.hears,
+            Some(index) => *self.hears_others.get(index as usize)?,
+        }
+    }
+
     fn has_the_name(self) -> NameTaken {
         let Member { name, address, .. } = self;
         NameTaken { name, address }
@@ -536,31 +577,67 @@ impl View {
         self.clocks_ahead = self.members.iter().map(|(id, member)| (*id, ahead(member))).collect();
     }
 
-    fn term_of(&self, partition: PartitionId) -> Option<TermValue> {
-        match partition.0.checked_sub(1) {
-            None => self.term,
-            Some(index) => *self.other_terms.get(index as usize)?,
+    fn take_term(&mut self, partition: PartitionId, term: Option<TermValue>, began: Instant) {
+        let index = partition.0 as usize;
+        if self.terms.len() <= index {
+            self.terms.resize(index + 1, ReadTerm::default());
         }
+        self.terms[index] = ReadTerm {
+            term,
+            read_began: Some(began),
+        };
+    }
+
+    /// The running term of a partition; `None` before the first.
+    pub fn term(&self, partition: PartitionId) -> Option<TermValue> {
+        self.terms.get(partition.0 as usize)?.term
+    }
+
+    /// When the newest read of a partition's term began that was answered.
+    pub fn term_read_began(&self, partition: PartitionId) -> Option<Instant> {
+        self.terms.get(partition.0 as usize)?.read_began
+    }
+
+    fn home(&self, partition: PartitionId) -> Option<NodeId> {
+        self.term(partition).map(|term| term.writer.node)
+    }
+
+    /// The running terms of all partitions, if each has one.
+    fn whole_terms(&self, partitions: u32) -> Option<Vec<TermValue>> {
+        (0..partitions).map(PartitionId).map(|id| self.term(id)).collect()
+    }
+
+    fn homes(&self, partitions: u32) -> Vec<Option<NodeId>> {
+        (0..partitions).map(PartitionId).map(|id| self.home(id)).collect()
+    }
+
+    /// How many partitions a node is home of, as far as is known.
+    fn homes_of(&self, node: NodeId) -> usize {
+        let homes = self.terms.iter().filter_map(|read| read.term);
+        homes.filter(|term| term.writer.node == node).count()
     }
 
     fn home_of(&self, partition: PartitionId) -> Option<&str> {
-        let home = self.term_of(partition)?.writer.node;
+        let home = self.home(partition)?;
         self.members.get(&home.0).map(|member| member.name.as_str())
     }
 
     fn describe_homes(&self, partitions: u32) -> Vec<Value> {
         let describe = |id| {
-            let term = self.term_of(id).map(|term| term.term.0);
+            let term = self.term(id).map(|term| term.term.0);
             json!({ "partition": id.0, "term": term, "home": self.home_of(id) })
         };
         (0..partitions).map(PartitionId).map(describe).collect()
     }
 
-    fn turn(&self, me: NodeId, home: Option<NodeId>) -> Turn {
+    fn turn(&self, me: NodeId, partition: PartitionId, home: Option<NodeId>) -> Turn {
         let key = |id: u64| {
-            let applied = self.reports.get(&id).and_then(|report| report.partitions.first());
-            // The further one comes first, the lower number among equals.
-            (std::cmp::Reverse(applied.map_or(0, |reached| reached.applied.0)), id)
+            let applied = self
+                .reports
+                .get(&(partition, id))
+                .map_or(0, |reached| reached.applied.0);
+            // The further one comes first, then the one that has less to do, then the lower number.
+            (std::cmp::Reverse(applied), self.homes_of(NodeId(id)), id)
         };
         let others = self
             .members
@@ -574,10 +651,24 @@ impl View {
     }
 
     /// An older key may be the word of a node that is gone.
-    fn is_heard_elsewhere(&self, me: NodeId, home: NodeId, now: Instant) -> bool {
+    fn is_heard_elsewhere(&self, me: NodeId, partition: PartitionId, home: NodeId, now: Instant) -> bool {
         let mut others = self.members.iter().filter(|(id, _)| **id != me.0 && **id != home.0);
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < RECENT);
-        others.any(|(id, member)| member.hears == Some(home.0) && is_recent(id))
+        others.any(|(id, member)| member.hears(partition) == Some(home.0) && is_recent(id))
+    }
+
+    fn fit(&self, now: Instant) -> Vec<NodeId> {
+        let is_right = |id: &u64| {
+            self.clocks_ahead
+                .get(id)
+                .is_some_and(|ahead| ahead.abs() <= CLOCK_OFF_MICROS)
+        };
+        let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < 2 * RECENT);
+        let is_fit = |(id, member): &(&u64, &Member)| {
+            is_recent(id) && member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX && is_right(id)
+        };
+        let fit = self.members.iter().filter(is_fit);
+        fit.map(|(id, _)| NodeId(*id)).collect()
     }
 
     /// True if most others' clocks stand elsewhere than this node's own.
@@ -597,9 +688,9 @@ impl Members {
     /// The cluster as this node sees it, for an operator.
     pub fn describe(&self) -> Value {
         let view = self.view.read();
-        let home = view.term.map(|term| term.writer.node);
+        let home = view.home(PartitionId(0));
         let node = |(id, member): (&u64, &Member)| {
-            let reached = view.reports.get(id).and_then(|report| report.partitions.first());
+            let reached = view.reports.get(&(PartitionId(0), *id));
             json!({
                 "name": member.name,
                 "id": format!("{id:016x}"),
@@ -628,7 +719,7 @@ impl Members {
         json!({
             "cluster": format!("{:032x}", self.place.cluster.0),
             "partitions": self.place.partitions(),
-            "term": view.term.map(|term| term.term.0),
+            "term": view.term(PartitionId(0)).map(|term| term.term.0),
             "home": home_member.map(|member| &member.name),
             "homes": view.describe_homes(self.place.partitions()),
             "configured": configures(self.announced, &view.configured),
@@ -649,7 +740,7 @@ mod tests {
     use std::rc::Rc;
 
     use quartet_log_replicated::model::Store;
-    use quartet_log_replicated::{ClusterId, Event, RequestId};
+    use quartet_log_replicated::{ClusterId, Event, RecordHash, RequestId, Term, Writer, drive, join_request};
 
     use super::*;
 
@@ -668,6 +759,7 @@ mod tests {
                 sentinel: None,
                 clock_us,
                 hears: *hears,
+                hears_others: Vec::new(),
                 lag_records: 0,
                 lag_millis: 0,
                 process: 0,
@@ -686,7 +778,7 @@ mod tests {
     fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
         let start = Instant::now();
         let mut view = View::default();
-        let heard = |view: &View, at: Duration| view.is_heard_elsewhere(ME, HOME, start + at);
+        let heard = |view: &View, at: Duration| view.is_heard_elsewhere(ME, PartitionId(0), HOME, start + at);
         view.take_members(
             PREFIX,
             &members(&[(1, Some(1)), (2, Some(1)), (3, Some(1))], 1),
@@ -708,6 +800,96 @@ mod tests {
             view.take_members(PREFIX, &members(&[(id, hears)], 3), start, 0);
             assert!(!heard(&view, Duration::ZERO), "{id} {hears:?}");
         }
+    }
+
+    fn runs(term: u64, node: NodeId) -> Option<TermValue> {
+        let (node, incarnation) = (node, 1);
+        Some(TermValue {
+            term: Term(term),
+            writer: Writer { node, incarnation },
+            sequence: LogSequence(term),
+            hash: RecordHash(0),
+        })
+    }
+
+    /// Among those that have as much of a partition's log, the one with the fewest homes is first.
+    #[test]
+    fn a_partition_goes_to_who_has_most_of_it_and_then_to_who_has_least_to_do() {
+        let (now, partition) = (Instant::now(), PartitionId(2));
+        let mut view = View::default();
+        view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, None)], 1), now, 0);
+        let rank = |view: &View, me: u64| view.turn(NodeId(me), partition, Some(HOME)).rank;
+        assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
+        for (number, node) in [(0, 1), (1, 2), (2, 1)] {
+            view.take_term(PartitionId(number), runs(1, NodeId(node)), now);
+        }
+        assert_eq!([rank(&view, 2), rank(&view, 3)], [1, 0]);
+        let mut reaches = |node, partition, applied| {
+            let reached = Reached {
+                partition,
+                applied: LogSequence(applied),
+                synced: LogSequence(applied),
+            };
+            view.reports.insert((partition, node), reached);
+        };
+        reaches(2, partition, 7);
+        reaches(3, partition, 6);
+        reaches(3, PartitionId(0), 100);
+        assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
+    }
+
+    /// Nodes of earlier versions say nothing about partitions behind the first.
+    #[test]
+    fn each_partitions_home_is_heard_by_itself() {
+        let start = Instant::now();
+        let mut view = View::default();
+        view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, Some(1))], 1), start, 0);
+        let heard = |view: &View, number| view.is_heard_elsewhere(ME, PartitionId(number), HOME, start);
+        assert_eq!([0, 1, 2].map(|number| heard(&view, number)), [true, false, false]);
+        let other = view.members.get_mut(&3).unwrap();
+        (other.hears, other.hears_others) = (None, vec![None, Some(1)]);
+        assert_eq!([0, 1, 2].map(|number| heard(&view, number)), [false, false, true]);
+    }
+
+    /// A node that is home of some partition stays.
+    #[test]
+    fn a_home_of_any_partition_is_not_removed() {
+        let etcd = Rc::<RefCell<Store>>::default();
+        let place = Place::new("/test", ClusterId(1), PartitionId(0)).with_partitions(2);
+        let mut sequencer = Answering(etcd, VecDeque::new());
+        let ask = |sequencer: &mut Answering, request| ask(sequencer, request).unwrap();
+        drive::join(&mut sequencer, &place).unwrap();
+        for (id, name) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+            ask(&mut sequencer, join_request(&place, NodeId(id), name));
+        }
+        let begins = |sequencer: &mut Answering, number, node| {
+            let (key, value) = (
+                place.of(PartitionId(number)).term_key(),
+                runs(1, NodeId(node)).unwrap().encode(),
+            );
+            let lease = None;
+            let operations = vec![Operation::Put { key, value, lease }];
+            let (compares, otherwise) = (Vec::new(), Vec::new());
+            ask(
+                sequencer,
+                Request::Transact {
+                    compares,
+                    operations,
+                    otherwise,
+                },
+            );
+        };
+        let members = Members::new(place.clone(), ME, 3);
+        let refused = |sequencer: &mut Answering, name: &str| members.remove(sequencer, name).unwrap_err().to_string();
+        begins(&mut sequencer, 0, 2);
+        assert_eq!(refused(&mut sequencer, "c"), "not every partition has a home");
+        begins(&mut sequencer, 1, 3);
+        for home in ["b", "c"] {
+            let expected = format!("{home} is home: hand over to another node first");
+            assert_eq!(refused(&mut sequencer, home), expected);
+        }
+        members.remove(&mut sequencer, "d").unwrap();
+        assert!(members.remove(&mut sequencer, "d").is_err());
     }
 
     /// An etcd that answers at once.
@@ -750,6 +932,7 @@ mod tests {
                     sentinel: None,
                     clock_us: 0,
                     hears: None,
+                    hears_others: Vec::new(),
                     lag_records: 0,
                     lag_millis: 0,
                     process,

@@ -4,6 +4,7 @@
 //! |----------------|-----------------------------------------------------------------------|
 //! | `link`         | connections between nodes, by certificates of the cluster             |
 //! | `members`      | the nodes that there are, as each says of itself in the sequencer     |
+//! | `balance`      | which home is to be another node's                                    |
 //! | `silence`      | when a node tries to become home, without I/O                         |
 //! | `node`         | the node itself: what is served in which role, and who is heard       |
 //! | `standby`      | the listeners of a node that is not home                              |
@@ -20,6 +21,7 @@
 
 pub mod adoption;
 pub mod archive;
+pub mod balance;
 pub mod copying;
 pub mod forward;
 pub mod identity;

@@ -1,21 +1,29 @@
 //! A node of a cluster: it follows the home, or is it; it answers other nodes; and it tries to take
 //! over when the home is silent.
 //!
-//! Each partition has a log and a term of its own, and all have their home at one node. Nodes try
-//! for the first partition alone; its home then takes over every other one, and serves once it is
-//! home of all. So whoever begins to serve has ended every term in which somebody else could answer
-//! from any partition, and the catalogue, in the first one, is right for all of them.
+//! Each partition has a log, a term and a home of its own. The home of the first partition has the
+//! sockets' clients: a node that is not passes them on to it.
+//!
+//! | a node is home of       | it serves                                                         |
+//! |-------------------------|-------------------------------------------------------------------|
+//! | all partitions          | all databases, by layers over all of them                         |
+//! | the first, not all      | the catalogue and the first's databases; clients of any other     |
+//! |                         | database are passed on to the home of its partition, this node too|
+//! | another, not all        | that partition's databases, each partition by layers of its own,  |
+//! |                         | to clients that are passed on                                     |
 //!
 //! ```text
 //!   control    one thread: makes layers when this node becomes home, drops them when it is deposed,
 //!              and decides when to try
 //!   members    one thread: keeps this node's key in the sequencer, reads the others'
-//!   talk       one thread: listens to other nodes, listens for the home, passes clients on
+//!   talk       one thread: listens to other nodes, listens for the homes, passes clients on
+//!   balance    one thread, of several partitions: spreads the homes over the nodes
 //! ```
 //!
 //! Layers are made after this node has become home and are all gone before it may try again: so no
 //! layer ever sees two terms, and none a version that came again with other content.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,34 +39,37 @@ use quartet_engine::{
 };
 use quartet_layer_redis::Announcement;
 use quartet_log_etcd::{Etcd, EtcdOptions, OpenError, Waker};
-use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{
-    Answer, ClusterId, Failure, Hold, NodeId, ObjectOptions, PartitionId, Place, Request, Sequencer, Term, Writer,
+    ClusterId, Failure, Hold, NodeId, ObjectOptions, PartitionId, Place, Sequencer, Term, Writer,
 };
 use quartet_model::LogSequence;
-use quartet_tenancy::Partitions;
+use quartet_tenancy::{Catalogue, Partitions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::archive::Archiving;
+use super::balance;
 use super::copying::{self, KeptHold};
-use super::forward::{self, HomeCaller};
+use super::forward::{HomeCaller, PATIENCE};
 use super::identity;
-use super::link::{self, Callers, Heard, Link, Stream};
+use super::link::{self, Callers, Heard, Link};
 use super::members::{Member, Members, now_us};
 use super::object_store::{self, EtcdWithStore};
 use super::silence::Signs;
 use super::standby::Standby;
 use super::waiting::Waiting;
 use crate::connections::sockets::Sockets;
-use crate::layers::parts::{Nodes, OtherNode};
+use crate::connections::stream::{Stream, exchange};
+use crate::layers::parts::{Calling, Nodes, OtherNode, PushError, Whereabouts};
 use crate::metrics::replication;
 use crate::observability::exposition::Text;
 use crate::partition_folders;
 use crate::process::system::fill_random;
 use crate::serving::{Entrances, Foundation, Serving};
 use crate::settings::{ClusterSettings, Settings, node_id};
+use crate::tenants::Tenants;
 
 /// How often a living node says so to each that listens.
 const BEAT_EVERY: Duration = Duration::from_millis(200);
@@ -73,16 +84,35 @@ const EXIT_REMOVED: i32 = 78;
 const STALLED_MILLIS: u64 = 10_000;
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const NO_PARTITION: &str = "no such partition";
+const NOT_HOME: &str = "not home";
+/// Most bytes of a push.
+const PUSH_BYTES_MAX: u64 = 1 << 20;
+/// How long a push is repeated.
+const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an answer to it is waited for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the homes stay at one node after they were wanted there.
+const GATHERED_FOR: Duration = Duration::from_secs(20);
+/// How long the homes have to be where they are before one is made another node's.
+const REST: Duration = Duration::from_secs(10);
 /// Bytes that the system keeps each way of a connection within this process.
 const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The service at the sockets now.
 enum Stage {
-    /// In this term of each partition: layers of one see no other.
+    /// The first partitions, as many as there are terms: all, or one. Layers see no other term.
     Serving(Vec<Term>, Serving),
     Standby(Standby),
     /// Nothing: the node has stopped, or is between two of these.
     Closed,
+}
+
+/// The way in to what a home serves.
+#[derive(Clone)]
+struct Way {
+    entrances: Arc<Entrances>,
+    tenants: Arc<Tenants>,
 }
 
 /// A running node.
@@ -91,6 +121,7 @@ pub struct Node {
     control: Option<JoinHandle<()>>,
     members: Option<JoinHandle<()>>,
     talk: Option<JoinHandle<()>>,
+    balance: Option<JoinHandle<()>>,
 }
 
 /// The state that the threads of a node share.
@@ -101,16 +132,25 @@ pub struct Shared {
     stage: Mutex<Stage>,
     /// Listeners of this node before it became home, until the last answer has been given.
     leaving: Mutex<Vec<Standby>>,
-    /// The way in for clients that other nodes pass on, while this node is home.
-    entrances: RwLock<Option<Arc<Entrances>>>,
-    /// Since when this node has been home of the first partition and not of all others.
-    incomplete_since: Mutex<Option<Instant>>,
+    /// The layers of each partition that this node is home of while it is not home of all, but for
+    /// the first.
+    own: Mutex<BTreeMap<PartitionId, (Term, Serving)>>,
+    /// The way in for clients that other nodes pass on, to each partition that this node serves. To
+    /// all, if it serves all, by that to the first.
+    ways: RwLock<Vec<Option<Way>>>,
+    serves_all: AtomicBool,
+    /// Since when this node has been home of a partition without serving it.
+    unserved_since: Mutex<Vec<Option<Instant>>>,
+    /// Until then this node takes all homes to itself, if it is home of the first partition.
+    gathers_until: Mutex<Option<Instant>>,
+    /// A hand-over is under way.
+    handing: Mutex<()>,
     /// The backup of this home, or of the last term in which it was one.
     archiving: Mutex<Option<Archiving>>,
     /// This process has added to the archive.
     has_archived: Arc<AtomicBool>,
-    /// The life signs of the home that is known, `None` for the home that there is not.
-    signs: Mutex<(Option<NodeId>, Signs)>,
+    /// The life signs of each partition's home that is known; `None` for a home that there is not.
+    signs: Mutex<Vec<(Option<NodeId>, Signs)>>,
     /// Another number for each process.
     process: u64,
     is_over: AtomicBool,
@@ -137,40 +177,63 @@ struct CopiedPartition {
     has_differed: bool,
 }
 
-/// How the cluster's partitions stand at this node, all of them together.
+/// How the cluster's partitions stand at this node.
 #[derive(Debug, PartialEq, Eq)]
-enum Together {
+enum Standing {
     /// No log is shared.
     Alone,
     /// It is home of each, in these terms.
-    Home(Vec<Term>),
-    /// It is not home of each, and may become it.
-    Waiting,
+    All(Vec<Term>),
+    /// It is home of the first, in this term, and not of each.
+    First(Term),
+    /// It is not home of the first.
+    NotFirst,
     /// Nothing of this partition can be continued.
     NeedsCopy(PartitionId),
     /// An operator has to decide.
     Stopped(PartitionId),
 }
 
-impl Together {
-    fn of(roles: &[Role]) -> Together {
+impl Standing {
+    fn of(roles: &[Role]) -> Standing {
         let find = |is_it: fn(&Role) -> bool| (0..).map(PartitionId).zip(roles).find(|(_, role)| is_it(role));
         if let Some((id, _)) = find(|role| matches!(role, Role::Copying)) {
-            return Together::NeedsCopy(id);
+            return Standing::NeedsCopy(id);
         }
         if let Some((id, _)) = find(|role| matches!(role, Role::Stopped(_))) {
-            return Together::Stopped(id);
+            return Standing::Stopped(id);
         }
         if find(|role| *role == Role::Alone).is_some() {
-            return Together::Alone;
+            return Standing::Alone;
         }
-        let term = |role: &Role| match role {
-            Role::Home { term, .. } => Some(*term),
-            _ => None,
-        };
-        let terms: Option<Vec<Term>> = roles.iter().map(term).collect();
-        terms.map_or(Together::Waiting, Together::Home)
+        let terms: Option<Vec<Term>> = roles.iter().map(home_term).collect();
+        match (terms, home_term(&roles[0])) {
+            (Some(terms), _) => Standing::All(terms),
+            (None, Some(term)) => Standing::First(term),
+            (None, None) => Standing::NotFirst,
+        }
     }
+}
+
+/// The term in which the node is home.
+fn home_term(role: &Role) -> Option<Term> {
+    match role {
+        Role::Home { term, .. } => Some(*term),
+        _ => None,
+    }
+}
+
+/// True if the partition has a home, here or elsewhere, whether that lives or not.
+fn has_home(role: &Role) -> bool {
+    matches!(role, Role::Home { .. } | Role::Following { home: Some(_), .. })
+}
+
+/// True if the node is home of the first partitions in these terms still.
+fn is_in(terms: &[Term], roles: &[Role]) -> bool {
+    terms
+        .iter()
+        .zip(roles)
+        .all(|(term, role)| home_term(role) == Some(*term))
 }
 
 /// A question to an engine whether its node is home still, begun at some moment.
@@ -292,7 +355,7 @@ impl Joined {
         let members = Members::new(self.place.clone(), cluster.node(), cluster.nodes);
         let home = loop {
             members.look_once(&mut self.sequencer).context("log")?;
-            match (members.home(), members.other_home()) {
+            match (members.home(id), members.other_home(id)) {
                 (None, _) => return Ok(()),
                 (_, Some(home)) => break home,
                 _ => waiting.say("waiting for a home to copy from"),
@@ -300,10 +363,6 @@ impl Joined {
             std::thread::sleep(BEAT_EVERY);
         };
         let place = self.place.of(id);
-        let key = place.term_key();
-        if ask(&mut self.sequencer, Request::Get { key }).context("log")? == Answer::Value(None) {
-            return Ok(());
-        }
         waiting.say(&format!("copying {}", home.name));
         let has_differed = copying::has_differed(folder);
         copying::begin(folder, has_differed)?;
@@ -344,36 +403,49 @@ fn replicated(place: Place, cluster: &ClusterSettings, reports: Sender<(Partitio
     }
 }
 
-/// The state of a home of the first partition until it is home of all.
-struct Gathering {
-    /// The term of each partition that this node has tried to end.
-    tried: Vec<Option<Term>>,
+/// The steps that are under way until a home of the first partition serves.
+#[derive(Default)]
+struct Becoming {
     question: Question,
     /// The terms of which `question` is asked.
     terms: Option<Vec<Term>>,
+    /// The catalogue of a home that is not home of all, in this term.
+    preparing: Option<(Term, JoinHandle<Result<Catalogue>>)>,
 }
 
-impl Gathering {
-    fn new(partitions: usize) -> Gathering {
-        Gathering {
-            tried: vec![None; partitions],
-            question: Question::default(),
-            terms: None,
-        }
-    }
-
-    /// The next time has nothing to do with this one.
-    fn lost_first(&mut self) {
-        *self = Gathering::new(self.tried.len());
-    }
-
+impl Becoming {
     /// True if it is shown that this node was home of the first partition once it was home of all
     /// in these terms.
-    fn is_complete(&mut self, terms: Vec<Term>, first: &Engine) -> bool {
-        if self.terms.as_ref() != Some(&terms) {
-            (self.terms, self.question) = (Some(terms), Question::default());
+    fn is_shown(&mut self, terms: &[Term], first: &Engine) -> bool {
+        if self.terms.as_deref() != Some(terms) {
+            (self.terms, self.question) = (Some(terms.to_vec()), Question::default());
         }
         self.question.is_answered(first)
+    }
+
+    /// The catalogue of a home in this term, once it is prepared. Meanwhile a thread of its
+    /// own lets the other partitions hear who decides.
+    fn prepared(&mut self, term: Term, foundation: &Arc<Foundation>) -> Result<Option<Catalogue>> {
+        match self.preparing.take() {
+            Some((of, preparing)) if preparing.is_finished() => {
+                let prepared = preparing.join();
+                let prepared = prepared.map_err(|_| anyhow::anyhow!("preparing the catalogue panicked"))?;
+                // One of an earlier term may lack a decision.
+                if of == term {
+                    return prepared.map(Some);
+                }
+            }
+            Some(preparing) => {
+                self.preparing = Some(preparing);
+                return Ok(None);
+            }
+            None => {}
+        }
+        let foundation = foundation.clone();
+        let preparing = std::thread::Builder::new().name("prepare".into());
+        let preparing = preparing.spawn(move || Serving::prepare_apart(&foundation))?;
+        self.preparing = Some((term, preparing));
+        Ok(None)
     }
 }
 
@@ -418,6 +490,7 @@ impl Node {
             foundation.partitions.engine(copied.id).count_hash_mismatch();
         }
         let settings = foundation.settings.cluster.clone().expect("a cluster was joined");
+        let partitions = foundation.partitions.count();
         let me = settings.node();
         let link = Link::new(place.cluster, settings.certificates.as_ref())?;
         let members = Members::new(place, me, settings.nodes);
@@ -430,11 +503,15 @@ impl Node {
             home: Arc::new(HomeCaller { link, members }),
             stage: Mutex::new(Stage::Closed),
             leaving: Mutex::default(),
-            entrances: RwLock::default(),
-            incomplete_since: Mutex::default(),
+            own: Mutex::default(),
+            ways: RwLock::new(vec![None; partitions]),
+            serves_all: AtomicBool::new(false),
+            unserved_since: Mutex::new(vec![None; partitions]),
+            gathers_until: Mutex::default(),
+            handing: Mutex::default(),
             archiving: Mutex::default(),
             has_archived: Arc::default(),
-            signs: Mutex::new((None, Signs::of_new_home(Instant::now()))),
+            signs: Mutex::new(vec![(None, Signs::of_new_home(Instant::now())); partitions]),
             process: random() as u64,
             is_over: AtomicBool::new(false),
             over: watch::Sender::new(false),
@@ -451,8 +528,11 @@ impl Node {
             drop(spawn("hold", keep)?);
         }
         let (control, keeping, talking) = (shared.clone(), shared.clone(), shared.clone());
+        let balancing = (partitions > 1).then(|| shared.clone());
+        let balancing = balancing.map(|shared| spawn("balance", move || shared.balance()));
         Ok(Node {
             shared,
+            balance: balancing.transpose()?,
             control: Some(spawn("control", move || control.control(&roles))?),
             members: Some(spawn("members", move || keeping.keep_members(&mut sequencer))?),
             talk: Some(spawn("talk", move || talking.talk(listener))?),
@@ -471,7 +551,8 @@ impl Node {
     pub fn end(mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
         self.shared.over.send_replace(true);
-        for thread in [self.control.take(), self.members.take(), self.talk.take()] {
+        let threads = [&mut self.control, &mut self.members, &mut self.talk, &mut self.balance];
+        for thread in threads.map(Option::take) {
             if thread.is_some_and(|thread| thread.join().is_err()) {
                 tracing::error!("a thread of the cluster panicked");
             }
@@ -479,6 +560,15 @@ impl Node {
         self.shared.close();
         if let Some(archiving) = self.shared.archiving.lock().take() {
             archiving.end();
+        }
+    }
+}
+
+impl Way {
+    fn to(serving: &Serving) -> Way {
+        Way {
+            entrances: serving.entrances.clone(),
+            tenants: serving.tenants.clone(),
         }
     }
 }
@@ -497,8 +587,17 @@ impl Shared {
 
     /// Follows the engines' roles until the node ends.
     fn control(&self, reports: &Receiver<(PartitionId, Role)>) {
-        let mut tried = None;
-        let mut gathering = Gathering::new(self.foundation.partitions.count());
+        let mut becoming = Becoming::default();
+        self.follow_roles(reports, &mut becoming);
+        if let Some((_, preparing)) = becoming.preparing
+            && preparing.join().is_err()
+        {
+            tracing::error!("preparing the catalogue panicked");
+        }
+    }
+
+    fn follow_roles(&self, reports: &Receiver<(PartitionId, Role)>, becoming: &mut Becoming) {
+        let mut tried = vec![None; self.foundation.partitions.count()];
         while !self.is_over() {
             if self.home.members.is_removed() {
                 tracing::error!("this node was removed from the cluster: stopping");
@@ -512,95 +611,152 @@ impl Shared {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let roles: Vec<Role> = self.engines().map(|engine| engine.role()).collect();
-            if let Err(error) = self.serve_as(&roles, &mut gathering) {
+            if let Err(error) = self.serve_as(&roles, becoming) {
                 tracing::error!("serving failed, and is tried again: {error:#}");
                 std::thread::sleep(BEAT_EVERY);
             }
-            match roles[0] {
-                Role::Following { term, home }
-                    if tried != Some(term)
-                        && !matches!(Together::of(&roles), Together::Stopped(_))
-                        && self.is_time_to_try(home) =>
-                {
-                    tracing::info!(?term, "the home is silent: trying to take over");
-                    tried = Some(term);
-                    self.foundation.engine.take_over();
+            let is_stopped = matches!(Standing::of(&roles), Standing::Stopped(_));
+            for (((partition, engine), role), tried) in self.foundation.partitions.iter().zip(&roles).zip(&mut tried) {
+                match *role {
+                    Role::Following { term, home }
+                        if *tried != Some(term) && !is_stopped && self.is_time_to_try(partition, home) =>
+                    {
+                        tracing::info!(
+                            partition = partition.0,
+                            ?term,
+                            "the home is silent: trying to take over"
+                        );
+                        *tried = Some(term);
+                        engine.take_over();
+                    }
+                    Role::Following { .. } | Role::Candidate { .. } => {}
+                    _ => *tried = None,
                 }
-                Role::Following { .. } | Role::Candidate { .. } => {}
-                _ => tried = None,
             }
         }
     }
 
-    fn serve_as(&self, roles: &[Role], gathering: &mut Gathering) -> Result<()> {
-        let mut stage = self.stage.lock();
-        match (Together::of(roles), &*stage) {
-            (Together::Alone, _) => Ok(()),
-            (Together::Home(terms), Stage::Serving(of, _)) if terms == *of => Ok(()),
-            (Together::Home(terms), current) => {
-                // Layers of another term see nothing of this one.
-                if matches!(current, Stage::Serving(..)) {
-                    self.close_stage(&mut stage);
+    fn serve_as(&self, roles: &[Role], becoming: &mut Becoming) -> Result<()> {
+        match Standing::of(roles) {
+            Standing::Alone => Ok(()),
+            Standing::NeedsCopy(id) => self.end_for_a_copy(id),
+            Standing::Stopped(id) => {
+                if self.close_all() {
+                    tracing::error!(
+                        partition = id.0,
+                        role = ?roles[id.0 as usize],
+                        "this node serves nothing any more: an operator must decide; if etcd was lost or has gone back \
+                         in time, `quartet cluster adopt` begins a new log"
+                    );
                 }
-                // It may have lost the first partition while it took over the others.
-                if roles.len() > 1 && !gathering.is_complete(terms.clone(), &self.foundation.engine) {
+                Ok(())
+            }
+            Standing::All(terms) => {
+                self.end_lost(roles);
+                self.serve_all(terms, becoming)
+            }
+            Standing::First(term) => {
+                self.end_lost(roles);
+                self.stand_by_if_closed()?;
+                // Until then it may be about to be home of all.
+                if !roles.iter().all(has_home) {
                     return Ok(());
                 }
-                self.leave_stage(&mut stage);
-                let serving = Serving::begin(&self.foundation)?;
-                *self.entrances.write() = Some(serving.entrances.clone());
-                self.begin_archive(&serving);
-                *stage = Stage::Serving(terms, serving);
-                Ok(())
+                self.serve_own(roles)?;
+                self.serve_first(term, becoming)
             }
-            (Together::Waiting, Stage::Standby(_)) => {
-                drop(stage);
-                self.gather(roles, gathering);
-                Ok(())
-            }
-            (Together::Waiting, _) => {
-                self.close_stage(&mut stage);
-                // A hand-over is over.
-                self.engines().for_each(|engine| engine.resume());
-                drop(stage);
-                self.stand_by()
-            }
-            (Together::NeedsCopy(id), _) => self.end_for_a_copy(id),
-            (Together::Stopped(_), Stage::Closed) => Ok(()),
-            (Together::Stopped(id), _) => {
-                tracing::error!(
-                    partition = id.0,
-                    role = ?roles[id.0 as usize],
-                    "this node serves nothing any more: an operator must decide; if etcd was lost or has gone back in \
-                     time, `quartet cluster adopt` begins a new log"
-                );
-                self.close_stage(&mut stage);
-                Ok(())
+            Standing::NotFirst => {
+                self.end_lost(roles);
+                self.stand_by_if_closed()?;
+                self.serve_own(roles)
             }
         }
     }
 
-    /// Takes over what is missing, if this node is home of the first partition. No layer is there.
-    fn gather(&self, roles: &[Role], gathering: &mut Gathering) {
-        let first = &self.foundation.engine;
-        if roles.len() == 1 || !matches!(roles[0], Role::Home { .. }) {
-            return gathering.lost_first();
+    /// Drops the layers of terms that are over.
+    fn end_lost(&self, roles: &[Role]) {
+        let mut stage = self.stage.lock();
+        if let Stage::Serving(terms, _) = &*stage
+            && !is_in(terms, roles)
+        {
+            self.close_stage(&mut stage);
+            // A hand-over is over.
+            self.engines().for_each(|engine| engine.resume());
         }
-        let is_due = |(tried, role): (&Option<Term>, &Role)| match role {
-            Role::Following { term, .. } => *tried != Some(*term),
-            _ => false,
+        drop(stage);
+        self.end_own(|partition, term| home_term(&roles[partition.0 as usize]) == Some(term));
+    }
+
+    /// Drops the layers of those partitions behind the first that are not to be kept.
+    fn end_own(&self, is_kept: impl Fn(PartitionId, Term) -> bool) {
+        let lost: Vec<_> = self
+            .own
+            .lock()
+            .extract_if(.., |partition, (term, _)| !is_kept(*partition, *term))
+            .collect();
+        for (partition, (_, serving)) in lost {
+            self.ways.write()[partition.0 as usize] = None;
+            serving.end();
+            self.foundation.partitions.engine(partition).resume();
+        }
+    }
+
+    /// Serves all databases by layers over all partitions.
+    fn serve_all(&self, terms: Vec<Term>, becoming: &mut Becoming) -> Result<()> {
+        let is_serving = |stage: &Stage| matches!(stage, Stage::Serving(of, _) if of.len() == terms.len());
+        if is_serving(&self.stage.lock()) {
+            return Ok(());
+        }
+        // It may have lost the first partition while it took over the others.
+        if terms.len() > 1 && !becoming.is_shown(&terms, &self.foundation.engine) {
+            return Ok(());
+        }
+        // Whatever they have taken from a home of the first partition is older than what begins
+        // here.
+        self.end_own(|_, _| false);
+        let mut stage = self.stage.lock();
+        self.leave_stage(&mut stage);
+        let serving = Serving::begin(&self.foundation)?;
+        self.ways.write()[0] = Some(Way::to(&serving));
+        self.serves_all.store(true, Ordering::SeqCst);
+        self.begin_archive(&serving);
+        *stage = Stage::Serving(terms, serving);
+        Ok(())
+    }
+
+    /// Serves the first partition's databases, and passes on who asks for others.
+    fn serve_first(&self, term: Term, becoming: &mut Becoming) -> Result<()> {
+        if matches!(*self.stage.lock(), Stage::Serving(..)) {
+            return Ok(());
+        }
+        let Some(catalogue) = becoming.prepared(term, &self.foundation)? else {
+            return Ok(());
         };
-        // A node that was deposed and has not heard of it yet would take what its successor has.
-        if gathering.tried.iter().zip(roles).any(is_due) && gathering.question.is_answered(first) {
-            for ((engine, role), tried) in self.engines().zip(roles).zip(&mut gathering.tried) {
-                if let Role::Following { term, .. } = role
-                    && *tried != Some(*term)
-                {
-                    *tried = Some(*term);
-                    engine.take_over();
-                }
+        let mut stage = self.stage.lock();
+        self.leave_stage(&mut stage);
+        let serving = Serving::begin_apart(&self.foundation, catalogue)?;
+        self.ways.write()[0] = Some(Way::to(&serving));
+        *stage = Stage::Serving(vec![term], serving);
+        Ok(())
+    }
+
+    /// Serves the databases of each partition behind the first that this node is home of, each by
+    /// layers of its own.
+    fn serve_own(&self, roles: &[Role]) -> Result<()> {
+        for (partition, role) in (0..).map(PartitionId).zip(roles).skip(1) {
+            let is_served = self.own.lock().contains_key(&partition);
+            if let Some(term) = home_term(role).filter(|_| !is_served) {
+                let serving = Serving::of_partition(&self.foundation, partition)?;
+                self.ways.write()[partition.0 as usize] = Some(Way::to(&serving));
+                self.own.lock().insert(partition, (term, serving));
             }
         }
+        Ok(())
+    }
+
+    fn stand_by_if_closed(&self) -> Result<()> {
+        let is_closed = matches!(*self.stage.lock(), Stage::Closed);
+        if is_closed { self.stand_by() } else { Ok(()) }
     }
 
     fn begin_archive(&self, serving: &Serving) {
@@ -656,9 +812,18 @@ impl Shared {
     }
 
     fn close(&self) {
-        let mut stage = self.stage.lock();
-        self.close_stage(&mut stage);
+        self.close_all();
         self.leaving.lock().drain(..).for_each(Standby::end);
+    }
+
+    /// False if nothing was served.
+    fn close_all(&self) -> bool {
+        let mut stage = self.stage.lock();
+        let is_closed = matches!(*stage, Stage::Closed) && self.own.lock().is_empty();
+        self.close_stage(&mut stage);
+        drop(stage);
+        self.end_own(|_, _| false);
+        !is_closed
     }
 
     /// Makes room for layers. Answers of the home before are not waited for.
@@ -680,7 +845,8 @@ impl Shared {
     }
 
     fn close_stage(&self, stage: &mut Stage) {
-        *self.entrances.write() = None;
+        self.serves_all.store(false, Ordering::SeqCst);
+        self.ways.write()[0] = None;
         if let Some(archiving) = &*self.archiving.lock() {
             archiving.stop();
         }
@@ -695,69 +861,80 @@ impl Shared {
 
     /// `known`: the home that the engine follows. Until what was read of the term agrees with it,
     /// one of the two is about to learn of another.
-    fn is_time_to_try(&self, known: Option<Writer>) -> bool {
-        let view = self.home.members.view();
-        if view.term.map(|term| term.writer) != known {
+    fn is_time_to_try(&self, partition: PartitionId, known: Option<Writer>) -> bool {
+        let members = &self.home.members;
+        let view = members.view();
+        let term = view.term(partition);
+        if term.map(|term| term.writer) != known {
             return false;
         }
-        let (home, mut signs) = *self.signs.lock();
+        let (home, mut signs) = self.signs.lock()[partition.0 as usize];
         signs.found_home = view
-            .term_read_began
-            .filter(|_| view.term.map(|term| term.writer.node) == home);
-        let is_heard_elsewhere = home.is_some_and(|home| self.home.members.is_heard_elsewhere(home));
-        !is_heard_elsewhere && signs.is_time_to_try(self.home.members.turn(home), Instant::now())
+            .term_read_began(partition)
+            .filter(|_| term.map(|term| term.writer.node) == home);
+        let is_heard_elsewhere = home.is_some_and(|home| members.is_heard_elsewhere(partition, home));
+        !is_heard_elsewhere && signs.is_time_to_try(members.turn(partition, home), Instant::now())
     }
 
-    fn is_home_silent(&self) -> bool {
-        let (_, signs) = *self.signs.lock();
+    fn is_silent(signs: &Signs) -> bool {
         signs.unreachable_since.is_some() || signs.heard.elapsed() > 2 * BEAT_EVERY
     }
 
-    /// True if this node is home, the sequencer answers it, and so does its own disk, for every
-    /// partition. A home without answers is silent towards the other nodes, so that one that has
-    /// them takes over. So is one that does not get to serve, after a while.
-    fn is_living_home(&self) -> bool {
+    fn is_any_home_silent(&self) -> bool {
+        self.signs.lock().iter().any(|(_, signs)| Shared::is_silent(signs))
+    }
+
+    /// True if this node is home of the partition, the sequencer answers it, and so does its own
+    /// disk. A home without answers is silent towards the other nodes, so that one that has them
+    /// takes over. So is one that does not get to serve, after a while.
+    fn is_living_home(&self, partition: PartitionId) -> bool {
         let is_living = |engine: &Arc<Engine>| {
             let figures = engine.replication();
             !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
         };
-        self.foundation.engine.is_home() && self.engines().all(is_living) && !self.is_stuck()
+        let engine = self.foundation.partitions.engine(partition);
+        engine.is_home() && self.engines().all(is_living) && !self.is_stuck(partition)
     }
 
-    /// True if this node has long been home of the first partition and not of another one.
-    fn is_stuck(&self) -> bool {
-        let is_whole = self.engines().all(|engine| engine.is_home());
-        let mut since = self.incomplete_since.lock();
-        match is_whole || !self.foundation.engine.is_home() {
-            true => *since = None,
-            false => drop(since.get_or_insert_with(Instant::now)),
+    /// True if this node has long been home of the partition without serving it.
+    fn is_stuck(&self, partition: PartitionId) -> bool {
+        let index = partition.0 as usize;
+        let mut since = self.unserved_since.lock();
+        let is_served = self.serves_all.load(Ordering::SeqCst) || self.ways.read()[index].is_some();
+        // One partition's home has nothing to wait for.
+        if is_served || since.len() == 1 || !self.foundation.partitions.engine(partition).is_home() {
+            since[index] = None;
+            return false;
         }
-        since.is_some_and(|since| since.elapsed().as_millis() as u64 >= STALLED_MILLIS)
+        // The first waits for the others.
+        let limit = if index == 0 { 3 * STALLED_MILLIS } else { STALLED_MILLIS };
+        since[index].get_or_insert_with(Instant::now).elapsed().as_millis() as u64 >= limit
     }
 
-    /// The home that this node hears.
-    fn heard_home(&self) -> Option<u64> {
-        let (home, _) = *self.signs.lock();
-        home.filter(|_| !self.is_home_silent()).map(|home| home.0)
+    /// The home of each partition that this node hears.
+    fn heard_homes(&self) -> Vec<Option<u64>> {
+        let signs = self.signs.lock();
+        let heard = |(home, signs): &(Option<NodeId>, Signs)| home.filter(|_| !Shared::is_silent(signs));
+        signs.iter().map(heard).map(|home| home.map(|home| home.0)).collect()
     }
 
     /// From now on the life signs are those of this home.
-    fn listen_for(&self, home: Option<NodeId>) {
-        let mut signs = self.signs.lock();
+    fn listen_for(&self, partition: PartitionId, home: Option<NodeId>) {
+        let signs = &mut self.signs.lock()[partition.0 as usize];
         if signs.0 != home {
             *signs = (home, Signs::of_new_home(Instant::now()));
         }
     }
 
-    fn heard(&self) {
-        let mut signs = self.signs.lock();
-        signs.1.heard = Instant::now();
-        signs.1.unreachable_since = None;
+    fn heard(&self, partition: PartitionId) {
+        let (_, signs) = &mut self.signs.lock()[partition.0 as usize];
+        signs.heard = Instant::now();
+        signs.unreachable_since = None;
     }
 
-    fn unreachable(&self) {
-        let mut signs = self.signs.lock();
-        signs.1.unreachable_since.get_or_insert_with(Instant::now);
+    fn unreachable(&self, partition: PartitionId) {
+        let (_, signs) = &mut self.signs.lock()[partition.0 as usize];
+        signs.unreachable_since.get_or_insert_with(Instant::now);
     }
 
     // ---- other nodes
@@ -766,6 +943,7 @@ impl Shared {
     fn own_member(&self) -> Member {
         let figures: Vec<_> = self.engines().map(|engine| engine.replication()).collect();
         let most = |lag: fn(&Replication) -> u64| figures.iter().map(lag).max().unwrap_or_default();
+        let mut heard = self.heard_homes();
         let endpoints = self.foundation.sockets.addresses();
         let announcement = &self.foundation.settings.redis.announcement;
         let reached_at = |name: &str, announcement: &Announcement| {
@@ -780,7 +958,8 @@ impl Shared {
             clock_us: now_us(),
             lag_records: most(|figures| figures.lag_records),
             lag_millis: most(|figures| figures.lag_millis),
-            hears: self.heard_home(),
+            hears: heard.first().copied().flatten(),
+            hears_others: heard.split_off(1),
             endpoints,
             process: self.process,
         }
@@ -793,7 +972,7 @@ impl Shared {
             sequencer,
             || self.own_member(),
             needed,
-            || self.is_home_silent(),
+            || self.is_any_home_silent(),
             || self.is_over(),
         );
         if let Err(taken) = kept {
@@ -814,7 +993,7 @@ impl Shared {
                 result = self.clone().answer_nodes(listener) => if let Err(error) = result {
                     tracing::error!(%error, "listening to other nodes");
                 },
-                () = self.listen_for_home() => {}
+                () = self.listen_for_homes() => {}
                 _ = over.wait_for(|over| *over) => {}
             }
         });
@@ -838,50 +1017,79 @@ impl Shared {
         }
     }
 
-    async fn answer_node(&self, socket: TcpStream, heard: Heard) -> std::io::Result<()> {
+    async fn answer_node(self: Arc<Shared>, socket: TcpStream, heard: Heard) -> std::io::Result<()> {
         let called = self.home.link.hear(socket).await;
         heard.note();
         let (verb, mut stream) = called?;
         let words: Vec<&str> = verb.split(' ').collect();
         match words.as_slice() {
-            ["watch"] => {
-                link::accept(stream.as_mut()).await?;
-                loop {
-                    if self.is_living_home() {
-                        stream.write_u8(b'.').await?;
-                        stream.flush().await?;
+            ["watch"] => self.beat(PartitionId(0), stream).await,
+            ["watch", number] => match self.partition_of(number) {
+                Some(partition) => self.beat(partition, stream).await,
+                None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+            },
+            ["forward", listener, peer] => self.take_client(PartitionId(0), listener, peer, stream).await,
+            ["forward", listener, peer, number] => match self.partition_of(number) {
+                Some(partition) => self.take_client(partition, listener, peer, stream).await,
+                None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+            },
+            ["push", partition, number, bytes] => {
+                let number = number.parse().ok();
+                let bytes = bytes.parse().ok().filter(|bytes| *bytes <= PUSH_BYTES_MAX);
+                match (self.partition_of(partition), number, bytes) {
+                    (Some(partition), Some(number), Some(bytes)) => {
+                        self.hear_push(partition, number, bytes, stream).await
                     }
-                    // It says no more, so whatever is read is its end.
-                    if let Ok(end) = tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
-                        return end.map(drop);
-                    }
+                    _ => link::refuse(stream.as_mut(), "no push").await,
                 }
             }
-            ["forward", listener, peer] => self.take_client(listener, peer, stream).await,
+            ["hand-over", partition, node] => {
+                let node = u64::from_str_radix(node, 16).ok().map(NodeId);
+                match self.partition_of(partition).zip(node) {
+                    Some((partition, node)) => self.hear_hand_over(partition, node, stream).await,
+                    None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+                }
+            }
             ["copy"] => copying::send(self.foundation.engine.clone(), stream).await,
-            ["copy", number] => {
-                let id = number.parse().ok().map(PartitionId);
-                match id.filter(|id| self.foundation.partitions.has(*id)) {
-                    Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
-                    None => link::refuse(stream.as_mut(), "no such partition").await,
-                }
-            }
+            ["copy", number] => match self.partition_of(number) {
+                Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
+                None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+            },
             ["take-over"] => {
                 self.foundation.engine.take_over();
                 link::accept(stream.as_mut()).await
             }
+            ["take-over", number] => match self.partition_of(number) {
+                Some(partition) => {
+                    self.foundation.partitions.engine(partition).take_over();
+                    link::accept(stream.as_mut()).await
+                }
+                None => link::refuse(stream.as_mut(), NO_PARTITION).await,
+            },
             _ => link::refuse(stream.as_mut(), "unknown verb").await,
         }
     }
 
-    /// Lets in a client that another node passes on, if this one is home.
-    async fn take_client(&self, listener: &str, peer: &str, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
-        let entrances = self.entrances.read().clone();
-        let (Some(entrances), Ok(peer)) = (entrances, peer.parse::<SocketAddr>()) else {
+    /// The partition of this number, as another node names it.
+    fn partition_of(&self, number: &str) -> Option<PartitionId> {
+        let partition = number.parse().ok().map(PartitionId)?;
+        Some(partition).filter(|partition| self.foundation.partitions.has(*partition))
+    }
+
+    /// Lets in a client that another node passes on, if this one is home of the partition.
+    async fn take_client(
+        &self,
+        partition: PartitionId,
+        listener: &str,
+        peer: &str,
+        mut stream: Box<dyn Stream>,
+    ) -> std::io::Result<()> {
+        let way = self.way(partition);
+        let (Some(way), Ok(peer)) = (way, peer.parse::<SocketAddr>()) else {
             return link::refuse(stream.as_mut(), "not home").await;
         };
         let (mut own, theirs) = pair().await?;
-        if !entrances.admit(listener, theirs, peer).await? {
+        if !way.entrances.admit(listener, theirs, peer).await? {
             // A protocol may have words for that.
             let mut refusal = Vec::new();
             own.read_to_end(&mut refusal).await?;
@@ -892,70 +1100,180 @@ impl Shared {
             stream.write_all(&refusal).await?;
             return stream.shutdown().await;
         }
-        drop(entrances);
+        drop(way);
         link::accept(stream.as_mut()).await?;
-        forward::exchange(stream, own).await
+        exchange(stream, own).await
     }
 
-    /// Hears whether the home lives, whichever node it is.
-    async fn listen_for_home(&self) {
+    /// Lets in a client of this node whose database is in a partition that it serves by layers of
+    /// its own.
+    async fn enter(
+        &self,
+        partition: PartitionId,
+        listener: &str,
+        peer: SocketAddr,
+    ) -> std::io::Result<Option<Box<dyn Stream>>> {
+        let Some(way) = self.way(partition) else {
+            return Ok(None);
+        };
+        let (own, theirs) = pair().await?;
+        // One without a place reads what its protocol says to that.
+        way.entrances.admit(listener, theirs, peer).await?;
+        Ok(Some(Box::new(own)))
+    }
+
+    fn way(&self, partition: PartitionId) -> Option<Way> {
+        self.ways.read()[partition.0 as usize].clone()
+    }
+
+    // ---- what a home of the first partition tells the others
+
+    /// Takes what the home of the first partition has decided, durably.
+    fn take_push(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), String> {
+        let Some(way) = self.way(partition).filter(|_| partition != PartitionId(0)) else {
+            // Another node may be home of the first partition: a home learns that when it asks.
+            let first = &self.foundation.engine;
+            let _ = first.settled(Dependency::ZERO, first.arrival(Durability::Always));
+            return Err(NOT_HOME.to_owned());
+        };
+        way.tenants.take_push(number, bytes).map_err(|error| error.to_string())
+    }
+
+    async fn hear_push(
+        self: Arc<Shared>,
+        partition: PartitionId,
+        number: u64,
+        bytes: u64,
+        mut stream: Box<dyn Stream>,
+    ) -> std::io::Result<()> {
+        link::accept(stream.as_mut()).await?;
+        let mut pushed = Vec::new();
+        stream.as_mut().take(bytes).read_to_end(&mut pushed).await?;
+        if pushed.len() as u64 != bytes {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let took = tokio::task::spawn_blocking(move || self.take_push(partition, number, &pushed)).await;
+        link::say(stream.as_mut(), took.unwrap_or_else(|error| Err(error.to_string()))).await
+    }
+
+    fn push_to_other(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), String> {
+        let home = self.home.members.other_home(partition).ok_or(NOT_HOME)?;
+        let verb = format!("push {} {number} {}", partition.0, bytes.len());
+        self.ask(&home, &verb, bytes, ANSWER_TIMEOUT)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Asks another node for something and waits for its answer.
+    fn ask(&self, node: &Member, verb: &str, bytes: &[u8], limit: Duration) -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let asked = async {
+            let mut stream = self.home.link.call(&node.address, verb).await?;
+            stream.write_all(bytes).await?;
+            stream.flush().await?;
+            link::hear_said(stream.as_mut()).await
+        };
+        let timed = async { tokio::time::timeout(limit, asked).await };
+        runtime.block_on(timed)?
+    }
+
+    async fn listen_for_homes(self: &Arc<Shared>) {
+        let mut listening = JoinSet::new();
+        for (partition, _) in self.foundation.partitions.iter() {
+            let shared = self.clone();
+            listening.spawn(async move { shared.listen_for_home(partition).await });
+        }
+        while listening.join_next().await.is_some() {}
+    }
+
+    /// Hears whether the home of a partition lives, whichever node it is.
+    async fn listen_for_home(&self, partition: PartitionId) {
+        let verb = match partition.0 {
+            0 => "watch".to_owned(),
+            number => format!("watch {number}"),
+        };
+        let members = &self.home.members;
         loop {
-            let home = self.home.members.home();
-            self.listen_for(home);
-            if self.foundation.engine.is_home() {
-                self.heard();
+            let home = members.home(partition);
+            self.listen_for(partition, home);
+            if self.foundation.partitions.engine(partition).is_home() {
+                self.heard(partition);
                 tokio::time::sleep(BEAT_EVERY).await;
                 continue;
             }
-            let called = match self.home.members.other_home() {
-                Some(member) => self.home.link.call(&member.address, "watch").await.ok(),
+            let called = match members.other_home(partition) {
+                Some(member) => self.home.link.call(&member.address, &verb).await.ok(),
                 None => None,
             };
             match called {
-                Some(stream) => self.hear_beats(home, stream).await,
-                None => self.unreachable(),
+                Some(stream) => self.hear_beats(partition, home, stream).await,
+                None => self.unreachable(partition),
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
     /// Hears one home until its connection ends, or another is home.
-    async fn hear_beats(&self, home: Option<NodeId>, mut stream: Box<dyn Stream>) {
-        self.heard();
+    async fn hear_beats(&self, partition: PartitionId, home: Option<NodeId>, mut stream: Box<dyn Stream>) {
+        self.heard(partition);
         loop {
             match tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
-                Ok(Ok(_)) => self.heard(),
+                Ok(Ok(_)) => self.heard(partition),
                 Ok(Err(_)) => return,
                 // Silence: whether it is over is judged by the time since the last beat.
                 Err(_) => {}
             }
-            if self.home.members.home() != home {
+            if self.home.members.home(partition) != home {
                 return;
+            }
+        }
+    }
+
+    /// Says that this home of a partition lives, as long as the caller listens.
+    async fn beat(&self, partition: PartitionId, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
+        link::accept(stream.as_mut()).await?;
+        loop {
+            if self.is_living_home(partition) {
+                stream.write_u8(b'.').await?;
+                stream.flush().await?;
+            }
+            // It says no more, so whatever is read is its end.
+            if let Ok(end) = tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
+                return end.map(drop);
             }
         }
     }
 
     // ---- an operator's requests
 
-    /// Makes the node of this name home instead of this one, without an unfinished write.
+    /// Makes the node of this name home of all that this one is home of, without an unfinished
+    /// write.
     fn make_home(&self, name: &str) -> Result<()> {
         let view = self.home.members.view();
         let successor = view.members.into_values().find(|member| member.name == name);
         let successor = successor.with_context(|| format!("no node {name} is there"))?;
-        let engine = &self.foundation.engine;
-        anyhow::ensure!(engine.is_home(), "this node is not home");
-        anyhow::ensure!(name != self.settings.node_name, "this node is home already");
-        self.engines().for_each(|engine| engine.drain());
-        let handed = self.ask_to_take_over(&successor).and_then(|()| self.wait_for(name));
+        ensure!(self.foundation.engine.is_home(), "this node is not home");
+        ensure!(name != self.settings.node_name, "this node is home already");
+        let partitions = self.foundation.partitions.iter();
+        let own = partitions.filter(|(_, engine)| engine.is_home());
+        self.hand_over_to(&own.map(|(partition, _)| partition).collect::<Vec<_>>(), &successor)
+    }
+
+    /// Makes another node home of partitions that this one is home of.
+    fn hand_over_to(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
+        let _handing = self.handing.try_lock().context("another hand-over is under way")?;
+        let engines = || partitions.iter().map(|id| self.foundation.partitions.engine(*id));
+        engines().for_each(|engine| engine.drain());
+        let handed = self
+            .ask_to_take_over(partitions, successor)
+            .and_then(|()| engines().try_for_each(|engine| self.wait_for(engine, &successor.name)));
         if handed.is_err() {
-            self.engines().for_each(|engine| engine.resume());
+            engines().for_each(|engine| engine.resume());
         }
         handed
     }
 
     /// Waits until the node of this name has become home in place of this one.
-    fn wait_for(&self, name: &str) -> Result<()> {
-        let engine = &self.foundation.engine;
+    fn wait_for(&self, engine: &Engine, name: &str) -> Result<()> {
         let until = Instant::now() + DRAIN_TIMEOUT;
         loop {
             match engine.role() {
@@ -964,7 +1282,7 @@ impl Shared {
                     anyhow::bail!("another node than {name} has become home")
                 }
                 Role::Copying | Role::Stopped(_) => anyhow::bail!("this node is no longer home, and serves nothing"),
-                _ => anyhow::ensure!(Instant::now() < until, "{name} has not taken over in time"),
+                _ => ensure!(Instant::now() < until, "{name} has not taken over in time"),
             }
             // Asks for a confirmation, by which a home learns that it is none any more.
             let _ = engine.settled(Dependency::ZERO, engine.arrival(Durability::Always));
@@ -972,26 +1290,116 @@ impl Shared {
         }
     }
 
-    fn ask_to_take_over(&self, successor: &Member) -> Result<()> {
+    fn ask_to_take_over(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
         let until = Instant::now() + DRAIN_TIMEOUT;
-        let is_drained = |engine: &Arc<Engine>| {
+        let is_drained = |id: &PartitionId| {
             matches!(
-                engine.role(),
+                self.foundation.partitions.engine(*id).role(),
                 Role::Home {
                     condition: Condition::Drained,
                     ..
                 }
             )
         };
-        while !self.engines().all(is_drained) {
-            anyhow::ensure!(Instant::now() < until, "not everything was confirmed in time");
+        while !partitions.iter().all(is_drained) {
+            ensure!(Instant::now() < until, "not everything was confirmed in time");
             std::thread::sleep(LOOK_EVERY);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let called = runtime.block_on(self.home.link.call(&successor.address, "take-over"));
-        called
-            .map(drop)
-            .with_context(|| format!("asking {} to take over", successor.name))
+        for partition in partitions {
+            let verb = match partition.0 {
+                0 => "take-over".to_owned(),
+                number => format!("take-over {number}"),
+            };
+            let called = runtime.block_on(self.home.link.call(&successor.address, &verb));
+            called
+                .map(drop)
+                .with_context(|| format!("asking {} to take over", successor.name))?;
+        }
+        Ok(())
+    }
+
+    // ---- homes at several nodes
+
+    /// Spreads the homes over the nodes while this one is home of the first partition, or gathers
+    /// them here, until the node ends.
+    fn balance(&self) {
+        let (mut homes, mut changed) = (Vec::new(), Instant::now());
+        while !self.is_over() {
+            std::thread::sleep(BEAT_EVERY);
+            let known = self.home.members.all_homes();
+            if homes != known {
+                (homes, changed) = (known, Instant::now());
+            }
+            if !self.foundation.engine.is_home() {
+                changed = Instant::now();
+                continue;
+            }
+            let me = self.settings.node();
+            let next = match self.is_gathering() {
+                true => {
+                    let others = (0..).map(PartitionId).zip(&homes).skip(1);
+                    let other = others.filter(|(_, home)| home.is_some_and(|home| home != me));
+                    other.map(|(partition, _)| (partition, me)).next()
+                }
+                false if changed.elapsed() < REST => None,
+                false => balance::next(&homes, &self.home.members.fit()),
+            };
+            let Some((partition, node)) = next else {
+                continue;
+            };
+            if let Err(error) = self.give(partition, node) {
+                tracing::info!(partition = partition.0, "no other node became home: {error:#}");
+                changed = Instant::now();
+            }
+        }
+    }
+
+    /// True while all homes are to be at this node.
+    fn is_gathering(&self) -> bool {
+        let mut until = self.gathers_until.lock();
+        let way = self.way(PartitionId(0));
+        let is_moving = way.is_some_and(|way| way.tenants.is_any_moving());
+        if until.is_some() && is_moving {
+            *until = Some(Instant::now() + GATHERED_FOR);
+        }
+        if until.is_some_and(|until| until < Instant::now()) {
+            *until = None;
+        }
+        until.is_some() || is_moving
+    }
+
+    /// Makes a node home of a partition that has its home elsewhere.
+    fn give(&self, partition: PartitionId, node: NodeId) -> Result<()> {
+        let members = &self.home.members;
+        if self.foundation.partitions.engine(partition).is_home() {
+            return self.hand_over_own(partition, node);
+        }
+        let home = members.other_home(partition).context("no node is home")?;
+        let verb = format!("hand-over {} {:016x}", partition.0, node.0);
+        Ok(self.ask(&home, &verb, &[], 3 * DRAIN_TIMEOUT)?)
+    }
+
+    fn hand_over_own(&self, partition: PartitionId, node: NodeId) -> Result<()> {
+        let successor = self.home.members.member(node).context("the node is not there")?;
+        ensure!(node != self.settings.node(), "this node is home already");
+        ensure!(
+            self.foundation.partitions.engine(partition).is_home(),
+            "this node is not home"
+        );
+        self.hand_over_to(&[partition], &successor)
+    }
+
+    async fn hear_hand_over(
+        self: Arc<Shared>,
+        partition: PartitionId,
+        node: NodeId,
+        mut stream: Box<dyn Stream>,
+    ) -> std::io::Result<()> {
+        link::accept(stream.as_mut()).await?;
+        let handed = tokio::task::spawn_blocking(move || self.hand_over_own(partition, node)).await;
+        let handed = handed.unwrap_or_else(|error| Err(error.into()));
+        link::say(stream.as_mut(), handed.map_err(|error| format!("{error:#}"))).await
     }
 }
 
@@ -1002,6 +1410,60 @@ impl Nodes for Shared {
 
     fn home_of(&self, partition: PartitionId) -> Option<String> {
         self.home.members.home_of(partition)
+    }
+
+    fn whereabouts(&self, partition: PartitionId) -> Whereabouts {
+        if self.foundation.partitions.engine(partition).is_home() {
+            return Whereabouts::Here;
+        }
+        let other = self.home.members.other_home(partition);
+        other.map_or(Whereabouts::Nobody, |home| Whereabouts::Elsewhere(home.name))
+    }
+
+    fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling {
+        Box::pin(async move {
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let called = match self.whereabouts(partition) {
+                    Whereabouts::Here => self.enter(partition, listener, peer).await?,
+                    Whereabouts::Elsewhere(_) => self.home.call_partition(partition, listener, peer).await,
+                    Whereabouts::Nobody => None,
+                };
+                if let Some(stream) = called {
+                    return Ok(stream);
+                }
+                if Instant::now() >= until {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        })
+    }
+
+    fn push(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), PushError> {
+        let until = Instant::now() + PUSH_TIMEOUT;
+        loop {
+            if !self.foundation.engine.is_home() || self.is_over() {
+                return Err(PushError::Over);
+            }
+            let pushed = match self.whereabouts(partition) {
+                Whereabouts::Here => self.take_push(partition, number, bytes),
+                Whereabouts::Elsewhere(_) => self.push_to_other(partition, number, bytes),
+                Whereabouts::Nobody => Err(NOT_HOME.to_owned()),
+            };
+            match pushed {
+                Ok(()) => return Ok(()),
+                Err(reason) => tracing::debug!(partition = partition.0, number, reason, "a push is repeated"),
+            }
+            if Instant::now() >= until {
+                return Err(PushError::NoHome(partition));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn gather(&self) {
+        *self.gathers_until.lock() = Some(Instant::now() + GATHERED_FOR);
     }
 
     fn hand_over(&self, name: &str) -> Result<()> {
@@ -1058,7 +1520,7 @@ fn own_page(path: &str, partitions: &Partitions, members: &Members) -> Option<(u
     match path {
         "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
         "/healthz/home" => Some((503, TEXT, "another node is home\n".into())),
-        "/readyz" => Some(match members.other_home() {
+        "/readyz" => Some(match members.other_home(PartitionId(0)) {
             Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
             None => (503, TEXT, "no node is home\n".into()),
         }),
@@ -1088,30 +1550,39 @@ mod tests {
         Role::Home { term, condition }
     }
 
-    /// Layers are over all partitions, and see one term of each.
+    /// Layers over all partitions are there while the node is home of all, and see one term of
+    /// each.
     #[test]
-    fn a_node_serves_once_it_is_home_of_every_partition() {
+    fn a_node_stands_by_its_roles() {
         let following = || Role::Following {
             term: Term(4),
             home: None,
         };
-        assert_eq!(
-            Together::of(&[home(3), home(5)]),
-            Together::Home(vec![Term(3), Term(5)])
-        );
+        let both = [home(3), home(5)];
+        assert_eq!(Standing::of(&both), Standing::All(vec![Term(3), Term(5)]));
         for missing in [following(), Role::Candidate { term: Term(4) }, Role::RollingBack] {
-            assert_eq!(Together::of(&[home(3), missing.clone()]), Together::Waiting);
-            assert_eq!(Together::of(&[missing, home(3)]), Together::Waiting);
+            assert_eq!(Standing::of(&[home(3), missing.clone()]), Standing::First(Term(3)));
+            assert_eq!(Standing::of(&[missing, home(3)]), Standing::NotFirst);
         }
         let stopped = Role::Stopped(StopReason::NotThisCluster);
         assert_eq!(
-            Together::of(&[home(3), stopped.clone()]),
-            Together::Stopped(PartitionId(1))
+            Standing::of(&[home(3), stopped.clone()]),
+            Standing::Stopped(PartitionId(1))
         );
         assert_eq!(
-            Together::of(&[stopped, following(), Role::Copying]),
-            Together::NeedsCopy(PartitionId(2))
+            Standing::of(&[stopped, following(), Role::Copying]),
+            Standing::NeedsCopy(PartitionId(2))
         );
-        assert_eq!(Together::of(&[Role::Alone]), Together::Alone);
+        assert_eq!(Standing::of(&[Role::Alone]), Standing::Alone);
+    }
+
+    /// One that serves the first partition alone goes on when another one comes or goes.
+    #[test]
+    fn layers_are_over_with_a_term_that_they_are_of() {
+        let one = [home(3), home(5)];
+        assert!(is_in(&[Term(3), Term(5)], &one) && is_in(&[Term(3)], &one));
+        assert!(!is_in(&[Term(3), Term(4)], &one) && !is_in(&[Term(2)], &one));
+        let other = [home(3), Role::RollingBack];
+        assert!(is_in(&[Term(3)], &other) && !is_in(&[Term(3), Term(5)], &other));
     }
 }

@@ -64,7 +64,7 @@ impl Standby {
             });
         }
         let (mut threads, purges) = (Threads::new(), watch::Sender::new(()));
-        threads.serve(listeners, foundation, &purges)?;
+        threads.serve(listeners, foundation, &foundation.partitions, &purges)?;
         let (cycles, stopped) = (vec![certificate_cycle(&foundation.tls)], threads.stopped());
         threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(Standby {

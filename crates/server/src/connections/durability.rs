@@ -26,6 +26,7 @@ use crate::connections::turns::ThreadTurns;
 #[derive(Clone)]
 pub struct ThreadWaiters {
     all: Arc<[DurableWaiters]>,
+    partitions: Arc<Partitions>,
     /// The logs are those of a cluster.
     are_shared: bool,
 }
@@ -92,18 +93,19 @@ struct AllWaiting {
 
 impl ThreadWaiters {
     /// Registers the current thread with the engines. Call on its runtime.
-    pub fn start(partitions: &Partitions, thread_turns: &ThreadTurns) -> ThreadWaiters {
+    pub fn start(partitions: &Arc<Partitions>, thread_turns: &ThreadTurns) -> ThreadWaiters {
         let engines = partitions.iter().map(|(_, engine)| engine);
         let waiters = engines.map(|engine| DurableWaiters::start(engine.clone(), thread_turns.clone()));
         ThreadWaiters {
             all: waiters.collect(),
+            partitions: partitions.clone(),
             are_shared: partitions.first().role() != Role::Alone,
         }
     }
 
     #[inline]
     pub fn of(&self, partition: PartitionId) -> &DurableWaiters {
-        &self.all[partition.0 as usize]
+        &self.all[self.partitions.place(partition)]
     }
 
     /// The connection whose turn it is has this thread to itself.
@@ -135,7 +137,8 @@ impl Arrivals {
     pub fn of(&self, partition: PartitionId) -> Arrival {
         match partition.0 {
             0 => self.first,
-            number => self.others.get(number as usize - 1).copied().unwrap_or_default(),
+            // One partition that is seen alone is the first, whatever its number.
+            number => self.others.get(number as usize - 1).copied().unwrap_or(self.first),
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod durability;
 pub(crate) mod handoff;
 mod port_owner;
 pub(crate) mod sockets;
+pub(crate) mod stream;
 pub(crate) mod tls;
 pub(crate) mod turns;
 pub(crate) mod waker;

@@ -414,6 +414,7 @@ impl HttpLayer for Console {
         };
         match forwarded.give(head, body, |layer, head, body| layer.dispatch(head, body)) {
             Dispatch::Answered(answer) => Dispatch::Answered(for_the_page(answer)),
+            Dispatch::Elsewhere(elsewhere) => Dispatch::Elsewhere(elsewhere.finished_by(for_the_page)),
             Dispatch::Unfinished(scheduler_handle, work) => {
                 Dispatch::Unfinished(scheduler_handle, Box::new(move || for_the_page(work())))
             }

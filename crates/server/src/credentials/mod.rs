@@ -14,8 +14,9 @@ use anyhow::{Context, Result};
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_tenancy::{AccessKey, Catalogue, Hash, access_key};
 
+use crate::connections::tls::TlsFiles;
 use crate::process::system::random_hexadecimal;
-use crate::settings::{AccessKeys, Credentials, NewCredentials, Settings};
+use crate::settings::{AccessKeys, Credentials, Listen, NewCredentials, RestTokens, Settings};
 
 const ROOT_KEY_FILE: &str = "root-key.sha256";
 const ACCESS_KEY_FILE: &str = "dynamodb-access-key";
@@ -37,6 +38,21 @@ pub fn settle(settings: &mut Settings, catalogue: &Catalogue) -> Result<NewCrede
         new.access_key = is_new.then_some(key);
     }
     Ok(new)
+}
+
+/// The settings with credentials that nobody has, for a service without a default database.
+pub fn without_default(settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    let sha256 = password_hash(random_root_key().as_bytes());
+    settings.credentials = Credentials::Key { sha256 };
+    settings.dynamodb.access_keys = AccessKeys::Given(vec![random_access_key()]);
+    settings.http.rest_tokens = RestTokens::default();
+    settings.redis.users_file = None;
+    // Clients that are passed on come out of it.
+    settings.connections.tls = TlsFiles::default();
+    settings.redis.listen_tls = Listen::Off;
+    settings.telemetry = None;
+    settings
 }
 
 /// The hash of the root key, and the key itself if it was made just now.

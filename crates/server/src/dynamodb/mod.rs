@@ -19,6 +19,7 @@ use quartet_model::LayerId;
 use quartet_tenancy::{Charge, Database};
 
 use crate::http::compression::{self, Unreadable};
+use crate::http::elsewhere::Elsewhere;
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::observability::slow_requests::shape_of_json;
@@ -35,6 +36,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a stranger's body that are looked at.
 const STRANGERS_JSON_BYTES_MAX: usize = 16 << 10;
 const JSON: &str = "application/x-amz-json-1.0";
+const LISTENER: &str = "dynamodb";
 
 /// The layer as HTTP sees it.
 pub struct DynamoDbHttp {
@@ -121,6 +123,17 @@ impl DynamoDbHttp {
         };
         let owner = key.and_then(|key| catalogue.by_access_key(&key));
         owner.map(|(database, _)| database)
+    }
+
+    /// The partition of the database of the access key that the request names, if that has its home
+    /// elsewhere, which judges the signature.
+    fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
+        let tenants = &self.tenants;
+        if !tenants.is_apart() {
+            return None;
+        }
+        let owner = tenants.catalogue.owner_of_access_key(&signature::claimed_key(head)?)?;
+        tenants.elsewhere(&owner)
     }
 
     fn reply(&self, target: &Target, caller: &Caller, sent_bytes: usize, body: &[u8]) -> Reply {
@@ -254,6 +267,9 @@ impl HttpLayer for DynamoDbHttp {
         if (head.method, head.path()) != ("POST", "/") {
             return HeadShows::Answer(self.answer(head, Some(b"")));
         }
+        if self.elsewhere(head).is_some() {
+            return HeadShows::Name;
+        }
         let Some(kind) = content_type(head) else {
             return HeadShows::Answer(plain(NOT_FOUND, "<UnknownOperationException/>\n"));
         };
@@ -301,6 +317,12 @@ impl HttpLayer for DynamoDbHttp {
         }
         if let Some(refusal) = self.refused_page(head) {
             return Dispatch::Answered(refusal);
+        }
+        if let (("POST", "/"), Some(partition), true) =
+            ((head.method, head.path()), self.elsewhere(head), body.is_some())
+        {
+            let parts = &self.tenants.parts;
+            return Dispatch::Elsewhere(Elsewhere::new(parts, partition, LISTENER, head, body));
         }
         let answer = match (head.method, head.path()) {
             ("POST", "/") => match self.scheduler_handle(head).dispatch(|| self.post(head, body)) {

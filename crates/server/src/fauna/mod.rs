@@ -12,6 +12,7 @@ use quartet_layer_fauna::{
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
+use crate::http::elsewhere::Elsewhere;
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{
     Answer, Credential, Dispatch, Follower, Following, Head, HeadShows, HttpLayer, ResponseStream, Wake,
@@ -21,6 +22,7 @@ use crate::observability::telemetry::spans::{Described, named};
 use crate::tenants::turns::FairShare;
 use crate::tenants::{Entered, Tenants, admission_control};
 
+const LISTENER: &str = "fauna";
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
 /// Pieces of background work done at once.
@@ -60,6 +62,15 @@ impl FaunaHttp {
         let (key, _) = secret.split_once(':').unwrap_or((&secret, ""));
         let (database, access) = catalogue.by_secret(key.as_bytes())?;
         (access == Access::Fauna).then_some(database)
+    }
+
+    /// The partition of the request's database, if that has its home elsewhere, which judges the
+    /// secret.
+    fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
+        match self.tenants.is_apart() {
+            true => self.tenants.elsewhere(&*self.database_of(head)?),
+            false => None,
+        }
     }
 
     fn enter(&self, head: &Head<'_>) -> Result<Option<Inside>, Busy> {
@@ -207,6 +218,9 @@ impl HttpLayer for FaunaHttp {
         if let Some(refusal) = self.refused_page(head) {
             return HeadShows::Answer(refusal);
         }
+        if self.elsewhere(head).is_some() {
+            return HeadShows::Name;
+        }
         let Ok(inside) = self.enter(head) else {
             return HeadShows::Name;
         };
@@ -219,6 +233,9 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn refuse_stranger(&self, head: &Head<'_>) -> Option<Answer> {
+        if self.elsewhere(head).is_some() {
+            return None;
+        }
         let keeps = self.tenants.busy_partition(|| self.database_of(head));
         if keeps.is_some() || self.refused_page(head).is_some() {
             return None;
@@ -254,6 +271,9 @@ impl HttpLayer for FaunaHttp {
         let Some(sent) = body else {
             return Dispatch::Answered(self.answer(head, None));
         };
+        if let Some(partition) = self.elsewhere(head) {
+            return Dispatch::Elsewhere(Elsewhere::new(&self.tenants.parts, partition, LISTENER, head, body));
+        }
         if let Some(partition) = self.tenants.busy_partition(|| self.database_of(head)) {
             return Dispatch::Busy(partition);
         }

@@ -11,8 +11,10 @@
 //! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
 //! | `turns`   | requests as turns of their database                              |
+//! | `elsewhere` | requests whose database has its home elsewhere                 |
 
 pub(crate) mod compression;
+pub(crate) mod elsewhere;
 pub mod framing;
 mod http1;
 mod http2;
@@ -31,10 +33,12 @@ use std::time::{Duration, SystemTime};
 use quartet_engine::{Dependency, Memory, PartitionId};
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::elsewhere::{Answered, Elsewhere, Unanswered};
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
@@ -124,6 +128,8 @@ pub enum Dispatch {
     /// Nothing: something keeps this partition's lock, and it is to be tried again once that is
     /// free.
     Busy(PartitionId),
+    /// Nothing: the home of its database is to be asked.
+    Elsewhere(Elsewhere),
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
     Unfinished(Option<FairShare>, Work),
 }
@@ -182,6 +188,8 @@ const ANSWER_PACE: Pace = Pace {
 /// A body up to this size is read before anything is known of who sends it: the answer may have to
 /// look at it.
 const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
+/// How long a server that stops waits for another home's answer.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of an overlong body that are read before the connection is given up, so that the peer sees
 /// the answer.
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
@@ -231,6 +239,7 @@ impl Entrance for HttpEntrance {
                 peer: Peer {
                     permit: Arc::new(permit),
                     address,
+                    port: peer.port(),
                     stranger_bytes: self.stranger_bytes.clone(),
                     memory: self.memory.clone(),
                     login_guard: self.login_guard.clone(),
@@ -256,6 +265,7 @@ impl Arrival for HttpAccepted {
 pub struct Peer {
     permit: Arc<Permit>,
     address: IpAddr,
+    port: u16,
     stranger_bytes: Arc<StrangerBytes>,
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
@@ -263,6 +273,10 @@ pub struct Peer {
 }
 
 impl Peer {
+    fn socket_address(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
+
     #[inline]
     fn is_stranger(&self) -> bool {
         self.permit.is_stranger()
@@ -325,6 +339,7 @@ impl Peer {
         Peer {
             permit: Arc::new(permit),
             address: IpAddr::from([127, 0, 0, 1]),
+            port: 1,
             stranger_bytes,
             memory: Arc::default(),
             login_guard: Arc::default(),
@@ -389,6 +404,7 @@ const NO_PLACE: &[u8] =
 /// The rest of a request's work, on a thread that may wait.
 enum Long {
     Everything(Kept),
+    Elsewhere(Elsewhere),
     Rest(Option<FairShare>, Work),
 }
 
@@ -414,12 +430,39 @@ impl Long {
     fn scheduler_handle(&self, layer: &dyn HttpLayer) -> Option<FairShare> {
         match self {
             Long::Everything(request) => request.with(|head, _| layer.long_turn(head)),
+            Long::Elsewhere(_) => None,
             Long::Rest(scheduler_handle, _) => scheduler_handle.clone(),
         }
     }
 }
 
-async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> ResponseStream {
+/// Errors: there is no answer, and whether the request was executed is not known.
+async fn take_long(
+    layer: Arc<dyn HttpLayer>,
+    long: Long,
+    peer: SocketAddr,
+    wake: Wake,
+    mut stop: watch::Receiver<bool>,
+) -> std::io::Result<ResponseStream> {
+    let long = match long {
+        Long::Elsewhere(elsewhere) => {
+            let given_up = async {
+                let _ = stop.wait_for(|stops| *stops).await;
+                tokio::time::sleep(STOP_PATIENCE).await;
+            };
+            let asked = tokio::select! {
+                asked = elsewhere.ask(peer, wake) => asked,
+                () = given_up => Err(Unanswered::Unknown),
+            };
+            return match asked {
+                Ok(Answered::Whole(answer)) => Ok(Err(answer)),
+                Ok(Answered::GoesOn(status, headers, pieces)) => Ok(Ok((status, headers, Box::new(Pieces(pieces))))),
+                Err(Unanswered::NotExecuted) => Ok(Err(elsewhere.request().with(|head, _| layer.answer_busy(head)))),
+                Err(Unanswered::Unknown) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+            };
+        }
+        long => long,
+    };
     let turn = match long.scheduler_handle(layer.as_ref()) {
         Some(scheduler_handle) => Some(scheduler_handle.begin_long().await),
         None => None,
@@ -428,6 +471,7 @@ async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> Respons
         let _turn = turn;
         match long {
             Long::Rest(_, work) => Err(work()),
+            Long::Elsewhere(_) => unreachable!("asked above"),
             Long::Everything(request) => request.with(|head, body| match layer.follow(head, body, wake) {
                 Some(followed) => followed,
                 None => Err(layer.answer(head, body)),
@@ -435,10 +479,23 @@ async fn take_long(layer: Arc<dyn HttpLayer>, long: Long, wake: Wake) -> Respons
         }
     };
     let answered = tokio::task::spawn_blocking(taken).await;
-    answered.unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, "")))
+    Ok(answered.unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, ""))))
 }
 
 const INTERNAL_SERVER_ERROR: u16 = 500;
+
+/// An answer of another home as it comes.
+struct Pieces(mpsc::Receiver<Vec<u8>>);
+
+impl Follower for Pieces {
+    fn next(&mut self) -> Following {
+        match self.0.try_recv() {
+            Ok(piece) => Following::Send(piece),
+            Err(TryRecvError::Empty) => Following::Idle,
+            Err(TryRecvError::Disconnected) => Following::End,
+        }
+    }
+}
 
 /// Names the span in an answer that names one: FaunaDB's does.
 fn name_span(span: &Span, answer: &mut Answer) {

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
 
-use quartet_engine::{Busy, Dependency, Reserved};
+use quartet_engine::{Busy, Dependency, PartitionId, Reserved};
 use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -18,10 +18,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
-use super::KeyValueEndpoint;
 use super::measuring;
 use super::takeover::SlotGuard;
+use super::{KeyValueEndpoint, LISTENER};
 use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
+use crate::connections::stream::exchange;
 use crate::connections::tls::{TlsEntrance, Transport};
 use crate::limits::connection_limit::Permit;
 use crate::limits::transfer_deadline::write_in_turns;
@@ -45,7 +46,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// A socket on its way to its I/O thread.
 pub struct KeyValueAccepted {
     pub socket: std::net::TcpStream,
-    pub address: IpAddr,
+    pub peer: SocketAddr,
     pub tls: Option<TlsEntrance>,
     pub permit: Permit,
     pub database_login: Arc<KeyValueEndpoint>,
@@ -57,7 +58,7 @@ pub struct KeyValueAccepted {
 pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let KeyValueAccepted {
         socket,
-        address,
+        peer,
         tls,
         permit,
         database_login,
@@ -70,22 +71,54 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, stop: wat
     let opening = async {
         match Transport::open(socket, tls).await? {
             Transport::Clear(socket) => {
-                let arrived = greet(socket, address, &database_login).await?;
-                Ok::<_, io::Error>(Ok(arrived))
+                let greeted = greet(socket, peer, &database_login).await?;
+                Ok::<_, io::Error>(Ok(greeted))
             }
-            Transport::Encrypted(stream) => Ok(Err(greet(*stream, address, &database_login).await?)),
+            Transport::Encrypted(stream) => Ok(Err(greet(*stream, peer, &database_login).await?)),
         }
     };
-    let arrived = tokio::select! {
-        arrived = tokio::time::timeout(timeout, opening) => arrived,
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(timeout, opening) => greeted,
         () = evicted.notified() => return,
     };
     permit.authenticated();
-    match arrived {
-        Ok(Ok(Ok((clear, seated)))) => serve_arrived(clear, seated, &database_login, waiters, stop).await,
-        Ok(Ok(Err((encrypted, seated)))) => serve_arrived(encrypted, seated, &database_login, waiters, stop).await,
+    match greeted {
+        Ok(Ok(Ok(clear))) => serve_greeted(clear, peer, &database_login, waiters, stop).await,
+        Ok(Ok(Err(encrypted))) => serve_greeted(encrypted, peer, &database_login, waiters, stop).await,
         Ok(Err(_)) | Err(_) => {}
     }
+}
+
+async fn serve_greeted<S: AsyncRead + AsyncWrite + Unpin>(
+    greeted: Greeted<S>,
+    peer: SocketAddr,
+    database_login: &KeyValueEndpoint,
+    waiters: ThreadWaiters,
+    mut stop: watch::Receiver<bool>,
+) {
+    match greeted {
+        Greeted::Here(arrived, seated) => serve_arrived(*arrived, seated, database_login, waiters, stop).await,
+        Greeted::Elsewhere(partition, socket, input) => tokio::select! {
+            // How it ends, the peer sees.
+            _ = pass_on(partition, socket, &input, peer, database_login) => {}
+            _ = stop.wait_for(|stops| *stops) => {}
+        },
+    }
+}
+
+/// Passes a peer on to the home of its database. `input` has come of it.
+async fn pass_on(
+    partition: PartitionId,
+    socket: impl AsyncRead + AsyncWrite,
+    input: &[u8],
+    peer: SocketAddr,
+    database_login: &KeyValueEndpoint,
+) -> io::Result<()> {
+    let nodes = database_login.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
+    let nodes = nodes.ok_or(io::ErrorKind::NotConnected)?;
+    let mut home = nodes.call(partition, LISTENER, peer).await?;
+    home.write_all(input).await?;
+    exchange(socket, home).await
 }
 
 /// Serves a peer until it goes away, or until its session goes on over another connection.
@@ -108,6 +141,13 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
+/// A peer whose greeting has come.
+enum Greeted<S> {
+    Here(Box<Arrived<S>>, SlotGuard),
+    /// Its database has its home elsewhere, in this partition. With what has come.
+    Elsewhere(PartitionId, S, Vec<u8>),
+}
+
 /// A peer who has shown who it is.
 struct Arrived<S> {
     socket: S,
@@ -124,9 +164,9 @@ struct Arrived<S> {
 /// is for.
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
-    address: IpAddr,
+    peer: SocketAddr,
     database_login: &KeyValueEndpoint,
-) -> io::Result<(Arrived<S>, SlotGuard)> {
+) -> io::Result<Greeted<S>> {
     let refuse = || io::Error::from(io::ErrorKind::InvalidData);
     let mut input = Vec::with_capacity(1024);
     loop {
@@ -146,6 +186,9 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         let Ok(Request::Hello(hello)) = Request::parse(&frame) else {
             return Err(refuse());
         };
+        if let Some(partition) = database_login.elsewhere(hello.token) {
+            return Ok(Greeted::Elsewhere(partition, socket, input));
+        }
         let entered = loop {
             match enter(database_login, &hello) {
                 Ok(entered) => break entered,
@@ -154,7 +197,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         };
         let Some((mut session, database, woken)) = entered else {
             let now_micros = database_login.tenants.parts.engine.now_micros();
-            let delay_micros = database_login.login_guard.failed(address, USER, now_micros);
+            let delay_micros = database_login.login_guard.failed(peer.ip(), USER, now_micros);
             tokio::time::sleep(Duration::from_micros(delay_micros)).await;
             let mut refusal = Vec::new();
             Reply::put_failure(
@@ -180,7 +223,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             output,
             woken,
         };
-        return Ok((arrived, seated));
+        return Ok(Greeted::Here(Box::new(arrived), seated));
     }
 }
 

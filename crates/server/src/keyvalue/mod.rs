@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_engine::Busy;
+use quartet_engine::{Busy, PartitionId};
 use quartet_layer_keyvalue::KeyValue;
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_model::LayerId;
@@ -72,6 +72,16 @@ impl KeyValueEndpoint {
         self.layer.maintain();
     }
 
+    /// The partition of the database that the credential opens, if that has its home elsewhere,
+    /// which judges the credential.
+    fn elsewhere(&self, token: &[u8]) -> Option<PartitionId> {
+        if !self.tenants.is_apart() {
+            return None;
+        }
+        let (database, _) = self.tenants.catalogue.by_secret(token)?;
+        self.tenants.elsewhere(&database)
+    }
+
     /// The root key opens the default database, a database's tokens open that one. With `--dev`
     /// anybody else comes into the default one.
     pub fn open(&self, token: &[u8]) -> Result<Option<Opened>, Busy> {
@@ -104,6 +114,8 @@ impl KeyValueEndpoint {
     }
 }
 
+const LISTENER: &str = "keyvalue";
+
 /// The way into the key-value layer.
 pub struct KeyValueEntrance {
     pub database_login: Arc<KeyValueEndpoint>,
@@ -114,7 +126,6 @@ pub struct KeyValueEntrance {
 impl Entrance for KeyValueEntrance {
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
-            let address = peer.ip();
             let Some(permit) = self.limit.admit(Place::Any).await else {
                 return Ok(None);
             };
@@ -124,8 +135,8 @@ impl Entrance for KeyValueEntrance {
             permit.is_of_stranger(move || notified.notify_one());
             let accepted = KeyValueAccepted {
                 socket: socket.into_std()?,
-                address,
-                tls: self.tls.entrance(Speaks::Other, address),
+                peer,
+                tls: self.tls.entrance(Speaks::Other, peer.ip()),
                 permit,
                 database_login: self.database_login.clone(),
                 evicted,

@@ -1,5 +1,8 @@
 //! The parts of a server that the layers of all its databases share.
 
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use quartet_engine::{Engine, PartitionId, Space};
@@ -8,6 +11,7 @@ use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database, Partitions};
 use tokio::sync::watch;
 
+use crate::connections::stream::Stream;
 use crate::connections::tls::Tls;
 use crate::layers::by_type::ByType;
 use crate::limits::memory::Budget;
@@ -24,6 +28,20 @@ pub trait Nodes: Send + Sync {
 
     /// The name of the node that is home of a partition, if it runs.
     fn home_of(&self, partition: PartitionId) -> Option<String>;
+
+    /// Where the home of a partition is, as far as this node knows. Never waits.
+    fn whereabouts(&self, partition: PartitionId) -> Whereabouts;
+
+    /// A connection to the listener of this name at the home of a partition, for the client at
+    /// `peer`. A home is waited for. Errors: none took it in time, and nothing was done.
+    fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling;
+
+    /// Brings what the catalogue has decided to the home of a partition, again and again until it
+    /// is durable there. `number` rises from one to the next. Blocks.
+    fn push(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), PushError>;
+
+    /// Makes this node, which is home of the first partition, home of all others as well.
+    fn gather(&self);
 
     /// Makes the node of this name home instead of this one, without an unfinished write.
     fn hand_over(&self, name: &str) -> anyhow::Result<()>;
@@ -42,6 +60,27 @@ pub trait Nodes: Send + Sync {
 
     /// Records of the log that this node has applied.
     fn records(&self) -> u64;
+}
+
+/// Where the home of a partition is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    Here,
+    /// At the node of this name.
+    Elsewhere(String),
+    Nobody,
+}
+
+/// A call that may wait for a home.
+pub type Calling = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
+
+/// Why a partition has not heard of a decision. It may hear of it all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    #[error("this node does not decide any more")]
+    Over,
+    #[error("partition {} has no home that answers", .0.0)]
+    NoHome(PartitionId),
 }
 
 /// Another node of the cluster, as it says of itself.

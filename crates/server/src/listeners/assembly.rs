@@ -37,6 +37,8 @@ pub struct Assembly<'a> {
 #[derive(Default)]
 pub struct Added {
     pub listeners: Vec<Listener>,
+    /// Ways in that have no socket, for clients that are passed on.
+    pub entrances: Vec<(&'static str, Arc<dyn Entrance>)>,
     pub endpoints: Vec<Endpoint>,
     /// The layers of the default database that are behind HTTP.
     pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,

@@ -107,6 +107,11 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         takes,
     };
     let (both, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
+    if bound.is_none() {
+        // Clients that came by TLS are passed on without.
+        let passed_on = Arc::new(entrance(Takes::Both));
+        assembly.added.entrances.push((redis::LISTENER, passed_on));
+    }
     if let Some((socket, address)) = bound {
         assembly.tell(
             "redis",

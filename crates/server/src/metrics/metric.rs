@@ -143,8 +143,9 @@ impl<'s> Sources<'s> {
         self.databases.get_or_init(|| {
             let (parts, all) = (&self.tenants.parts, self.tenants.catalogue.list());
             let now_micros = parts.engine.now_micros();
+            let usage = |database| self.tenants.catalogue.usage_of(database, now_micros);
             let figures = all.iter().map(|database| Figures {
-                usage: database.meter.usage(now_micros),
+                usage: usage(database).unwrap_or_default(),
                 stored_bytes: parts.engine_of(database).stored_bytes(database.id),
                 connections: self.tenants.connections_of(database.id),
             });

@@ -108,6 +108,9 @@ impl From<CatalogueError> for Refused {
             | CatalogueError::NotThere { .. }
             | CatalogueError::OtherPartition { .. }
             | CatalogueError::LostPartition(_)
+            | CatalogueError::NoHome(_)
+            | CatalogueError::Stale
+            | CatalogueError::Apart
             | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
@@ -300,7 +303,12 @@ impl Admin {
 
     fn begin_move(&self, name: &str, body: &[u8]) -> Shown {
         let wanted: MoveTo = serde_json::from_slice(body).map_err(bad)?;
-        let status = match self.tenants.begin_move(name, PartitionId(wanted.to))? {
+        let begun = self.tenants.begin_move(name, PartitionId(wanted.to));
+        if let Err(CatalogueError::Apart) = begun {
+            let nodes = self.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
+            nodes.inspect(|nodes| nodes.gather());
+        }
+        let status = match begun? {
             true => ACCEPTED,
             false => OK,
         };
@@ -361,7 +369,8 @@ impl Admin {
     fn show(&self, database: &Database) -> Value {
         let definition = database.definition();
         let engine = self.tenants.parts.engine_of(database);
-        let usage = database.meter.usage(engine.now_micros());
+        let usage = self.tenants.catalogue.usage_of(database, engine.now_micros());
+        let usage = usage.unwrap_or_default();
         let mut usage = serde_json::to_value(usage).expect("numbers are JSON");
         usage["stored_bytes"] = engine.stored_bytes(database.id).into();
         usage["connections"] = self.tenants.connections_of(database.id).into();

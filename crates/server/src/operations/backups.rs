@@ -37,6 +37,8 @@ use crate::tenants::Tenants;
 const BACKUPS: &str = "/admin/v1/backups";
 const SESSIONS_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_secs(120);
+/// How long a replica may take to have what was acknowledged elsewhere.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// An answer is no longer, but for one row or record that is.
 const PIECE_BYTES_MAX: usize = 4 << 20;
@@ -137,6 +139,31 @@ impl From<BackupError> for Refused {
     }
 }
 
+/// Puts a commit behind everything that the partition's home has acknowledged by now, and waits
+/// until this process has it: a backup that is begun then covers this time, also if nobody writes.
+pub fn mark(tenants: &Tenants, partition: PartitionId) -> Result<(), String> {
+    let catalogue = &tenants.catalogue;
+    if !catalogue.is_elsewhere(partition) {
+        let marked = tenants.parts.partitions.engine(partition).mark_version();
+        return marked.map(drop).map_err(|error| error.to_string());
+    }
+    let until = Instant::now() + CATCH_UP_TIMEOUT;
+    let number = catalogue.mark(partition).map_err(|error| error.to_string())?;
+    while !catalogue
+        .has_caught_up(partition, number)
+        .map_err(|error| error.to_string())?
+    {
+        if Instant::now() >= until {
+            return Err(format!(
+                "this node does not catch up with the home of partition {}",
+                partition.0
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
 impl Backups {
     pub fn new(tenants: Arc<Tenants>) -> Backups {
         Backups {
@@ -179,8 +206,8 @@ impl Backups {
         let named = named.filter(|id| partitions.has(*id));
         let partition = named.ok_or(Refused(400, text))?;
         let engine = partitions.engine(partition).clone();
-        if wanted.is_of_all {
-            engine.mark_version().map_err(|error| Refused(503, error.to_string()))?;
+        if wanted.is_of_all || self.tenants.catalogue.is_elsewhere(partition) {
+            mark(&self.tenants, partition).map_err(|error| Refused(503, error))?;
         }
         let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
         begun.databases = database_names(&self.tenants, partition);

@@ -9,7 +9,7 @@ use quartet_backup::{Anchor, BackupError, BackupStart, Session, Source, Target};
 use quartet_engine::PartitionId;
 use quartet_model::LogSequence;
 
-use crate::operations::backups::database_names;
+use crate::operations::backups::{database_names, mark};
 use crate::tenants::Tenants;
 
 const STOPPED: &str = "it was asked to end";
@@ -96,10 +96,7 @@ impl Source for LocalSource<'_> {
         let partitions = &tenants.parts.partitions;
         let engine = partitions.engine(self.partition).clone();
         if partitions.count() > 1 {
-            // The backup covers this time, also if nobody writes to this partition.
-            engine
-                .mark_version()
-                .map_err(|error| BackupError::Source(error.to_string()))?;
+            mark(&tenants, self.partition).map_err(BackupError::Source)?;
         }
         let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
         begun.databases = database_names(&tenants, self.partition);

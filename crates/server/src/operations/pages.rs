@@ -6,6 +6,7 @@ use quartet_engine::PartitionId;
 use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
+use crate::http::elsewhere::Elsewhere;
 use crate::http::{Answer, Dispatch, Head, HeadShows, HttpLayer, ResponseStream, Wake};
 use crate::metrics;
 use crate::observability::exposition::Text;
@@ -17,6 +18,8 @@ use crate::operations::changes::{self, Changes};
 use crate::rest::{self, Rest};
 use crate::settings::Settings;
 use crate::tenants::Tenants;
+
+const LISTENER: &str = "http";
 
 pub struct HttpPages {
     layer: Arc<Redis>,
@@ -93,6 +96,11 @@ impl HttpLayer for HttpPages {
     }
 
     fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        if head.path() == changes::PATH
+            && let Some(partition) = self.changes.elsewhere(head, &self.admin)
+        {
+            return Dispatch::Elsewhere(Elsewhere::new(&self.tenants.parts, partition, LISTENER, head, body));
+        }
         match self.page(head) {
             Some(page) => Dispatch::Answered(page),
             // A change waits for the lock and for the log.

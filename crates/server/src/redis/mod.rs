@@ -18,8 +18,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use quartet_engine::{Dependency, PartitionId};
 use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
+use quartet_layer_redis::DatabaseLogin;
 use quartet_layer_redis::Deferred;
 use quartet_layer_redis::LongRun;
 use quartet_layer_redis::Made;
@@ -43,6 +44,7 @@ use tokio::time::Instant;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::stream::exchange;
 use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
@@ -95,6 +97,12 @@ pub struct Conversations {
     /// The server that the default database is a replica of.
     pub replica_of: ReplicaOf,
 }
+
+/// The way in for clients that another home passes on.
+pub const LISTENER: &str = "redis";
+
+/// The answer to a client whose database has no home at the moment; clients come again.
+const NO_HOME: &[u8] = b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
 
 /// The answer to a client for which there is no place.
 pub const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -254,6 +262,20 @@ async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::
             Ok(Transport::Encrypted(tls.shake_hands(socket).await?))
         }
         Some(_) => Ok(Transport::Clear(socket)),
+    }
+}
+
+/// Reads until the first reply of a home is whole. Returns its length.
+async fn first_reply(home: &mut (impl AsyncRead + Unpin), replies: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match quartet_wire_resp::skip(replies) {
+            Ok(Some(bytes)) => return Ok(bytes),
+            Ok(None) => {}
+            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        if home.read_buf(replies).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
 }
 
@@ -570,6 +592,12 @@ impl Connection {
             self.scheduler_handle.end(turn);
             self.consumed += received.consumed;
             self.hold.dependency = self.hold.dependency.max(received.dependency);
+            if let Some((database_login, request_bytes)) = received.elsewhere {
+                if self.go_elsewhere(socket, &database_login, request_bytes).await? {
+                    return Ok(true);
+                }
+                continue;
+            }
             if received.moved && self.follow_session() {
                 // Replies and mail that are here rest on the partition that the session has left.
                 while !self.output.is_empty() || self.session.client().has_mail() {
@@ -638,6 +666,80 @@ impl Connection {
             }
         }
         Ok(true)
+    }
+
+    /// Passes the connection on to the home of another database's partition, which judges whether
+    /// the credentials in the next request are right. False: they are not, the request is answered,
+    /// and the connection stays. Otherwise it is over.
+    async fn go_elsewhere(
+        &mut self,
+        socket: &mut impl Socket,
+        database_login: &DatabaseLogin,
+        request_bytes: usize,
+    ) -> io::Result<bool> {
+        while !self.output.is_empty() || self.session.client().has_mail() {
+            self.collect_mail();
+            self.send(socket).await?;
+        }
+        // Subscriptions and the like cannot go along.
+        if self.session.client().is_bound() {
+            return Ok(true);
+        }
+        let tenants = self.scheduler_handle.tenants();
+        let database = tenants.catalogue.numbered(database_login.database);
+        let partition = database.and_then(|database| tenants.elsewhere(&database));
+        let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
+        let peer = self.session.client().address.parse();
+        let (Some(partition), Some(nodes), Ok(peer)) = (partition, nodes, peer) else {
+            return Ok(true);
+        };
+        let introduction = self.session.introduction(database_login);
+        let (request, behind) = self.input[self.consumed..].split_at(request_bytes);
+        let (output, permit) = (&mut self.output, &self.permit);
+        let conversing = async {
+            let Ok(mut home) = nodes.call(partition, LISTENER, peer).await else {
+                socket.write_all(NO_HOME).await?;
+                return Ok(true);
+            };
+            let mut replies = Vec::new();
+            if !introduction.is_empty() {
+                home.write_all(&introduction).await?;
+                home.flush().await?;
+                let bytes = first_reply(&mut home, &mut replies).await?;
+                replies.drain(..bytes);
+            }
+            home.write_all(request).await?;
+            home.flush().await?;
+            first_reply(&mut home, &mut replies).await?;
+            if replies.starts_with(b"-") {
+                output.append(&mut replies);
+                return Ok(false);
+            }
+            permit.authenticated();
+            socket.write_all(&replies).await?;
+            socket.flush().await?;
+            home.write_all(behind).await?;
+            home.flush().await?;
+            exchange(socket, home).await.map(|()| true)
+        };
+        let (connection_waker, client, mut stop) = (&self.connection_waker, self.session.client(), self.stop.clone());
+        let killed = poll_fn(|context| {
+            while connection_waker.poll_signalled(context).is_ready() {
+                if client.killed.load(Ordering::SeqCst) {
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        });
+        let is_over = tokio::select! {
+            conversed = conversing => conversed?,
+            () = killed => true,
+            _ = stop.wait_for(|stops| *stops) => true,
+        };
+        if !is_over {
+            self.consumed += request_bytes;
+        }
+        Ok(is_over)
     }
 
     /// The session went on in another logical database. True if that is in another partition.

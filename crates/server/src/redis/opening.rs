@@ -80,7 +80,9 @@ impl RedisParts {
         }
         match &settings.redis.users_file {
             Some(path) => read_users(&mut layer, UsersOnDisk::new(path.clone()))?,
-            None => keep_users_in_database(&mut layer, parts)?,
+            None if parts.partitions.has(PartitionId(0)) => keep_users_in_database(&mut layer, parts)?,
+            // The default database is elsewhere.
+            None => {}
         }
         if let Some(sha256) = settings.credentials.root_key() {
             layer.access.users.require_password(Some(sha256));
@@ -139,7 +141,7 @@ impl RedisParts {
         layer.process.purge = Box::new(move || purges.send_replace(()));
         layer.process.secret_digits = Some(Box::new(system::random_hexadecimal));
         layer.scripting.log = Arc::new(log_of_scripts);
-        layer.scripting.long_scripts = self.long_scripts[partition.0 as usize].clone();
+        layer.scripting.long_scripts = self.long_scripts[parts.partitions.place(partition)].clone();
         layer.connections.clients.memory = self.client_memory.clone();
         layer.access.login_guard = parts.login_guard.clone();
         layer.process.migration_targets = parts.settings.redis.migration_targets.clone();

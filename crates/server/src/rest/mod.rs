@@ -23,6 +23,7 @@ use self::events::Events;
 use self::execution::{BUSY, Execution, ExecutionStart, Sessions};
 use self::tokens::{LoginError, Tokens};
 use crate::http::compression::{self, Unreadable};
+use crate::http::elsewhere::Elsewhere;
 use crate::http::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::observability::telemetry::spans::{Described, named};
 use crate::settings::RestTokens;
@@ -37,6 +38,9 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 const SYNC_TOKEN: &str = "upstash-sync-token";
 const ENCODING: &str = "upstash-encoding";
 const RESPONSE_FORMAT: &str = "upstash-response-format";
+
+/// The listener behind which this is.
+const LISTENER: &str = "http";
 
 /// The operations whose durations are measured.
 pub const OPERATIONS: [&str; 3] = ["command", "pipeline", "transaction"];
@@ -138,6 +142,9 @@ impl Rest {
         if head.method == "OPTIONS" {
             return Dispatch::Answered(preflight());
         }
+        if let Some(partition) = self.elsewhere(head) {
+            return Dispatch::Elsewhere(Elsewhere::new(&self.tenants.parts, partition, LISTENER, head, body));
+        }
         if listens(head) {
             return Dispatch::Later;
         }
@@ -165,7 +172,7 @@ impl Rest {
                 Dispatch::Unfinished(_, rest) => rest(),
                 Dispatch::Answered(answer) => answer,
                 Dispatch::Busy(_) => answer_busy(),
-                Dispatch::Later => unreachable!("a request that was begun"),
+                Dispatch::Later | Dispatch::Elsewhere(_) => unreachable!("a request that was begun"),
             },
             Err(refusal) => refusal.answer(),
         }
@@ -174,6 +181,9 @@ impl Rest {
     pub fn judge_head(&self, head: &Head<'_>) -> HeadShows {
         if head.method == "OPTIONS" {
             return HeadShows::Answer(preflight());
+        }
+        if self.elsewhere(head).is_some() {
+            return HeadShows::Credential;
         }
         match self.authorized(head) {
             Ok(_) => HeadShows::Credential,
@@ -188,12 +198,25 @@ impl Rest {
             "/multi-exec" => Shape::Transaction,
             _ => Shape::Single,
         };
-        let caller = self.authorized(head).ok();
+        let caller = match self.elsewhere(head) {
+            Some(_) => None,
+            None => self.authorized(head).ok(),
+        };
         Described {
             layer: "rest",
             operation: OPERATIONS[operation as usize],
             database: caller.and_then(|caller| named(caller.scheduler_handle.database())),
         }
+    }
+
+    /// The partition of the request's database, if that has its home elsewhere, which judges the
+    /// token.
+    fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
+        if !self.tenants.is_apart() || !METHODS.contains(&head.method) {
+            return None;
+        }
+        let database = self.tokens.database_of(self.sessions.layer(), head)?;
+        self.tenants.elsewhere(&*self.tenants.catalogue.numbered(database)?)
     }
 
     fn authorized(&self, head: &Head<'_>) -> Result<Caller, Refusal> {

@@ -13,6 +13,7 @@ use quartet_layer_redis::access::acl::rules::Rules;
 use quartet_layer_redis::access::acl::token::parts;
 use quartet_layer_redis::access::acl::{DEFAULT_USER, User, password_hash};
 use quartet_layer_redis::commands::table;
+use quartet_model::DatabaseId;
 use quartet_wire_rest::request::token_of_query;
 
 use crate::http::Head;
@@ -47,6 +48,16 @@ impl Tokens {
             given,
             read_only: Arc::new(User::new(READER, Rules::of_reader(table()))),
         }
+    }
+
+    /// The database that the token of a request is of, if it is another than the default one.
+    pub fn database_of(&self, layer: &Redis, head: &Head<'_>) -> Option<DatabaseId> {
+        let token = token_of(head)?;
+        let hash = Some(password_hash(token.as_bytes()));
+        if hash == self.given.read_only || hash == self.given.standard {
+            return None;
+        }
+        login_of(layer, token.as_bytes()).map(|login| login.database)
     }
 
     /// The user whose request it is, and the layer if it is another database's than `layer`; or the

@@ -32,7 +32,7 @@ use quartet_layer_redis::Directory;
 use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::DEFAULT_USER;
 use quartet_model::{DatabaseId, LayerId};
-use quartet_tenancy::{Access, Catalogue, CatalogueError, Database, Definition, Share, Turns};
+use quartet_tenancy::{Access, Catalogue, CatalogueError, Changed, Database, Definition, Share, Turns};
 
 use crate::layers::kind::{DatabaseLayer, LayerKind, Opening};
 use crate::layers::parts::Parts;
@@ -54,6 +54,8 @@ pub struct Tenants {
     /// still in their layers here.
     left: Mutex<Vec<Arc<OpenDatabase>>>,
     pub moves: Moves,
+    /// Held while a database of another home is forgotten.
+    finishing: Mutex<()>,
     itself: Weak<Tenants>,
 }
 
@@ -100,6 +102,7 @@ impl Tenants {
             open: Mutex::default(),
             left: Mutex::default(),
             moves: Moves::default(),
+            finishing: Mutex::default(),
             itself: itself.clone(),
         })
     }
@@ -170,7 +173,8 @@ impl Tenants {
         if database.is_closed() {
             return Ok(None);
         }
-        if database.is_held() {
+        // Nobody leads clients of another home's database here.
+        if database.is_held() || self.elsewhere(database).is_some() {
             return Err(Busy);
         }
         let make = || {
@@ -258,9 +262,10 @@ impl Tenants {
         let since_micros = self.parts.engine.now_micros().saturating_sub(ACTIVE_MICROS);
         let open = self.list_open();
         let mut active = vec![0; self.shares.len()];
+        let place = |database: &Database| self.parts.partitions.place(database.partition());
         active[0] = usize::from(self.active_micros.load(Ordering::Relaxed) >= since_micros);
         for database in open.iter().map(|open| &open.database) {
-            active[database.partition().0 as usize] += usize::from(database.meter.active_micros() >= since_micros);
+            active[place(database)] += usize::from(database.meter.active_micros() >= since_micros);
         }
         for (share, active) in self.shares.iter().zip(active) {
             share.set_active(active);
@@ -289,12 +294,81 @@ impl Tenants {
             }
         }
         self.drop_idle();
+        // Others may be waited for on a thread of its own.
+        if !self.catalogue.is_apart() {
+            self.tell_homes();
+        }
+        for database in self.catalogue.unfinished() {
+            if self.elsewhere(&database).is_none() {
+                self.finish_deletion(&database);
+            }
+        }
+    }
+
+    /// Tells partitions what they have not heard of yet.
+    pub fn tell_homes(&self) {
         if let Err(error) = self.catalogue.tell_again() {
             tracing::warn!(%error, "a partition has not heard of a change of its databases yet");
         }
         for database in self.catalogue.unfinished() {
-            self.finish_deletion(&database);
+            if self.elsewhere(&database).is_some() {
+                self.finish_deletion(&database);
+            }
         }
+    }
+
+    /// Other homes serve the databases of all partitions but the first.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        self.catalogue.is_apart()
+    }
+
+    /// The partition of the database, if another home serves it.
+    #[inline]
+    pub fn elsewhere(&self, database: &Database) -> Option<PartitionId> {
+        let partition = database.partition();
+        self.catalogue.is_elsewhere(partition).then_some(partition)
+    }
+
+    /// True while a database goes from one partition to another.
+    pub fn is_any_moving(&self) -> bool {
+        self.catalogue.is_any_moving()
+    }
+
+    /// Takes what the home of the catalogue has decided about databases of the partition that is
+    /// served. It is durable here, and holds for all who come in, when this returns.
+    pub fn take_push(&self, number: u64, push: &[u8]) -> Result<(), CatalogueError> {
+        let changed = self.catalogue.take(number, push, |database| self.let_go(database))?;
+        for Changed { database, before } in changed {
+            let decided = database.definition();
+            let opens_as_before = before.credentials == decided.credentials && before.durability == decided.durability;
+            if database.is_closed() || !opens_as_before {
+                self.close_layers(&database);
+            } else if let Some(open) = self.open.lock().get(&database.id) {
+                open.layers().for_each(|layer| layer.configure(&database));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everybody leave a closed database. True if nobody who could write is left.
+    fn let_go(&self, database: &Database) -> bool {
+        let _brief = BriefWaits::begin();
+        self.take_from(&mut self.open.lock(), database)
+    }
+
+    fn take_from(&self, open: &mut HashMap<DatabaseId, Arc<OpenDatabase>>, database: &Database) -> bool {
+        for left in self.left_of(database.id) {
+            left.layers().for_each(|layer| layer.close_connections());
+        }
+        if let Some(entry) = open.get(&database.id) {
+            entry.layers().for_each(|layer| layer.close_connections());
+            if !entry.writes_nothing() {
+                return false;
+            }
+        }
+        open.remove(&database.id);
+        true
     }
 
     fn drop_idle(&self) {
@@ -352,24 +426,27 @@ impl Tenants {
         if self.catalogue.is_moving(database.id) {
             return false;
         }
-        for left in self.left_of(database.id) {
-            left.layers().for_each(|layer| layer.close_connections());
+        if self.elsewhere(database).is_some() {
+            // Its home makes everybody leave, and may take a while.
+            let finishing = self.finishing.try_lock();
+            return finishing.is_some() && self.forget(database);
         }
         let mut open = self.open.lock();
-        if let Some(entry) = open.get(&database.id) {
-            entry.layers().for_each(|layer| layer.close_connections());
-            if !entry.writes_nothing() {
-                return false;
-            }
+        if !self.take_from(&mut open, database) {
+            return false;
         }
-        open.remove(&database.id);
         // With the lock: two that finish the same deletion would both count on being the only one.
-        if self.catalogue.numbered(database.id).is_none() {
+        self.forget(database)
+    }
+
+    fn forget(&self, database: &Database) -> bool {
+        let known = self.catalogue.numbered(database.id);
+        if known.is_none_or(|known| !std::ptr::eq(&*known, database)) {
             return true;
         }
         match self.catalogue.forget(database) {
             Ok(()) => true,
-            Err(CatalogueError::Busy(_)) => false,
+            Err(CatalogueError::Busy(_) | CatalogueError::NoHome(_)) => false,
             Err(error) => {
                 tracing::error!(%error, "deleting a database");
                 false
@@ -499,6 +576,14 @@ impl Directory for TenantDirectory {
             (Some(tenants), Some(database)) => tenants.redis(&database),
             _ => Ok(None),
         }
+    }
+
+    fn is_elsewhere(&self, database: DatabaseId) -> bool {
+        let Some(tenants) = self.0.upgrade().filter(|tenants| tenants.is_apart()) else {
+            return false;
+        };
+        let database = tenants.catalogue.numbered(database);
+        database.is_some_and(|database| tenants.elsewhere(&database).is_some())
     }
 }
 

@@ -116,7 +116,7 @@ impl FairShare {
     }
 
     fn share(&self) -> &Share {
-        &self.tenants.shares[self.partition().0 as usize]
+        &self.tenants.shares[self.tenants.parts.partitions.place(self.partition())]
     }
 
     fn turns(&self) -> &Turns {

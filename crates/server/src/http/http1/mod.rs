@@ -300,6 +300,10 @@ impl<S: Socket> Connection<S> {
                 let long = Long::Everything(Kept::new(&request.head, body));
                 Next::TakeLong { long, writing, span }
             }
+            Dispatch::Elsewhere(elsewhere) => {
+                let long = Long::Elsewhere(elsewhere);
+                Next::TakeLong { long, writing, span }
+            }
             Dispatch::Unfinished(scheduler_handle, work) => {
                 let long = Long::Rest(scheduler_handle, work);
                 Next::TakeLong { long, writing, span }
@@ -462,7 +466,8 @@ impl<S: Socket> Connection<S> {
     /// that was the last.
     async fn take_long(&mut self, long: Long, writing: Writing, span: Option<UnderWay>) -> io::Result<bool> {
         self.send().await?;
-        match take_long(self.layer.clone(), long, self.woken.clone()).await {
+        let (peer, stop) = (self.peer.socket_address(), self.stop.clone());
+        match take_long(self.layer.clone(), long, peer, self.woken.clone(), stop).await? {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));

@@ -140,7 +140,7 @@ fn with_pipe<T>(bytes: usize, peer: Peer, talk: impl AsyncFnOnce(DuplexStream, w
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let disk = Arc::new(FaultyDisk::new());
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let partitions = Partitions::new(vec![Arc::new(engine)]);
+        let partitions = Arc::new(Partitions::new(vec![Arc::new(engine)]));
         let waiters = ThreadWaiters::start(&partitions, &ThreadTurns::default());
         let (client, server) = tokio::io::duplex(bytes);
         let (stop, stopped) = watch::channel(false);

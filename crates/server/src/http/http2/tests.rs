@@ -64,7 +64,7 @@ fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
         let (disk, clock) = (Arc::new(FaultyDisk::new()), Arc::new(ManualClock::new(1)));
         let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
-        let partitions = Partitions::new(vec![Arc::new(engine)]);
+        let partitions = Arc::new(Partitions::new(vec![Arc::new(engine)]));
         let waiters = ThreadWaiters::start(&partitions, &ThreadTurns::default());
         let (client, server) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = watch::channel(false);

@@ -183,6 +183,18 @@ impl Changes {
         }
     }
 
+    /// The partition of the database whose feed its own token asks for, if that has its home
+    /// elsewhere.
+    pub fn elsewhere(&self, head: &Head<'_>, admin: &Admin) -> Option<PartitionId> {
+        if !self.tenants.is_apart() {
+            return None;
+        }
+        match self.caller(head, admin).ok()? {
+            Caller::Of(id) => self.tenants.elsewhere(&*self.tenants.catalogue.numbered(id)?),
+            Caller::Operator => None,
+        }
+    }
+
     /// Begins a feed, or says why not. Reads from the disk.
     pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> ResponseStream {
         let caller = self.caller(head, admin)?;

@@ -1,0 +1,44 @@
+//! A connection's bytes, whatever carries them.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// Bytes both ways.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Passes bytes both ways until the server's side ends, which it does as a whole. A client may end
+/// its own before it has read everything.
+pub async fn exchange(client: impl AsyncRead + AsyncWrite, server: impl AsyncRead + AsyncWrite) -> io::Result<()> {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let asking = async {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let count = from_client.read(&mut buffer).await?;
+            if count == 0 {
+                return to_server.shutdown().await;
+            }
+            if to_server.write_all(&buffer[..count]).await.is_err() || to_server.flush().await.is_err() {
+                // The bytes that it sent before are still to be read.
+                return Ok(());
+            }
+        }
+    };
+    let answering = async {
+        tokio::io::copy(&mut from_server, &mut to_client).await?;
+        to_client.shutdown().await
+    };
+    let (mut asking, mut answering) = (std::pin::pin!(asking), std::pin::pin!(answering));
+    tokio::select! {
+        answered = &mut answering => answered,
+        asked = &mut asking => match asked {
+            Ok(()) => answering.await,
+            Err(error) => Err(error),
+        },
+    }
+}

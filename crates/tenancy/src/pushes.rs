@@ -1,0 +1,449 @@
+//! Steps of the catalogue on their way to the partitions that they are about.
+//!
+//! ```text
+//!   'T'   in the first partition: the number that was given last, u64, big endian
+//!         in each other one: the number of the push that was taken last
+//! ```
+//!
+//! Each push carries one number: the version of the first partition's log at which its step was
+//! decided. Numbers rise over all pushes and over all homes of the first partition, as versions of
+//! a log do. A partition takes only what is above what it took last. So a push that comes late,
+//! from a home that was deposed or from behind a time-out, changes nothing: neither one that
+//! defines a database nor one that clears it. One that comes again is taken already.
+//!
+//! A new home of the first partition pushes a [`Push::Fence`] to all others before it changes
+//! anything: from then on none takes what an earlier home has sent.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use quartet_engine::{Durability, Engine, PartitionId, Transaction};
+use quartet_model::DatabaseId;
+use serde::{Deserialize, Serialize};
+
+use crate::definition::{Definition, Place};
+use crate::partitions::{NUMBER, number_row};
+use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
+
+pub(crate) const TAKEN: &[u8] = b"T";
+
+/// One step of the catalogue, as the partition hears it that it is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Push {
+    /// Nothing changes but the number.
+    Fence,
+    /// The partition has these of the databases numbered `first` to `last`, and no others.
+    Exactly {
+        first: u16,
+        last: u16,
+        definitions: BTreeMap<u16, Definition>,
+    },
+    /// No row of this database stays. It had been moved so often.
+    Clear { id: u16, times: u64 },
+}
+
+/// The way to the homes of the partitions behind the first, where they are at other nodes.
+pub trait Homes: Send + Sync {
+    /// Gives the push to the home of the partition, again until that has taken it.
+    ///
+    /// Errors: `LogFailed` if this node is home of the first partition no more; `NoHome` if the
+    /// partition has had no home for a while.
+    fn push(&self, partition: PartitionId, number: u64, push: &[u8]) -> Result<(), CatalogueError>;
+}
+
+impl Push {
+    /// One database is defined, or is in the partition no more.
+    pub fn of(id: u16, definition: Option<&Definition>) -> Push {
+        Push::Exactly {
+            first: id,
+            last: id,
+            definitions: definition
+                .map(|definition| (id, definition.clone()))
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        json(self)
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Push, CatalogueError> {
+        serde_json::from_slice(bytes).map_err(|_| CatalogueError::Damaged("a push"))
+    }
+}
+
+/// Takes a push, durably in the term of the partition. Not to be called for one partition by two
+/// at once.
+///
+/// Errors: `Stale` if it has taken a later one.
+pub(crate) fn take(
+    (partition, engine): (PartitionId, &Engine),
+    number: u64,
+    push: &Push,
+) -> Result<(), CatalogueError> {
+    if let Push::Clear { id, .. } = push
+        && taken(engine)? < number
+    {
+        // Before the row that says so, in the same log: once that is durable, they are gone.
+        engine.clear_database(DatabaseId(*id))?;
+    }
+    write(engine, |tx| {
+        let last = last_taken(tx);
+        if number <= last {
+            return if number == last {
+                Ok(())
+            } else {
+                Err(CatalogueError::Stale)
+            };
+        }
+        if tx.get(NUMBER).is_none() {
+            tx.set(NUMBER, &number_row(partition));
+        }
+        match push {
+            Push::Fence => {}
+            Push::Exactly {
+                first,
+                last,
+                definitions,
+            } => define_exactly(tx, *first, *last, definitions),
+            Push::Clear { id, times } => clear(tx, *id, *times),
+        }
+        tx.set(TAKEN, &number.to_be_bytes());
+        Ok(())
+    })?
+}
+
+fn define_exactly(tx: &mut Transaction<'_>, first: u16, last: u16, definitions: &BTreeMap<u16, Definition>) {
+    let (mut kept, prefix_bytes) = (BTreeMap::new(), space(Durability::Always).prefix().len());
+    let end = [&row(COPY, last)[..], &[0]].concat();
+    tx.scan(&row(COPY, first), &end, false, &mut |found| {
+        let key = found.key()[prefix_bytes..].to_vec();
+        kept.insert(key, found.value().to_vec());
+        ControlFlow::Continue(())
+    });
+    for (id, definition) in definitions {
+        let (key, definition) = (row(COPY, *id), json(definition));
+        if kept.remove(&key[..]).as_ref() != Some(&definition) {
+            tx.set(&key, &definition);
+        }
+    }
+    for key in kept.keys() {
+        tx.clear(key);
+    }
+}
+
+fn clear(tx: &mut Transaction<'_>, id: u16, times: u64) {
+    let place = Place { times, is_here: false };
+    match times {
+        0 => drop(tx.clear(&row(PLACE, id))),
+        _ => drop(tx.set(&row(PLACE, id), &json(&place))),
+    }
+    tx.clear(&row(COPY, id));
+    tx.clear(&row(b'U', id));
+}
+
+/// The number that the partition of a transaction has taken last; zero: none.
+pub(crate) fn last_taken(tx: &mut Transaction<'_>) -> u64 {
+    tx.get(TAKEN).map_or(0, |taken| number_in(taken.value()))
+}
+
+/// The number that a partition has taken last; zero: none.
+pub(crate) fn taken(engine: &Engine) -> Result<u64, CatalogueError> {
+    let reader = engine.reader(space(Durability::Always))?;
+    let found = reader.get(TAKEN);
+    match reader.is_unreadable() {
+        true => Err(CatalogueError::Unreadable),
+        false => Ok(found.map_or(0, |found| number_in(&found))),
+    }
+}
+
+/// One that cannot be read is below every other: the next push writes it anew.
+fn number_in(row: &[u8]) -> u64 {
+    row.try_into().map_or(0, u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use parking_lot::Mutex;
+    use quartet_engine::EngineOptions;
+    use quartet_env::{FaultyDisk, ManualClock};
+
+    use super::*;
+    use crate::definition::{Consistency, KeptCredentials};
+    use crate::{Access, Catalogue, Partitions, Quotas, Secrets};
+
+    fn engine() -> Arc<Engine> {
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let clock = Arc::new(ManualClock::new(1_753_000_000_000_000));
+        let disk = Arc::new(FaultyDisk::new());
+        Arc::new(Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap())
+    }
+
+    fn definition(name: &str) -> Definition {
+        Definition {
+            name: name.into(),
+            durability: Durability::Always,
+            consistency: Consistency::Strong,
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+            partition: 0,
+            moved: None,
+            revision: 0,
+        }
+    }
+
+    /// A partition takes what is above what it took last, and says so again when it is asked again.
+    #[test]
+    fn what_comes_late_changes_nothing() {
+        let engine = engine();
+        let place = (PartitionId(1), &*engine);
+        let defined = |name: &str| Push::of(7, Some(&definition(name)));
+        let kept = || {
+            let reader = engine.reader(space(Durability::Always)).unwrap();
+            let row = reader.get(&row(COPY, 7));
+            row.map(|row| serde_json::from_slice::<Definition>(&row).unwrap().name)
+        };
+        take(place, 5, &defined("shop")).unwrap();
+        take(place, 5, &defined("shop")).unwrap();
+        for late in [defined("old"), Push::Fence, Push::Clear { id: 7, times: 0 }] {
+            assert!(matches!(take(place, 4, &late), Err(CatalogueError::Stale)));
+        }
+        assert_eq!((kept().as_deref(), taken(&engine).unwrap()), (Some("shop"), 5));
+        take(place, 8, &Push::Fence).unwrap();
+        assert!(matches!(take(place, 7, &Push::of(7, None)), Err(CatalogueError::Stale)));
+        assert_eq!(kept().as_deref(), Some("shop"));
+        take(place, 9, &Push::Clear { id: 7, times: 0 }).unwrap();
+        assert!(matches!(take(place, 8, &defined("shop")), Err(CatalogueError::Stale)));
+        assert_eq!(kept(), None);
+        let whole = Push::Exactly {
+            first: 0,
+            last: u16::MAX,
+            definitions: BTreeMap::from([(9, definition("news"))]),
+        };
+        take(place, 10, &defined("shop")).unwrap();
+        take(place, 11, &Push::parse(&whole.bytes()).unwrap()).unwrap();
+        assert_eq!(kept(), None);
+        assert!(Push::parse(b"{\"exactly\":{}}").is_err());
+    }
+
+    /// Chosen by a seed.
+    struct Choices(AtomicU64);
+
+    impl Choices {
+        fn below(&self, bound: u64) -> u64 {
+            let mut state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (state ^ (state >> 31)) % bound
+        }
+    }
+
+    /// Two partitions with homes of their own, and the way to them, which loses pushes and answers
+    /// and keeps pushes for later.
+    struct World {
+        engines: [Arc<Engine>; 3],
+        homes: [Mutex<Option<Catalogue>>; 2],
+        late: Mutex<Vec<(usize, u64, Vec<u8>)>>,
+        choices: Choices,
+    }
+
+    impl World {
+        fn new(seed: u64) -> Arc<World> {
+            Arc::new(World {
+                engines: [(); 3].map(|()| engine()),
+                homes: Default::default(),
+                late: Mutex::default(),
+                choices: Choices(AtomicU64::new(seed)),
+            })
+        }
+
+        /// Acts at the home of a partition.
+        fn at<T>(&self, partition: usize, act: impl FnOnce(&Catalogue) -> T) -> T {
+            let mut home = self.homes[partition - 1].lock();
+            let home = home.get_or_insert_with(|| {
+                let engine = self.engines[partition].clone();
+                let only = Partitions::of_one(PartitionId(partition as u32), engine);
+                Catalogue::open_one(Arc::new(only), Box::new(|_| {})).unwrap()
+            });
+            act(home)
+        }
+
+        /// Another node is home of the partition.
+        fn move_home(&self, partition: usize) {
+            *self.homes[partition - 1].lock() = None;
+        }
+
+        fn give(&self, (partition, number, push): &(usize, u64, Vec<u8>)) -> Result<(), CatalogueError> {
+            let is_unused = self.choices.below(4) > 0;
+            self.at(*partition, |home| home.take(*number, push, |_| is_unused).map(drop))
+        }
+
+        fn deliver_some_late(&self) {
+            while self.choices.below(3) > 0 {
+                let late = {
+                    let mut late = self.late.lock();
+                    let count = late.len() as u64;
+                    (count > 0).then(|| late.swap_remove(self.choices.below(count) as usize))
+                };
+                late.iter().for_each(|late| drop(self.give(late)));
+            }
+        }
+
+        /// The database that a secret opens at some partition, by that one's own log.
+        fn opens(&self, secret: &str) -> Option<(u16, usize)> {
+            let found = (1..3).filter_map(|partition| {
+                let opened = self.at(partition, |home| home.by_secret(secret.as_bytes()));
+                let (database, access) = opened?;
+                assert_eq!(access, Access::Full);
+                (!database.is_closed()).then_some((database.id.0, partition))
+            });
+            let found: Vec<_> = found.collect();
+            assert!(found.len() < 2, "two partitions open to one secret");
+            found.first().copied()
+        }
+    }
+
+    struct ToWorld(Arc<World>);
+
+    impl Homes for ToWorld {
+        fn push(&self, partition: PartitionId, number: u64, push: &[u8]) -> Result<(), CatalogueError> {
+            let world = &self.0;
+            let sent = (partition.0 as usize, number, push.to_vec());
+            for _ in 0..3 {
+                world.deliver_some_late();
+                match world.choices.below(8) {
+                    0 => world.late.lock().push(sent.clone()),
+                    1 => world.move_home(sent.0),
+                    // Its answer is lost, and it comes once more later.
+                    2 => {
+                        drop(world.give(&sent));
+                        world.late.lock().push(sent.clone());
+                    }
+                    _ => match world.give(&sent) {
+                        Err(CatalogueError::Busy(_)) => {}
+                        taken => return taken,
+                    },
+                }
+            }
+            Err(CatalogueError::NoHome(partition.0))
+        }
+    }
+
+    /// The answers that clients have.
+    #[derive(Default)]
+    struct Answered {
+        /// The secret in the last answer, and whether a change without an answer may have replaced
+        /// it since.
+        secret: Option<(u16, String, bool)>,
+        /// Opens nothing any more.
+        ended: Vec<String>,
+    }
+
+    impl Answered {
+        fn ends(&mut self) {
+            self.ended.extend(self.secret.take().map(|(_, secret, _)| secret));
+        }
+
+        fn is(&mut self, database: u16, secrets: Secrets) {
+            self.ends();
+            self.secret = Some((database, secrets.token, false));
+        }
+
+        fn check(&self, world: &World) {
+            for ended in &self.ended {
+                assert_eq!(world.opens(ended), None);
+            }
+            if let Some((id, secret, false)) = &self.secret {
+                let found = world.opens(secret).map(|(id, _)| id);
+                assert_eq!(found, Some(*id));
+            }
+        }
+    }
+
+    fn open(world: &Arc<World>) -> Catalogue {
+        loop {
+            let partitions = Arc::new(Partitions::new(world.engines.to_vec()));
+            let random = {
+                let world = world.clone();
+                move |bytes: &mut [u8]| bytes.fill_with(|| world.choices.below(256) as u8)
+            };
+            let opened = Catalogue::open_apart(partitions, Box::new(ToWorld(world.clone())), Box::new(random));
+            match opened {
+                Ok(catalogue) => return catalogue,
+                Err(error) => assert!(matches!(error, CatalogueError::NoHome(_)), "{error}"),
+            }
+        }
+    }
+
+    /// Databases are made, changed and deleted by homes that follow each other, while pushes come
+    /// late, twice, in any order, or never.
+    #[test]
+    fn homes_apart_go_by_what_was_answered() {
+        let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
+        for seed in 0..seeds {
+            let world = World::new(seed);
+            let mut catalogue = open(&world);
+            let mut answered: [Answered; 3] = Default::default();
+            for _ in 0..40 {
+                let number = world.choices.below(3) as usize;
+                let (name, answers) = (["shop", "news", "mail"][number], &mut answered[number]);
+                match world.choices.below(8) {
+                    0..=2 => match catalogue.create(definition(name)) {
+                        Ok((database, secrets)) if database.partition() != PartitionId(0) => {
+                            answers.is(database.id.0, secrets);
+                        }
+                        _ => {}
+                    },
+                    3 | 4 => match catalogue.renew_credentials(name) {
+                        Ok((database, secrets)) if database.partition() != PartitionId(0) => {
+                            answers.is(database.id.0, secrets);
+                        }
+                        Ok(_) | Err(CatalogueError::Unknown) => {}
+                        Err(_) => answers
+                            .secret
+                            .iter_mut()
+                            .for_each(|(.., may_differ)| *may_differ = true),
+                    },
+                    5 => match catalogue.close(name) {
+                        Ok(_) => answers.ends(),
+                        Err(CatalogueError::Unknown) => {}
+                        Err(_) => answers
+                            .secret
+                            .iter_mut()
+                            .for_each(|(.., may_differ)| *may_differ = true),
+                    },
+                    6 => {
+                        for closed in catalogue.unfinished() {
+                            drop(catalogue.forget(&closed));
+                        }
+                        drop(catalogue.tell_again());
+                    }
+                    _ => {
+                        drop(catalogue);
+                        catalogue = open(&world);
+                    }
+                }
+                world.deliver_some_late();
+                answered.iter().for_each(|answered| answered.check(&world));
+            }
+            // In the end every partition has what the catalogue has.
+            drop(catalogue);
+            let catalogue = open(&world);
+            for database in catalogue.list() {
+                let partition = database.partition().0 as usize;
+                if partition > 0 {
+                    let known = world.at(partition, |home| home.numbered(database.id).unwrap().definition());
+                    assert_eq!(known, database.definition(), "seed {seed}");
+                }
+            }
+        }
+    }
+}
