@@ -165,7 +165,9 @@ mod tests {
 
     #[test]
     fn the_page_is_small() {
-        let bytes: usize = READY.iter().map(|ready| ready.compressed.len()).sum();
+        // Licences are there to be read, and no page loads them.
+        let loaded = ASSETS.iter().zip(&*READY).filter(|(asset, _)| asset.name != "vendor/LICENSES");
+        let bytes: usize = loaded.map(|(_, ready)| ready.compressed.len()).sum();
         assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");
     }
 
