@@ -166,7 +166,10 @@ mod tests {
     #[test]
     fn the_page_is_small() {
         // Licences are there to be read, and no page loads them.
-        let loaded = ASSETS.iter().zip(&*READY).filter(|(asset, _)| asset.name != "vendor/LICENSES");
+        let loaded = ASSETS
+            .iter()
+            .zip(&*READY)
+            .filter(|(asset, _)| asset.name != "vendor/LICENSES");
         let bytes: usize = loaded.map(|(_, ready)| ready.compressed.len()).sum();
         assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");
     }
