@@ -79,6 +79,17 @@ pub struct Arrival {
     number: u64,
 }
 
+impl Arrival {
+    /// One that differs from those of other numbers, for tests of what keeps arrivals.
+    #[doc(hidden)]
+    pub fn numbered(number: u64) -> Arrival {
+        Arrival {
+            number,
+            ..Arrival::default()
+        }
+    }
+}
+
 /// Whether a reply may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {

@@ -464,7 +464,7 @@ mod tests {
         copy.settle()?;
         let left = source.fence(database.id)?;
         between(2);
-        assert!(source.wait_durable(left));
+        assert!(source.wait_settled(left, copy.arrival()));
         let followed = loop {
             match copy.seen() < left {
                 true => drop(copy.follow_some()?),
@@ -526,7 +526,7 @@ mod tests {
         while copy.follow_some().unwrap() {}
         append(catalogue, &database, appends);
         let left = source.fence(database.id).unwrap();
-        assert!(source.wait_durable(left));
+        assert!(source.wait_settled(left, copy.arrival()));
         while copy.seen() < left {
             copy.follow_some().unwrap();
         }
@@ -545,6 +545,30 @@ mod tests {
 
     fn disks() -> Disks {
         [(); 3].map(|()| Arc::new(FaultyDisk::new()))
+    }
+
+    /// A home that was deposed while it moved a database left it closed. The same process, home
+    /// again, refused everything of it.
+    #[test]
+    fn a_term_begins_with_every_database_where_the_catalogue_has_it() {
+        let disks = disks();
+        let catalogue = open(&disks).unwrap();
+        let (database, appends) = (shop(&catalogue), Appends::default());
+        append(&catalogue, &database, &appends);
+        let engine = catalogue.partitions().engine(database.partition()).clone();
+        engine.fence(database.id).unwrap();
+        let refused = engine
+            .partition()
+            .execute(database.space(LayerId::Redis), |_| Ok::<(), ()>(()));
+        assert_eq!(refused.map(drop), Err(quartet_engine::ExecuteError::NotHome));
+        drop((engine, database));
+
+        let partitions = catalogue.into_partitions();
+        let catalogue = open_over(&partitions).unwrap();
+        let database = catalogue.named("shop").unwrap();
+        append(&catalogue, &database, &appends);
+        drop((database, partitions));
+        close(catalogue);
     }
 
     #[test]

@@ -133,6 +133,15 @@ impl ThreadWaiters {
 }
 
 impl Arrivals {
+    /// Of as many partitions as there are numbers.
+    #[cfg(test)]
+    pub fn numbered(numbers: &[u64]) -> Arrivals {
+        Arrivals {
+            first: Arrival::numbered(numbers[0]),
+            others: numbers[1..].iter().map(|&number| Arrival::numbered(number)).collect(),
+        }
+    }
+
     #[inline]
     pub fn of(&self, partition: PartitionId) -> Arrival {
         match partition.0 {

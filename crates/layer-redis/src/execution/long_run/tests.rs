@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quartet_engine::BriefWaits;
 use quartet_env::Clock;
@@ -116,10 +116,14 @@ fn reply(connection: &mut Connection, run: LongRun) -> Value {
 /// Returns true if the request was served at once, and not put off because the lock is held. On a
 /// busy machine the flusher may have the lock for longer than a brief wait, though not each time.
 fn is_served(connection: &mut Connection, words: &[&str]) -> bool {
+    is_served_within(ATTEMPTS, connection, words)
+}
+
+fn is_served_within(attempts: u32, connection: &mut Connection, words: &[&str]) -> bool {
     let _brief = BriefWaits::begin();
     let (mut request, mut out) = (Vec::new(), Vec::new());
     encode_command(words, &mut request);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts {
         let received = connection.session.receive(&request, &mut out);
         assert_ne!(received.is_busy, !out.is_empty());
         if !received.is_busy {
@@ -217,21 +221,9 @@ fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
         };
         let mut seen = Vec::new();
         for stop_at in 0..looks {
-            let (reached, is_reached) = mpsc::channel();
-            let (go_on, may_go_on) = mpsc::channel::<()>();
-            let mut look = 0;
-            let hook = move || {
-                if look == stop_at {
-                    reached.send(()).unwrap();
-                    may_go_on.recv_timeout(PATIENCE).unwrap();
-                }
-                look += 1;
-            };
-            let running = run(world.begin(&mut searcher, request), hook);
-            is_reached.recv_timeout(PATIENCE).unwrap();
-            let is_changed = change(&mut writer);
-            go_on.send(()).unwrap();
-            let found = comparable(request, &reply(&mut searcher, *running.join().unwrap()));
+            let begun = world.begin(&mut searcher, request);
+            let (is_changed, ended) = stopped_at(begun, stop_at, || change(&mut writer));
+            let found = comparable(request, &reply(&mut searcher, *ended));
             assert!(
                 found == before || is_changed && found == after,
                 "{request:?} at {stop_at}: {found}"
@@ -250,6 +242,119 @@ fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
         // The lock is held where the command is counted.
         let held = seen[frozen_at..].iter().filter(|seen| **seen == Seen::Held).count();
         assert!(held <= 2 && seen.len() - frozen_at > 4, "{request:?}: {seen:?}");
+    }
+}
+
+/// Runs it, and does something else while it stands at one of its looks at the clock.
+fn stopped_at(begun: Box<LongRun>, look: u64, meanwhile: impl FnOnce() -> bool) -> (bool, Box<LongRun>) {
+    let (reached, is_reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let mut looks = 0;
+    let hook = move || {
+        if looks == look {
+            reached.send(()).unwrap();
+            may_go_on.recv_timeout(PATIENCE).unwrap();
+        }
+        looks += 1;
+    };
+    let running = run(begun, hook);
+    is_reached.recv_timeout(PATIENCE).unwrap();
+    let done = meanwhile();
+    go_on.send(()).unwrap();
+    (done, running.join().unwrap())
+}
+
+/// Commands that know at how much they are to look begin with the lock held only if it is little.
+/// Time stands still: they do not find out by taking long.
+#[test]
+fn what_is_known_to_be_large_keeps_nobody_waiting() {
+    let world = World::new();
+    let (mut reader, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
+    let numbers: Vec<String> = (0..12_000).map(|number| number.to_string()).collect();
+    for words in [["RPUSH", "list"], ["SADD", "set"], ["SADD", "same"]] {
+        let command: Vec<&str> = words.into_iter().chain(numbers.iter().map(String::as_str)).collect();
+        writer.run(&command);
+    }
+    for words in [["HSET", "hash"], ["ZADD", "sorted"]] {
+        let pairs = numbers.iter().flat_map(|number| [number.as_str(); 2]);
+        let command: Vec<&str> = words.into_iter().chain(pairs).collect();
+        writer.run(&command);
+    }
+    for number in &numbers {
+        writer.run(&["XADD", "stream", &format!("{number}-1"), "f", "v"]);
+    }
+    writer.run(&["SADD", "few", "5", "7"]);
+    let text = "ab".repeat(600);
+    writer.run(&["MSET", "a", &text, "b", &text]);
+    let list: [&[&str]; 2] = [&["LSET", "list", "3", "77"], &["LSET", "list", "3", "3"]];
+    let set: [&[&str]; 2] = [&["SREM", "set", "3"], &["SADD", "set", "3"]];
+    let hash: [&[&str]; 2] = [&["HSET", "hash", "3", "77"], &["HSET", "hash", "3", "3"]];
+    let sorted: [&[&str]; 2] = [&["ZREM", "sorted", "3"], &["ZADD", "sorted", "3", "3"]];
+    let values: [&[&str]; 2] = [&["HSET", "hash", "one", "more"], &["HDEL", "hash", "one"]];
+    let stream: [&[&str]; 2] = [&["RENAME", "stream", "away"], &["RENAME", "away", "stream"]];
+    let text: [&[&str]; 2] = [&["SETRANGE", "a", "0", "zz"], &["SETRANGE", "a", "0", "ab"]];
+    let large: [(&[&str], [&[&str]; 2]); 21] = [
+        (&["LRANGE", "list", "0", "-1"], list),
+        (&["SORT_RO", "list", "DESC"], list),
+        (&["SMEMBERS", "set"], set),
+        (&["SINTER", "set", "same"], set),
+        (&["SINTERCARD", "2", "set", "same"], set),
+        (&["SUNION", "set", "few"], set),
+        (&["SDIFF", "set", "few"], set),
+        (&["HGETALL", "hash"], hash),
+        (&["HKEYS", "hash"], values),
+        (&["HVALS", "hash"], hash),
+        (&["ZRANGE", "sorted", "0", "-1"], sorted),
+        (&["ZREVRANGE", "sorted", "0", "-1", "WITHSCORES"], sorted),
+        (&["ZRANGEBYSCORE", "sorted", "2", "+inf"], sorted),
+        (&["ZREVRANGEBYSCORE", "sorted", "+inf", "2"], sorted),
+        (&["ZUNION", "2", "sorted", "few"], sorted),
+        (&["ZINTER", "2", "sorted", "same"], sorted),
+        (&["ZINTERCARD", "2", "sorted", "same"], sorted),
+        (&["ZDIFF", "2", "sorted", "few"], sorted),
+        (&["XRANGE", "stream", "-", "+"], stream),
+        (&["XREVRANGE", "stream", "+", "5"], stream),
+        (&["LCS", "a", "b", "LEN"], text),
+    ];
+    for (request, [change, change_back]) in large {
+        let before = show(&reader.run(request));
+        writer.run(change);
+        let after = show(&reader.run(request));
+        writer.run(change_back);
+        assert!(before != after, "{request:?}");
+        let looks = Arc::new(AtomicU64::new(0));
+        let counted = looks.clone();
+        let hook = move || _ = counted.fetch_add(1, Ordering::SeqCst);
+        let ended = run(world.begin(&mut reader, request), hook).join().unwrap();
+        assert!(show(&reply(&mut reader, *ended)) == before, "{request:?}");
+        let looks = looks.load(Ordering::SeqCst);
+        let end = Instant::now() + PATIENCE;
+        let mut look = 0;
+        loop {
+            assert!(Instant::now() < end, "{request:?} keeps others waiting at each look");
+            let begun = world.begin(&mut reader, request);
+            let (is_changed, ended) = stopped_at(begun, look, || is_served_within(1, &mut writer, change));
+            let found = show(&reply(&mut reader, *ended));
+            assert!(found == before || is_changed && found == after, "{request:?} at {look}");
+            if is_changed {
+                writer.run(change_back);
+            }
+            if is_changed && found == before {
+                break;
+            }
+            look = (look + 1) % looks;
+        }
+    }
+    // Little of what is large is read at once.
+    for request in [
+        ["LRANGE", "list", "0", "9"].as_slice(),
+        &["ZRANGE", "sorted", "0", "9"],
+        &["XRANGE", "stream", "3", "5"],
+        &["XRANGE", "stream", "-", "+", "COUNT", "3"],
+        &["SINTER", "few", "set"],
+        &["LCS", "a", "none"],
+    ] {
+        assert!(is_served(&mut reader, request), "{request:?}");
     }
 }
 

@@ -68,6 +68,7 @@ pub struct Connection<S> {
 }
 
 /// Bytes that wait to be sent.
+#[derive(Default)]
 struct Outgoing {
     bytes: Vec<u8>,
     /// It may be sent on this condition, in this partition.
@@ -138,15 +139,7 @@ impl<S: Socket> Connection<S> {
             stop,
             input: Vec::new(),
             consumed: 0,
-            outgoing: Outgoing {
-                bytes: Vec::new(),
-                hold: Hold::default(),
-                partition: PartitionId(0),
-                arrivals: Arrivals::default(),
-                others: Vec::new(),
-                pause: Duration::ZERO,
-                spans: Vec::new(),
-            },
+            outgoing: Outgoing::default(),
             gathered: None,
             head_deadline: None,
             kept,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use quartet_engine::{Engine, EngineOptions, Memory, PartitionId, Reserved};
+use quartet_engine::{Arrival, Engine, EngineOptions, Memory, PartitionId, Reserved};
 use quartet_env::{FaultyDisk, ManualClock};
 use quartet_tenancy::Partitions;
 use tokio::io::DuplexStream;
@@ -548,4 +548,43 @@ fn a_busy_partition_is_waited_for_and_then_reported() {
     // With a body that is gathered first.
     let (head, body) = requests.split_at(requests.len() - 24);
     assert_eq!(exchange(&[head, body]), expected);
+}
+
+/// Pipelined requests may be answered by several partitions: by two, if their database moves
+/// meanwhile. An answer that rests on reads alone left as soon as the last one of another partition
+/// might, and each answer's arrival was the first partition's.
+#[test]
+fn a_pipelined_answer_is_held_by_the_partition_that_gave_it() {
+    let mut outgoing = Outgoing::default();
+    let mut answer = |arrivals: [u64; 3], partition, dependency| {
+        let writing = Writing {
+            is_old: false,
+            is_last: false,
+            is_head: false,
+        };
+        let mut answer = Answer::settled(200, "");
+        (answer.partition, answer.dependency) = (PartitionId(partition), quartet_model::Version(dependency));
+        outgoing.arrivals = Arrivals::numbered(&arrivals);
+        outgoing.answer(writing, &answer);
+        let held = outgoing
+            .others
+            .iter()
+            .copied()
+            .chain([(outgoing.partition, outgoing.hold)]);
+        held.map(|(partition, hold)| (partition.0, hold.dependency.0, hold.arrival))
+            .collect::<Vec<_>>()
+    };
+    let arrived = Arrival::numbered;
+    assert_eq!(answer([10, 20, 30], 2, 7), [(2, 7, arrived(30))]);
+    assert_eq!(answer([11, 21, 31], 2, 0), [(2, 7, arrived(31))]);
+    assert_eq!(answer([12, 22, 32], 1, 0), [(2, 7, arrived(31)), (1, 0, arrived(22))]);
+    let all = [(2, 7, arrived(31)), (1, 0, arrived(22)), (0, 3, arrived(13))];
+    assert_eq!(answer([13, 23, 33], 0, 3), all);
+    let again = [
+        (2, 7, arrived(31)),
+        (1, 0, arrived(22)),
+        (0, 3, arrived(13)),
+        (1, 0, arrived(24)),
+    ];
+    assert_eq!(answer([14, 24, 34], 1, 0), again);
 }
