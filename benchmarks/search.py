@@ -16,12 +16,20 @@ is timed, both sides have to answer the same totals.
 | text | one word ranked, two words, a phrase, a prefix, a fuzzy word: rate >= 1.0 |
 | total | how many are in a range that holds half of them (LIMIT 0 0): rate >= 3 |
 | groups | GROUPBY 1,000 groups, COUNT, SORTBY, the top 10: rate >= 1.5 |
+| busy | queries by two busy connections over those by one, of one side: >= 1.5 |
 | exact | KNN 10 over a flat index of --vectors vectors of 384: rate >= 1.3 |
+| graph | --graph vectors of 384 around a hundred centres in an HNSW index: the first 5,000 of HSET acknowledged, >= 5, all in the graph, >= 1.0; KNN 10 by rate, >= 1.0, with the part of the nearest that is found, behind filters too; memory of a hash with its vector, <= 1.0 |
+| sets | the same vectors by VADD (Q8, NOQUANT): rate, memory of an element; VSIM by rate, >= 1.3, with the part that is found |
+| ack | HSET of a vector over HSET of as many bytes beside no index, ten connections: p50 <= 1.3, p99 <= 2; Quartet alone |
+| log | bytes of log of a document, until it is settled, over those of its hash alone: <= 4; rows with the index over those without, <= 3; Quartet alone |
+| rest | SEARCH.QUERY of `@upstash/redis` over REST, over GET of the same client: >= 0.5; needs `npm ci` in --node |
+| ssd | TAG and one word, on the ssd engine with a cgroup's memory a quarter of the data: p99 in ms, beside the engine with all memory; needs root |
 | beside | HSET while there is an index with another prefix: CPU over that without any, <= 1.03; Quartet alone |
 | writers | p99 of SET while long aggregations run one after the other, over that with none: <= 2; Quartet alone |
 | start | from the start of a killed process to the first right search: <= 0.25 |
 
-A connection has one request outstanding; ten connections send together and wait for all ten.
+A connection has one request outstanding; ten connections send together and wait for all ten. `--long` is 200,000 vectors of a graph and
+four times the data on ssd.
 """
 
 import argparse
@@ -31,9 +39,11 @@ import random
 import socket
 import statistics
 import struct
+import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +53,7 @@ sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "redis-oracle"), sys.path
 from harness import resp
 from harness.server import Server
 from oracle import Oracle
+from storage import limited
 from tables import commit, machine, report, row
 
 VOCABULARY = 20_000
@@ -54,6 +65,12 @@ QUERY_MILLISECONDS_MAX = 5_000
 PASSES = 10
 # What a reply may take before the run is given up.
 REPLY_SECONDS_MAX = 120.0
+# Vectors that arrive at once, and how many are asked for.
+BURST = 5_000
+NEAREST = 10
+# A server that has written nothing for so long has taken everything in.
+QUIET_SECONDS = 1.5
+SSD_MEBIBYTES = 192
 
 
 # ---- both sides
@@ -100,12 +117,31 @@ class Side:
 
 
 class Ours(Side):
+    def __init__(self, name, options=(), prefix=()):
+        self.options, self.prefix = options, prefix
+        super().__init__(name)
+
     def make(self):
-        return Server("interval", listeners=["redis"], program=os.environ.get("QUARTET_BIN", str(ROOT / "target/release/quartet"))).start()
+        program = os.environ.get("QUARTET_BIN", str(ROOT / "target/release/quartet"))
+        return Server("interval", options=self.options, prefix=self.prefix, listeners=["redis", "http"], program=program).start()
 
     @property
     def port(self):
         return self.server.port
+
+    def metric(self, name):
+        """The sum over all labels."""
+        text = urllib.request.urlopen(f"http://127.0.0.1:{self.server.http_port}/metrics", timeout=REPLY_SECONDS_MAX).read().decode()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.split("{")[0].split(" ")[0] == name)
+
+    def settle(self):
+        """Waits until all is taken in that waits for it. Answers when that was, of the clock."""
+        known, since = None, time.perf_counter()
+        while time.perf_counter() - since < QUIET_SECONDS:
+            time.sleep(0.1)
+            if (written := self.metric("quartet_log_epochs_total")) != known:
+                known, since = written, time.perf_counter()
+        return since
 
     def start(self):
         self.server.start()
@@ -120,6 +156,9 @@ class Theirs(Side):
 
     def start(self):
         self.server.start()
+
+    def settle(self):
+        return time.perf_counter()
 
 
 def good(reply):
@@ -160,6 +199,18 @@ class Corpus:
         return struct.pack(f"<{DIMENSIONS}f", *(self.chance.gauss(0, 1) for _ in range(DIMENSIONS)))
 
 
+class Cloud:
+    """Vectors around a hundred centres, as those of texts are."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.centres = [[self.chance.gauss(0, 1) for _ in range(DIMENSIONS)] for _ in range(100)]
+
+    def vector(self):
+        gauss, centre = self.chance.gauss, self.chance.choice(self.centres)
+        return struct.pack(f"<{DIMENSIONS}f", *(component + gauss(0, 0.7) for component in centre))
+
+
 SCHEMA = ["body", "TEXT", "brand", "TAG", "color", "TAG", "price", "NUMERIC", "year", "NUMERIC"]
 
 
@@ -169,11 +220,12 @@ def create(side):
 
 def fill(side, commands):
     """Sends commands in pipelines. Answers the seconds it took, of the clock and of the server's CPU."""
-    encoded = [b"".join(resp.encode(*command) for command in commands[at : at + BATCH]) for at in range(0, len(commands), BATCH)]
+    batches = [commands[at : at + BATCH] for at in range(0, len(commands), BATCH)]
+    encoded = [b"".join(resp.encode(*command) for command in batch) for batch in batches]
     connection, began, cpu = side.connection(), time.perf_counter(), side.cpu_seconds()
-    for block in encoded:
+    for batch, block in zip(batches, encoded):
         connection.send_bytes(block)
-        for _ in range(block.count(b"\r\nHSET\r\n")):
+        for _ in batch:
             good(connection.read())
     return time.perf_counter() - began, side.cpu_seconds() - cpu
 
@@ -183,7 +235,7 @@ def search(query, *more):
 
 
 def measured(side, requests, connections, seconds):
-    """Requests per second, CPU microseconds a request, and p99 in milliseconds. `requests` are taken in turn."""
+    """Requests per second, CPU microseconds a request, p99 and p50 in milliseconds. `requests` are taken in turn."""
     encoded, opened = [resp.encode(*request) for request in requests], [side.connection(number) for number in range(connections)]
     done, latencies, began, cpu = 0, [], time.perf_counter(), side.cpu_seconds()
     while time.perf_counter() - began < seconds:
@@ -196,18 +248,20 @@ def measured(side, requests, connections, seconds):
         latencies.append(time.perf_counter() - sent)
     took = time.perf_counter() - began
     latencies.sort()
-    return done / took, (side.cpu_seconds() - cpu) / done * 1e6, latencies[int(len(latencies) * 0.99)] * 1e3
+    at = lambda part: latencies[int(len(latencies) * part)] * 1e3  # noqa: E731
+    return done / took, (side.cpu_seconds() - cpu) / done * 1e6, at(0.99), at(0.5)
 
 
-def beside(arguments, sides, what, requests, bar, connections=(1,), totals=True):
-    """A query on both sides in turn; one row for each number of connections."""
+def beside(arguments, sides, what, requests, bar, connections=(1,), totals=True, of_theirs=None):
+    """A query on both sides in turn; one row for each number of connections. `of_theirs` are the other side's requests, if they differ."""
+    asked = [requests, of_theirs or requests]
     for request in requests[:10] if totals else []:
         found = [side.do(*request)[0] for side in sides]
         if found[0] != found[1]:
             raise RuntimeError(f"{request}: {found}")
     rows = []
     for count in connections:
-        rounds = [[measured(side, requests, count, arguments.seconds) for side in sides] for _ in range(arguments.rounds)]
+        rounds = [[measured(*side, count, arguments.seconds) for side in zip(sides, asked)] for _ in range(arguments.rounds)]
         ours, theirs = ([statistics.median(figures[at][part] for figures in rounds) for part in range(3)] for at in range(2))
         ratio = statistics.median(ours[0] / theirs[0] for ours, theirs in rounds)
         rows.append(
@@ -368,16 +422,241 @@ def start(arguments, sides):
     return [row(f"{arguments.documents:,} documents, start to the first right search, s", f"{times[0]:.2f}", f"{times[1]:.2f}", times[0] / times[1], 0.25, "at most")]
 
 
+def busy(arguments, sides):
+    """One connection and two, each of a thread of its own, that ask what takes a server tens of milliseconds."""
+    steps = ["GROUPBY", 1, "@brand", "REDUCE", "COUNT", 0, "AS", "n", "SORTBY", 2, "@n", "DESC", "MAX", 10, "TIMEOUT", QUERY_MILLISECONDS_MAX]
+    request = resp.encode("FT.AGGREGATE", "docs", "*", *steps)
+
+    def rate(side, count):
+        done, ends = [0] * count, time.perf_counter() + max(2, arguments.seconds)
+
+        def ask(number, connection):
+            while time.perf_counter() < ends:
+                connection.send_bytes(request)
+                good(connection.read())
+                done[number] += 1
+
+        threads = [threading.Thread(target=ask, args=(number, side.connection(number))) for number in range(count)]
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(done) / (time.perf_counter() - began)
+
+    ratios = []
+    for side in sides:
+        rounds = [(rate(side, 1), rate(side, 2)) for _ in range(arguments.rounds)]
+        ratios.append(statistics.median(two / one for one, two in rounds))
+    return [row("aggregations by two busy connections over one", f"{ratios[0]:.2f}", f"{ratios[1]:.2f}", ratios[0], 1.5, "at least")]
+
+
+def nearest(name, condition, vector, *options):
+    text = f"{condition}=>[KNN {NEAREST} @v $q{''.join(options)} AS d]"
+    words = ["PARAMS", 2, "q", vector, "SORTBY", "d", "NOCONTENT", "LIMIT", 0, NEAREST, "DIALECT", 2, "TIMEOUT", QUERY_MILLISECONDS_MAX]
+    return ["FT.SEARCH", name, text, *words]
+
+
+def found_part(side, requests, truths, read):
+    """The part of the nearest that is found."""
+    parts = [len(set(read(side.do(*request))) & set(truth)) / max(1, len(truth)) for request, truth in zip(requests, truths)]
+    return statistics.mean(parts)
+
+
+def graph(arguments, sides):
+    cloud, rows, figures = Cloud(6), [], []
+    hashes = [["HSET", f"graph:{number}", "v", cloud.vector(), "n", number % 1000] for number in range(arguments.graph)]
+    vectors = [cloud.vector() for _ in range(50)]
+    shape = ["TYPE", "FLOAT32", "DIM", DIMENSIONS, "DISTANCE_METRIC", "COSINE"]
+    for side in sides:
+        side.do("FT.CREATE", "graph", "PREFIX", 1, "graph:", "SCHEMA", "n", "NUMERIC", "v", "VECTOR", "HNSW", len(shape), *shape)
+        empty, began = side.resident_bytes(), time.perf_counter()
+        burst, _ = fill(side, hashes[:BURST])
+        fill(side, hashes[BURST:])
+        figures.append((BURST / burst, len(hashes) / (side.settle() - began), (side.resident_bytes() - empty) / len(hashes)))
+    ours, theirs = figures
+    rows.append(row(f"HSET of {BURST:,} vectors in pipelines, acknowledged/s", f"{ours[0]:,.0f}", f"{theirs[0]:,.0f}", ours[0] / theirs[0], 5, "at least"))
+    rows.append(row(f"{len(hashes):,} vectors until all are in the graph, /s", f"{ours[1]:,.0f}", f"{theirs[1]:,.0f}", ours[1] / theirs[1], 1.0, "at least"))
+    rows.append(row("memory of a hash with its vector in a graph, bytes", f"{ours[2]:,.0f}", f"{theirs[2]:,.0f}", ours[2] / theirs[2], 1.0, "at most"))
+    # The exact answers, by an index that compares all vectors.
+    exact = sides[0]
+    exact.do("FT.CREATE", "exact", "PREFIX", 1, "graph:", "SCHEMA", "n", "NUMERIC", "v", "VECTOR", "FLAT", len(shape), *shape)
+    exact.settle()
+    conditions = {"all": "*", "half of them": "@n:[0 499]", "5 %": "@n:[0 49]", "0.1 %": "@n:[0 0]"}
+    truths = {name: [exact.do(*nearest("exact", text, vector))[1:] for vector in vectors] for name, text in conditions.items()}
+    exact.do("FT.DROPINDEX", "exact")
+    exact.settle()
+    for name, text in conditions.items():
+        requests = [nearest("graph", text, vector) for vector in vectors]
+        options = {"": requests}
+        if name == "all":
+            # As many as Quartet finds without saying anything.
+            options[", EF_RUNTIME 40 there"] = [nearest("graph", text, vector, " EF_RUNTIME 40") for vector in vectors]
+        for option, of_theirs in options.items():
+            parts = [found_part(side, asked, truths[name], lambda reply: reply[1:]) for side, asked in zip(sides, (requests, of_theirs))]
+            what = f"KNN {NEAREST} among {name} of a graph of {len(hashes):,}{option} (found {parts[0]:.3f}, there {parts[1]:.3f})"
+            rows += beside(arguments, sides, what, requests, 1.0, totals=False, of_theirs=of_theirs)
+    return rows
+
+
+def sets(arguments, sides):
+    rows = []
+    for form, bytes_bar in (("Q8", 1.1), ("NOQUANT", None)):
+        cloud, figures = Cloud(7), []
+        elements = [["VADD", form, "FP32", cloud.vector(), f"element:{number}", form] for number in range(arguments.graph)]
+        vectors = [cloud.vector() for _ in range(50)]
+        for side in sides:
+            empty, began = side.resident_bytes(), time.perf_counter()
+            burst, _ = fill(side, elements[:BURST])
+            fill(side, elements[BURST:])
+            figures.append((BURST / burst, len(elements) / (side.settle() - began), (side.resident_bytes() - empty) / len(elements)))
+        ours, theirs = figures
+        rows.append(row(f"VADD of {BURST:,} {form} in pipelines, acknowledged/s", f"{ours[0]:,.0f}", f"{theirs[0]:,.0f}", ours[0] / theirs[0], 5, "at least"))
+        rows.append(row(f"VADD of {len(elements):,} {form}, /s", f"{ours[1]:,.0f}", f"{theirs[1]:,.0f}", ours[1] / theirs[1], 1.0, "at least"))
+        rows.append(row(f"memory of an element, {form}, bytes", f"{ours[2]:,.0f}", f"{theirs[2]:,.0f}", ours[2] / theirs[2], bytes_bar, "at most"))
+        requests = [["VSIM", form, "FP32", vector, "COUNT", NEAREST] for vector in vectors]
+        truths = [[sides[0].do(*request, "TRUTH") for request in requests], [sides[1].do(*request, "TRUTH") for request in requests]]
+        parts = [found_part(side, requests, truth, lambda reply: reply) for side, truth in zip(sides, truths)]
+        what = f"VSIM {NEAREST} of {len(elements):,} {form} (found {parts[0]:.3f}, there {parts[1]:.3f})"
+        rows += beside(arguments, sides, what, requests, 1.3, totals=False)
+        for side in sides:
+            side.do("DEL", form)
+    return rows
+
+
+def ack(arguments, sides):
+    ours, cloud, figures = sides[0], Cloud(8), {"vec": [], "plain": []}
+    shape = ["TYPE", "FLOAT32", "DIM", DIMENSIONS, "DISTANCE_METRIC", "COSINE"]
+    ours.do("FT.CREATE", "acknowledged", "PREFIX", 1, "vec:", "SCHEMA", "v", "VECTOR", "HNSW", len(shape), *shape)
+    blobs = [cloud.vector() for _ in range(1000)]
+    for turn in range(max(3, arguments.rounds)):
+        for name in figures:
+            hashes = [["HSET", f"{name}:{turn}:{number}", "v", blob] for number, blob in enumerate(blobs)]
+            figures[name].append(measured(ours, hashes, 10, arguments.seconds))
+            ours.settle()
+    rows = []
+    for what, at, bar in (("p50", 3, 1.3), ("p99", 2, 2)):
+        vector, plain = (statistics.median(part[at] for part in figures[name]) for name in ("vec", "plain"))
+        ratio = statistics.median(one[at] / other[at] for one, other in zip(figures["vec"], figures["plain"]))
+        rows.append(row(f"{what} of HSET of a vector in ms, ten at once (beside: the same bytes, no index)", f"{vector:.2f}", f"{plain:.2f}", ratio, bar, "at most"))
+    ours.do("FT.DROPINDEX", "acknowledged", "DD")
+    return rows
+
+
+def log(arguments, sides):
+    ours, corpus, count = sides[0], Corpus(9), min(arguments.documents, 20_000)
+    hashes = [corpus.document(number) for number in range(count)]
+    figures = {}
+    for name in ("plain", "indexed"):
+        ours.do("FLUSHALL")
+        if name == "indexed":
+            create(ours)
+        ours.settle()
+        before = ours.metric("quartet_log_bytes_total")
+        fill(ours, hashes)
+        ours.settle()
+        figures[name] = (ours.metric("quartet_log_bytes_total") - before) / count
+    index = ours.metric("quartet_search_index_bytes") / count
+    plain, indexed = figures["plain"], figures["indexed"]
+    return [
+        row("log of a document in bytes, until it is settled (beside: its hash alone)", f"{indexed:,.0f}", f"{plain:,.0f}", indexed / plain, 4, "at most"),
+        row("rows of a hash and its index in bytes (beside: its hash alone)", f"{plain + index:,.0f}", f"{plain:,.0f}", (plain + index) / plain, 3, "at most"),
+    ]
+
+
+UPSTASH = """
+import { Redis, s } from "@upstash/redis";
+const [url, milliseconds, turns] = [process.argv[2], Number(process.argv[3]), Number(process.argv[4])];
+// A request of its own for each GET, as each search has.
+const redis = new Redis({ url, token: "dev", enableTelemetry: false, enableAutoPipelining: false });
+await redis.set("plain", "v".repeat(100));
+const schema = s.object({ title: s.string(), price: s.number() });
+const index = await redis.search.createIndex({ name: "items", dataType: "hash", prefix: "item:", schema });
+for (let number = 0; number < 2000; number += 1)
+  await redis.hset(`item:${number}`, { title: `word${number % 50} shoes`, price: number % 100 });
+const kinds = {
+  get: () => redis.get("plain"),
+  search: (turn) => index.query({ filter: { title: { $eq: `word${turn % 50}` } }, limit: 10 }),
+};
+for (let turn = 0; turn < turns; turn += 1)
+  for (const [name, ask] of Object.entries(kinds)) {
+    const began = performance.now();
+    let done = 0;
+    const client = async () => { while (performance.now() - began < milliseconds) { await ask(done); done += 1; } };
+    await Promise.all(Array.from({ length: 10 }, client));
+    console.log(name, done / (performance.now() - began) * 1000);
+  }
+"""
+
+
+def rest(arguments, sides):
+    folder = arguments.node
+    if not (folder / "node_modules" / "@upstash" / "redis").exists():
+        print(f"no @upstash/redis in {folder}: npm ci --prefix {folder}", file=sys.stderr)
+        return []
+    with Server("interval", listeners=["redis", "http"], program=sides[0].server.program) as server:
+        words = [f"http://127.0.0.1:{server.http_port}", str(arguments.seconds * 1000), str(arguments.rounds)]
+        command = ["node", "--input-type=module", "-e", UPSTASH, "client", *words]
+        shown = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+    rates = {"get": [], "search": []}
+    for name, rate in map(str.split, shown.splitlines()):
+        rates[name].append(float(rate))
+    search, get = (statistics.median(rates[name]) for name in ("search", "get"))
+    ratio = statistics.median(one / other for one, other in zip(rates["search"], rates["get"]))
+    return [row("SEARCH.QUERY of @upstash/redis, ten at once, requests/s (beside: its GET)", f"{search:,.0f}", f"{get:,.0f}", ratio, 0.5, "at least")]
+
+
+def ssd(arguments, sides):
+    """The same data twice: with all the memory of the machine, and in a cgroup with a quarter of the data's size."""
+    mebibytes = SSD_MEBIBYTES * (4 if arguments.long else 1)
+    figures, size = {}, 0
+    with limited(mebibytes) as (prefix, is_limited):
+        if not is_limited:
+            return []
+        for name, words in (("limited", prefix), ("all", [])):
+            side, corpus, number = Ours("ssd", options=["--engine", "ssd"], prefix=words), Corpus(10), 0
+            try:
+                create(side)
+                while (name == "limited" and size < 4 * mebibytes << 20) or (name == "all" and number < count):
+                    fill(side, [corpus.document(number + at) for at in range(5_000)])
+                    number += 5_000
+                    size = int(side.metric("quartet_store_live_bytes"))
+                count = number
+                side.settle()
+                chance, words = random.Random(11), corpus.words
+                queries = {
+                    "TAG": [search("@brand:{brand%d}" % chance.randrange(1000)) for _ in range(200)],
+                    "one word": [search(words[chance.randrange(20, 2000)]) for _ in range(200)],
+                }
+                for what, requests in queries.items():
+                    figures[name, what] = measured(side, requests, 1, max(5, arguments.seconds))
+            finally:
+                side.close()
+    rows = []
+    for what in ("TAG", "one word"):
+        few, many = figures["limited", what][2], figures["all", what][2]
+        label = f"{what} on ssd, {count:,} documents of {size >> 20} MiB with {mebibytes} MiB of memory, p99 in ms (beside: with all; judged: ms more)"
+        rows.append(row(label, f"{few:.2f}", f"{many:.2f}", few - many, 20, "at most"))
+    return rows
+
+
 ROWS = {
     "ingest": ingest,
     "filters": filters,
     "text": text,
     "total": total,
     "groups": groups,
+    "busy": busy,
     "writers": writers,
     "start": start,
     "exact": exact,
+    "graph": graph,
+    "sets": sets,
+    "ack": ack,
+    "rest": rest,
+    "ssd": ssd,
     "beside": beside_writes,
+    "log": log,
 }
 
 
@@ -386,10 +665,14 @@ def main():
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS), help="`ingest` is always measured")
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--vectors", type=int, default=20_000)
+    parser.add_argument("--graph", type=int, help="vectors of a graph: 10,000 unless it is said")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--node", type=Path, default=ROOT / "tests" / "redis" / "node", help="a folder with @upstash/redis in its node_modules")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2, help="of each side in a round")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "benchmarks" / "search")
     arguments = parser.parse_args()
+    arguments.graph = arguments.graph or (200_000 if arguments.long else 10_000)
     arguments.out.mkdir(parents=True, exist_ok=True)
     sides, rows = [Ours("quartet"), Theirs("redis")], []
     try:

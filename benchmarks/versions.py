@@ -3,6 +3,10 @@
 
     benchmarks/versions.py --before OLD/quartet --after target/release/quartet --layer fauna
 
+or of one build with other options of `quartet serve` for the second, as for the default of --io-threads:
+
+    benchmarks/versions.py --before target/release/quartet --after target/release/quartet --after-options "--io-threads 2"
+
 Each test of the Product benchmark (of `quartet bench keyvalue` for that layer) runs against both in turn, `--rounds` times, each time
 on a fresh server, the order changing from round to round, with the newer build's load generator for both. What is compared is the
 server's own CPU time per request: on a machine that others use, rates say little. A test's ratio is the median of its rounds' ratios.
@@ -29,23 +33,24 @@ URLS = {"redis": "redis://127.0.0.1:{}", "fauna": "fauna://secret@127.0.0.1:{}",
 
 
 class Build(Server):
-    def __init__(self, binary, layer):
-        self.binary, self.layer, self.greeting = binary, layer, GREETINGS[layer]
+    def __init__(self, binary, more, layer):
+        self.binary, self.more, self.layer, self.greeting = binary, more, layer, GREETINGS[layer]
         super().__init__("quartet", "interval")
 
     def command(self):
         listeners = ["redis", "fauna", "dynamodb", "keyvalue", "http"]
         served = {layer: f"127.0.0.1:{self.port}" if layer == self.layer else "off" for layer in listeners}
         options = [word for layer, address in served.items() for word in (f"--listen-{layer}", address)]
-        return [self.binary, "serve", "--dev", "--data", self.directory, "--durability", self.mode, *options]
+        return [self.binary, "serve", "--dev", "--data", self.directory, "--durability", self.mode, *options,
+                *self.more.split()]
 
     def url(self, db=0):
         return URLS[self.layer].format(self.port)
 
 
-def measured(binary, settings, test):
+def measured(build, settings, test):
     """Microseconds of the server's CPU for a request, and requests a second."""
-    server = Build(binary, settings.layer)
+    server = Build(*build, settings.layer)
     try:
         options = ["--tests", test, "--parallelism", str(settings.workers), "--seconds", str(settings.seconds)]
         workload = WORKLOADS[settings.layer][0]
@@ -59,6 +64,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", required=True, help="the older binary")
     parser.add_argument("--after", required=True, help="the newer one")
+    parser.add_argument("--before-options", default="", help="of `quartet serve`, for the older one")
+    parser.add_argument("--after-options", default="", help="and for the newer one")
     parser.add_argument("--layer", choices=list(URLS), default="redis")
     parser.add_argument("--tests", nargs="+", help="all of the layer's if not given")
     parser.add_argument("--workers", type=int, default=10)
@@ -67,13 +74,13 @@ def main():
     settings = parser.parse_args()
     redis.QUARTET = settings.after
     print(f"server CPU of a request, microseconds: {settings.layer}, {settings.workers} workers, {settings.rounds} rounds of {settings.seconds} s")
-    builds = [settings.before, settings.after]
+    builds = [(settings.before, settings.before_options), (settings.after, settings.after_options)]
     for test in settings.tests or WORKLOADS[settings.layer][1]:
         rounds = []
         for number in range(settings.rounds):
             order = builds if number % 2 == 0 else builds[::-1]
-            found = {binary: measured(binary, settings, test) for binary in order}
-            rounds.append([found[binary] for binary in builds])
+            found = {build: measured(build, settings, test) for build in order}
+            rounds.append([found[build] for build in builds])
         cpu, rate = ([(before[kind], after[kind]) for before, after in rounds] for kind in (0, 1))
         before, after = (statistics.median(column) for column in zip(*cpu))
         ratios = [statistics.median(after / before for before, after in pairs) for pairs in (cpu, rate)]

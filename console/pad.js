@@ -1,6 +1,7 @@
 // The pad: something typed, run in the language of a layer, and what came of it.
 
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useRef, useState } from "./html.js";
+import { Completion, useCompletion } from "./completion.js";
 import { Copy, Problem, Tabs, Text, noteChange, useAct } from "./ui.js";
 import * as dynamodb from "./pad_dynamodb.js";
 import * as fauna from "./pad_fauna.js";
@@ -32,21 +33,6 @@ function remember(entry) {
   localStorage.setItem(HISTORY, JSON.stringify([entry, ...rest].slice(0, HISTORY_MAX)));
 }
 
-/** Names that go on as the word before the cursor begins. */
-function Completion({ database, language, text, place, onChoose }) {
-  const [all, setAll] = useState([]);
-  useEffect(() => {
-    let isCurrent = true;
-    Promise.resolve(language.names(database)).then((names) => isCurrent && setAll(names));
-    return () => void (isCurrent = false);
-  }, [database, language]);
-  const word = language.wordBefore.exec(text.slice(0, place))?.[1] ?? "";
-  const fit = word === "" ? [] : all.filter((name) => name.toLowerCase().startsWith(word.toLowerCase()) && name !== word).slice(0, 12);
-  return html`<ul class="complete" aria-label="Completion">${fit.map(
-    (name, index) => html`<li key=${name}><button type="button" class="small" data-first=${index === 0 ? "" : undefined} onClick=${() => onChoose(word, name)}>${name}</button></li>`,
-  )}</ul>`;
-}
-
 function Code({ language, database, session, text, role }) {
   const made = code(language, { database, session, text, role });
   const [chosen, choose] = useState(Object.keys(made)[0]);
@@ -63,7 +49,6 @@ export function Pad({ database, session, parts }) {
   const [wanted, setName] = useState(parts[0]);
   const name = languages.includes(wanted) ? wanted : languages[0];
   const [text, setText] = useState(parts[1] ?? "");
-  const [place, setPlace] = useState(0);
   const [role, setRole] = useState(parts[2] ?? "");
   const [outcome, setOutcome] = useState(null);
   const [history, setHistory] = useState(remembered);
@@ -75,9 +60,11 @@ export function Pad({ database, session, parts }) {
     setRole(parts[2] ?? "");
   }, [parts[0], parts[1], parts[2]]);
   const language = LANGUAGES[name];
+  const field = () => box.current.querySelector("textarea");
+  const { place, complete, keys } = useCompletion({ text, setText, box, field });
+  const load = useCallback(() => language?.names(database) ?? [], [database, language]);
   if (!language) return html`<p>This session has no credential for <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
 
-  const field = () => box.current.querySelector("textarea");
   const run = () =>
     act(async () => {
       setOutcome(null);
@@ -88,32 +75,12 @@ export function Pad({ database, session, parts }) {
       setOutcome(await language.run({ database, text: given, role }));
       noteChange();
     });
-  const complete = (word, chosen) => {
-    const next = text.slice(0, place - word.length) + chosen + text.slice(place);
-    setText(next);
-    const at = place - word.length + chosen.length;
-    requestAnimationFrame(() => {
-      field().focus();
-      field().setSelectionRange(at, at);
-      setPlace(at);
-    });
-  };
-  const keys = (event) => {
-    setPlace(event.target.selectionStart);
-    if (event.key === "Tab" && !event.shiftKey && event.type === "keydown") {
-      const first = box.current.querySelector("[data-first]");
-      if (first) {
-        event.preventDefault();
-        first.click();
-      }
-    }
-  };
   return html`<section ref=${box}>
     <${Tabs} label="Language" names=${languages} chosen=${name} onChoose=${setName} />
-    <div onKeyDown=${keys} onKeyUp=${keys} onInput=${keys} onClick=${(event) => event.target.selectionStart !== undefined && setPlace(event.target.selectionStart)}>
+    <div onKeyDown=${keys} onKeyUp=${keys} onInput=${keys} onClick=${keys}>
       <${Text} id="pad" label=${name} rows=${8} value=${text} onInput=${setText} onSave=${run} />
     </div>
-    <${Completion} database=${database} language=${language} text=${text} place=${place} onChoose=${complete} />
+    <${Completion} load=${load} wordBefore=${language.wordBefore} text=${text} place=${place} onChoose=${complete} />
     <div class="row">
       <button class="main" id="run" disabled=${busy} onClick=${run}>Run</button>
       <span class="dim">Ctrl+Enter · Tab completes · e.g. <code>${language.first}</code></span>

@@ -10,7 +10,7 @@ const PAGE = 100;
 /** Rounds of SCAN for one page: a pattern that few keys fit must not keep anybody waiting. */
 const ROUNDS_MAX = 20;
 const BATCH = "500";
-const TYPES = ["", "string", "hash", "list", "set", "zset", "stream", "ReJSON-RL", "vectorset", "search"];
+const TYPES = ["", "string", "hash", "list", "set", "zset", "stream", "ReJSON-RL", "vectorset", "vector", "search"];
 
 const hasWildcard = (text) => /[*?[\]]/.test(text);
 const patternOf = (text) => (text === "" ? "*" : hasWildcard(text) ? text : `*${text.replace(/\\/g, "\\\\")}*`);

@@ -1,7 +1,9 @@
 // Search indexes of a Redis database: what they hold and how far they are filled, and searches in one of them.
 
-import { html, useState } from "./html.js";
+import { html, useCallback, useState } from "./html.js";
 import * as api from "./api.js";
+import { CompletedLine } from "./completion.js";
+import { Nearest, nearestDocuments } from "./neighbours.js";
 import { count, identity, quoted, shown, size, splitLine } from "./bytes.js";
 import { Busy, Problem, link, useAct, useLoaded } from "./ui.js";
 
@@ -102,15 +104,55 @@ async function searched(database, index, query, options) {
   return { total: reply[0], hits, columns };
 }
 
-function Hits({ database, found }) {
+/** How a condition on a field of each type begins. */
+const BEGINS = { NUMERIC: "[", GEO: "[", TAG: "{", GEOSHAPE: "[" };
+const OPTIONS = [
+  ..."DIALECT EXPLAINSCORE FILTER GEOFILTER HIGHLIGHT INFIELDS INKEYS INORDER LANGUAGE LIMIT NOCONTENT NOSTOPWORDS PARAMS RETURN SCORER SLOP SORTBY SUMMARIZE TIMEOUT VERBATIM".split(" "),
+  ..."ADDSCORES APPLY AS ASC DESC GROUPBY LOAD MAX REDUCE".split(" "),
+];
+const REDUCERS = "AVG COUNT COUNT_DISTINCT COUNT_DISTINCTISH FIRST_VALUE MAX MIN QUANTILE RANDOM_SAMPLE STDDEV SUM TOLIST".split(" ");
+/** Functions of APPLY and FILTER. */
+const FUNCTIONS = [
+  ..."abs ceil exists exp floor format geodistance log log2 lower parsetime split sqrt startswith contains strlen substr timefmt to_number to_str upper".split(" "),
+  ..."case day dayofmonth dayofweek dayofyear hour minute month monthofyear year".split(" "),
+].map((name) => name + "(");
+
+const conditionsOf = (index) => index.fields.filter(({ type }) => type !== "VECTOR").map(({ name, type }) => `@${shown(name)}:${BEGINS[type] ?? ""}`);
+const wordsOf = (index) => [...OPTIONS, ...REDUCERS, ...FUNCTIONS, ...index.fields.map(({ name }) => "@" + shown(name))];
+
+/** Rows of an aggregation, and the names of all columns that they have. */
+async function aggregated(database, index, query, options) {
+  const given = splitLine(options);
+  const reply = await api.redis(database, "FT.AGGREGATE", index.name, query, ...given, ...(has(given, "LIMIT") ? [] : ["LIMIT", "0", String(SHOWN)]));
+  const rows = reply.slice(1).map(asMap);
+  return { rows, columns: [...new Set(rows.flatMap((row) => [...row.keys()]))] };
+}
+
+function Rows({ aggregate }) {
+  const cell = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
+  return html`<p class="dim" role="status">${count(aggregate.rows.length)} rows</p>
+    <div class="scroll"><table id="rows">
+      <thead><tr>${aggregate.columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
+      <tbody>${aggregate.rows.map((row, index) => html`<tr key=${index}>${aggregate.columns.map((column) => html`<td key=${shown(column)} class="mono cut">${row.has(column) && cell(row.get(column))}</td>`)}</tr>`)}</tbody>
+    </table></div>`;
+}
+
+function Hits({ database, index, found }) {
+  const [neighbours, setNeighbours] = useState(null);
+  const [act, { error }] = useAct();
+  const vectors = index.on === "HASH" ? index.fields.filter(({ type }) => type === "VECTOR") : [];
+  const choose = (field, key) => act(async () => setNeighbours({ field, of: key, nearest: await nearestDocuments(database, index, field, key) }));
   return html`<p class="dim" id="total" role="status">${count(found.total)} found, ${count(found.hits.length)} shown</p>
     <div class="scroll"><table id="hits">
       <thead><tr><th>key</th><th>score</th>${found.columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
       <tbody>${found.hits.map(({ key, score, fields }) => html`<tr key=${identity(key)}>
         <td class="mono"><a class="key" href=${link("redis", database, shown(key), shown(key))}>${shown(key)}</a></td><td>${Number(score.toPrecision(6))}</td>
         ${found.columns.map((column) => html`<td key=${shown(column)} class="mono cut">${fields.has(column) && html`<${Marked} text=${fields.get(column)} />`}</td>`)}
+        ${vectors.map((field) => html`<td key=${"near " + field.name}><button type="button" class="small" aria-label=${`Neighbours of ${shown(key)} by ${field.name}`} onClick=${() => choose(field, key)}>Neighbours by ${field.name}</button></td>`)}
       </tr>`)}</tbody>
-    </table></div>`;
+    </table></div>
+    <${Problem} error=${error} />
+    ${neighbours && html`<${Nearest} of=${neighbours.of} nearest=${neighbours.nearest} measure="distance" onChoose=${(key) => choose(neighbours.field, key)} />`}`;
 }
 
 /** A condition as FT.PROFILE has it, with those below it: their lists stand behind the word. */
@@ -150,23 +192,29 @@ function SearchPad({ database, index }) {
   });
   const search = () => run(async () => ({ found: await searched(database, index, query, options) }));
   const explain = () => run(async () => ({ explained: shown(await api.redis(database, "FT.EXPLAIN", index.name, query, ...splitLine(options))) }));
+  const aggregate = () => run(async () => ({ aggregate: await aggregated(database, index, query, options) }));
   const profile = () => run(async () => ({ profile: profiled(await api.redis(database, "FT.PROFILE", index.name, "SEARCH", "QUERY", query, ...splitLine(options))) }));
   const submit = (event) => {
     event.preventDefault();
     search();
   };
+  const loadConditions = useCallback(() => conditionsOf(index), [index]);
+  const loadWords = useCallback(() => wordsOf(index), [index]);
   return html`<form onSubmit=${submit}>
-      <label>Query <input id="query" class="mono" spellcheck=${false} autocomplete="off" value=${query} onInput=${(event) => setQuery(event.target.value)} /></label>
-      <label>Options <input id="options" class="mono" spellcheck=${false} autocomplete="off" placeholder="SORTBY price LIMIT 0 50" value=${options} onInput=${(event) => setOptions(event.target.value)} /></label>
+      <${CompletedLine} id="query" label="Query" value=${query} onInput=${setQuery} load=${loadConditions} wordBefore=${/(@[^\s:@|(){}[\]"]*)$/} />
+      <${CompletedLine} id="options" label="Options" placeholder="SORTBY price LIMIT 0 50" value=${options} onInput=${setOptions} load=${loadWords} wordBefore=${/(@?[A-Za-z_0-9.]+|@)$/} />
       <div class="row">
         <button class="main" id="run" disabled=${busy}>Search</button>
+        <button type="button" disabled=${busy} onClick=${aggregate}>Aggregate</button>
         <button type="button" disabled=${busy} onClick=${explain}>Explain</button>
         <button type="button" disabled=${busy} onClick=${profile}>Profile</button>
+        <span class="dim">Tab completes fields and functions</span>
         <${Busy} when=${busy} />
       </div>
     </form>
     <${Problem} error=${error} />
-    ${outcome?.found && html`<${Hits} database=${database} found=${outcome.found} />`}
+    ${outcome?.found && html`<${Hits} database=${database} index=${index} found=${outcome.found} />`}
+    ${outcome?.aggregate && html`<${Rows} aggregate=${outcome.aggregate} />`}
     ${outcome?.explained && html`<pre id="explained">${outcome.explained}</pre>`}
     ${outcome?.profile && html`<${Profile} profile=${outcome.profile} />`}`;
 }

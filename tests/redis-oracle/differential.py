@@ -4,7 +4,8 @@
 in RESP2 and RESP3. QUARTET_BIN is the program. `replies.py` says what is compared, `differences.py` what may differ. What is left is
 unexplained, and ends the run with 1. Each schema has a seed of its own, made of the run's and its number: `--only N` runs one.
 
-An original that ends on a request, or does not answer it in a minute, is started again, and the request is named.
+An original that ends on a request, or does not answer it in ten seconds, is started again, and the request is named. Each schema
+leaves a line on the standard error, and so does each unexplained difference when it is met.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from replies import Command, is_error, is_same
 BINARY = Path(os.environ.get("QUARTET_BIN", Path(__file__).resolve().parents[2] / "target/release/quartet"))
 # How many requests are on their way to each side at once.
 BATCH = 50
-REPLY_SECONDS_MAX = 60.0
+REPLY_SECONDS_MAX = 10.0
 NO_ANSWER = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
@@ -202,7 +203,7 @@ class Run:
                 theirs, ours = original.answers([command]), quartet.answers([command])
                 if ours is None:
                     self.counts["unexplained"] += 1
-                    self.examples["unexplained"].append(f"{seed}: Quartet does not answer {command}")
+                    self.note("unexplained", f"{seed}: Quartet does not answer {command}")
                 elif theirs is not None:
                     self.compare(seed, index, [command], theirs, ours, original)
 
@@ -226,7 +227,12 @@ class Run:
                     name = "the original ends when it is asked for one key"
                 self.counts[name] += 1
                 if len(self.examples[name]) < self.show or name == "unexplained":
-                    self.examples[name].append(f"{seed}: {described(command, their_reply, our_reply)}")
+                    self.note(name, f"{seed}: {described(command, their_reply, our_reply)}")
+
+    def note(self, name: str, example: str) -> None:
+        self.examples[name].append(example)
+        if name == "unexplained":
+            print(example, file=sys.stderr, flush=True)
 
 
 def described(command: Command, theirs: object, ours: object) -> str:
@@ -341,6 +347,7 @@ def main() -> int:
     try:
         for number in range(arguments.schemas) if arguments.only is None else [arguments.only]:
             run.schema(f"{arguments.seed}.{number}", arguments.queries, original, quartet)
+            print(f"{arguments.seed}.{number}: {run.counts['compared']} compared, {run.counts['unexplained']} unexplained", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("ended before all was asked")
     finally:

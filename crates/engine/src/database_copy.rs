@@ -21,8 +21,8 @@ use quartet_model::{DatabaseId, Effect, Effects, EffectsError, EffectsReader, Ke
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
 use crate::{
-    Busy, Dependency, Durability, Engine, ExecuteError, LogReadError, LogReader, PartitionGuard, SPACE_BYTES, Space,
-    Transaction,
+    Arrival, Busy, Dependency, Durability, Engine, ExecuteError, LogReadError, LogReader, PartitionGuard, SPACE_BYTES,
+    Space, Transaction,
 };
 
 /// Rows that are put into the target under one hold of its lock, at most, and about how many bytes.
@@ -78,12 +78,15 @@ pub struct DatabaseCopy {
     log: LogReader,
     /// All of the source up to here is in the target, once the snapshot is.
     seen: Version,
+    arrival: Arrival,
     writer: Writer,
 }
 
 /// Puts rows and effects into the target.
 struct Writer {
     target: Arc<Engine>,
+    /// From before the first row: the rows are there while the target is home since then.
+    arrival: Arrival,
     database: DatabaseId,
     /// Bytes in the target that may not be durable yet, and what to wait for.
     unsynced_bytes: usize,
@@ -95,7 +98,7 @@ impl Engine {
     /// Sees to it that nothing of the database is executed here from now on, until
     /// [`Engine::unfence`] or until the engine is opened again. Returns a version behind its last
     /// commit, which is in the log once it is durable, and before everything that follows. Wait for
-    /// it by an arrival from before: a home may be deposed.
+    /// it by [`DatabaseCopy::arrival`]: a home may be deposed.
     pub fn fence(&self, database: DatabaseId) -> Result<Version, DatabaseCopyError> {
         let mut partition = self.partition_in_time()?;
         let version = mark(&mut partition, database)?;
@@ -174,6 +177,7 @@ impl DatabaseCopy {
         database: DatabaseId,
         figures: Arc<CopyFigures>,
     ) -> Result<DatabaseCopy, DatabaseCopyError> {
+        let arrivals = [source, &*target].map(|engine| engine.arrival(Durability::Always));
         // In this order: everything behind the snapshot is in records that the reader has yet to
         // give.
         let log = source.read_log(source.durable_sequence().next())?;
@@ -183,8 +187,10 @@ impl DatabaseCopy {
             after: database.0.to_be_bytes().to_vec(),
             log,
             seen: version,
+            arrival: arrivals[0],
             writer: Writer {
                 target,
+                arrival: arrivals[1],
                 database,
                 unsynced_bytes: 0,
                 newest: Dependency::ZERO,
@@ -241,6 +247,11 @@ impl DatabaseCopy {
         Ok(true)
     }
 
+    /// From before anything was read: what was copied is the source's while it is home since then.
+    pub fn arrival(&self) -> Arrival {
+        self.arrival
+    }
+
     /// Everything of the source up to this version is in the target.
     pub fn seen(&self) -> Version {
         self.seen
@@ -255,7 +266,7 @@ impl DatabaseCopy {
 impl Writer {
     fn settle(&mut self) -> Result<(), DatabaseCopyError> {
         self.unsynced_bytes = 0;
-        match self.target.wait_durable(self.newest) {
+        match self.target.wait_settled(self.newest, self.arrival) {
             true => Ok(()),
             false => Err(DatabaseCopyError::Refused),
         }

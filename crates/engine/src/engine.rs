@@ -23,8 +23,8 @@ use crate::recovery::opening::{Recovered, recover};
 use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
 use crate::standing::{Arrival, Replication, Role, Settled, Standing};
 use crate::{
-    Busy, Dependency, Durability, EngineOptions, Memory, OpenError, OpenProgress, PartitionGuard, Parts, ReadGuard,
-    Reader, Space, Statistics, WatchId, partition::busy,
+    Busy, Dependency, Durability, EngineOptions, ExecuteError, Memory, OpenError, OpenProgress, PartitionGuard, Parts,
+    ReadGuard, Reader, Space, Statistics, Transaction, WatchId, partition::busy,
 };
 
 /// How often a thread that waits for something to be durable looks.
@@ -310,6 +310,25 @@ impl Engine {
                 Settled::NotYet => self.shared.runtime.pause(DURABLE_LOOK),
             }
         }
+    }
+
+    /// Runs `body` as [`PartitionGuard::execute`] does, and blocks the calling thread until what it
+    /// did and saw is durable. [`ExecuteError::NotHome`] as well if that will not be, or is not
+    /// known: the log has failed, or this node ceased to be home. For threads that may wait.
+    pub fn execute_durably<R, E>(
+        &self,
+        space: Space,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<Result<R, ExecuteError<E>>, Busy> {
+        // From before the commit: behind it, another home may have a version of the same number.
+        let arrival = self.arrival(Durability::Always);
+        let executed = self.partition_in_time()?.execute(space, body);
+        Ok(
+            executed.and_then(|(answer, dependency)| match self.wait_settled(dependency, arrival) {
+                true => Ok(answer),
+                false => Err(ExecuteError::NotHome),
+            }),
+        )
     }
 
     /// Makes what `dependency` stands for durable on the calling thread, which waits for the disk.

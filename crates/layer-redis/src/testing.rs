@@ -99,11 +99,18 @@ impl Connection {
         }
     }
 
-    /// The reply to a command given as words. Panics if it blocks.
+    /// The reply to a command given as words, also where another thread gives it. Panics if it
+    /// blocks.
     pub fn run(&mut self, words: &[&str]) -> Value {
-        let bytes = self.bytes(words);
-        assert!(!bytes.is_empty(), "no reply to {words:?}");
-        decode(&bytes).unwrap().unwrap().0
+        let (mut request, mut out) = (Vec::new(), Vec::new());
+        encode_command(words, &mut request);
+        let received = self.session.receive(&request, &mut out);
+        if let Some(After::LongRun(mut run)) = received.after {
+            std::thread::scope(|scope| _ = scope.spawn(|| run.run()));
+            self.session.take_back(*run, &mut out);
+        }
+        assert!(!out.is_empty(), "no reply to {words:?}");
+        decode(&out).unwrap().unwrap().0
     }
 
     /// The raw reply; empty if the command blocks.
@@ -118,14 +125,7 @@ impl Connection {
     /// much.
     pub fn run_long(&mut self, words: &[&str]) -> Value {
         self.session.expect_long();
-        let (mut request, mut out) = (Vec::new(), Vec::new());
-        encode_command(words, &mut request);
-        let received = self.session.receive(&request, &mut out);
-        if let Some(After::LongRun(mut run)) = received.after {
-            std::thread::scope(|scope| _ = scope.spawn(|| run.run()));
-            self.session.take_back(*run, &mut out);
-        }
-        decode(&out).unwrap().unwrap().0
+        self.run(words)
     }
 
     /// The message that arrived unasked: the reply to a blocked command.

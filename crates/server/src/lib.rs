@@ -61,8 +61,10 @@ pub use settings::{
 use crate::cluster::node::{Joined, Node};
 use crate::cluster::standby;
 use crate::connections::sockets::Sockets;
+use crate::connections::tls::Tls;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
+use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::listeners::{LAYERS, ServedLayer};
 use crate::serving::{Foundation, Serving};
 
@@ -106,6 +108,10 @@ impl Server {
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
+        let tls = Tls::absent(StrangerBytes::new());
+        if joined.is_some() {
+            tls.change(settings.connections.tls.clone())?;
+        }
         let foundation = Arc::new(Foundation {
             partitions,
             engine,
@@ -115,6 +121,7 @@ impl Server {
             startup_bytes,
             limit,
             sockets,
+            tls,
             stop_requested: Arc::default(),
             nodes: OnceLock::new(),
         });
@@ -158,7 +165,7 @@ impl Server {
 
     /// Reads the certificate again.
     pub fn reload_certificate(&self) {
-        self.with_serving(|serving| serving.tenants.parts.tls.reload());
+        self.foundation.tls.reload();
     }
 
     /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
@@ -175,13 +182,12 @@ impl Server {
 
     /// Uses the certificate of these files, or keeps the old one and says why.
     pub fn change_certificate(&self, files: TlsFiles) -> Result<()> {
-        let change = |serving: &Serving| {
+        self.foundation.tls.change(files.clone())?;
+        self.with_serving(|serving| {
             let layer = serving.redis.as_ref().expect("there while the server runs");
-            serving.tenants.parts.tls.change(files.clone())?;
             files.tell(&layer.config);
-            Ok(())
-        };
-        self.with_serving(change).unwrap_or_else(|| bail!(NOT_HOME))
+        });
+        Ok(())
     }
 
     /// Completes when a client or a signal handler asks the server to stop.

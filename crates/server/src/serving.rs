@@ -27,7 +27,6 @@ use crate::layers::by_type::ByType;
 use crate::layers::parts::{Nodes, Parts};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
-use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::listeners::{self, Added, Assembly, Endpoint, MAINTENANCE_CYCLE, ServedLayer};
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
@@ -64,6 +63,8 @@ pub struct Foundation {
     pub startup_bytes: u64,
     pub limit: Arc<ConnectionLimit>,
     pub sockets: Sockets,
+    /// That of clients, in every role of the node.
+    pub tls: Arc<Tls>,
     pub stop_requested: Arc<StopRequest>,
     /// The node of a cluster that this is, if it is one.
     pub nodes: OnceLock<Weak<dyn Nodes>>,
@@ -137,7 +138,7 @@ impl Serving {
         let new_credentials = credentials::settle(&mut settings, &catalogue)?;
         (settings.show)(&new_credentials);
         let settings = Arc::new(settings);
-        let stranger_bytes = StrangerBytes::new();
+        let stranger_bytes = foundation.tls.stranger_bytes().clone();
         let spans = settings.telemetry.as_ref().map(|telemetry| {
             let (spans, received) = Spans::new(telemetry.sampling_ratio);
             (Arc::new(spans), received)
@@ -154,7 +155,7 @@ impl Serving {
             started_micros: engine.now_micros(),
             login_guard: Arc::default(),
             purges: watch::Sender::new(()),
-            tls: Tls::absent(stranger_bytes.clone()),
+            tls: foundation.tls.clone(),
             durations: OfLayers::new(measured),
             slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
             spans: spans.as_ref().map(|(spans, _)| spans.clone()),
@@ -254,7 +255,7 @@ impl Threads {
     }
 
     /// Becomes true when they are to end.
-    fn stopped(&self) -> watch::Receiver<bool> {
+    pub fn stopped(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
@@ -314,7 +315,11 @@ impl Threads {
 
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to
     /// move.
-    fn spawn<F: Future<Output = ()>>(&mut self, name: &str, make: impl FnOnce() -> F + Send + 'static) -> Result<()> {
+    pub fn spawn<F: Future<Output = ()>>(
+        &mut self,
+        name: &str,
+        make: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING_THREADS)
@@ -364,7 +369,6 @@ impl Worker {
 /// The periodic tasks that belong to no listener.
 fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
-    let tls = tenants.parts.tls.clone();
     let (partitions, mut is_first) = (tenants.parts.partitions.clone(), true);
     let mark = move || {
         // A home that has just begun has other work.
@@ -379,8 +383,14 @@ fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
         }),
         Cycle::new("idle databases", IDLE_CYCLE, move || idle.tidy()),
         Cycle::new("usage", USAGE_CYCLE, move || used.keep_usage(false)),
-        Cycle::new("certificate", CERTIFICATE_CYCLE, move || tls.reload_if_changed()),
+        certificate_cycle(&tenants.parts.tls),
     ]
+}
+
+/// Reads the certificate again when a file has changed.
+pub fn certificate_cycle(tls: &Arc<Tls>) -> Cycle {
+    let tls = tls.clone();
+    Cycle::new("certificate", CERTIFICATE_CYCLE, move || tls.reload_if_changed())
 }
 
 /// Threads beside each I/O thread for what takes long: few, because most of it is work for a core.

@@ -571,18 +571,11 @@ impl Catalogue {
 
 /// Runs `body` as a transaction on the system space and waits until it is durable.
 pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) -> R) -> Result<R, CatalogueError> {
-    // From before: a home that is deposed behind the commit has not made it durable.
-    let arrival = engine.arrival(Durability::Always);
-    let written = engine.partition_in_time()?.execute(space(Durability::Always), |tx| {
+    settled(engine.execute_durably(space(Durability::Always), |tx| {
         // Small and few, and without one no database could be deleted on a full disk.
         tx.deletes();
         Ok(body(tx))
-    });
-    let (answer, dependency) = settled(written)?;
-    match engine.wait_settled(dependency, arrival) {
-        true => Ok(answer),
-        false => Err(CatalogueError::LogFailed),
-    }
+    })?)
 }
 
 /// The usage of a database, as its partition has it.
@@ -661,14 +654,12 @@ impl From<DatabaseCopyError> for CatalogueError {
 fn outcome(
     executed: Result<((), Dependency), ExecuteError<std::convert::Infallible>>,
 ) -> Result<Dependency, CatalogueError> {
-    settled(executed).map(|((), dependency)| dependency)
+    settled(executed.map(|((), dependency)| dependency))
 }
 
-fn settled<R>(
-    executed: Result<(R, Dependency), ExecuteError<std::convert::Infallible>>,
-) -> Result<(R, Dependency), CatalogueError> {
+fn settled<R>(executed: Result<R, ExecuteError<std::convert::Infallible>>) -> Result<R, CatalogueError> {
     match executed {
-        Ok(answered) => Ok(answered),
+        Ok(answer) => Ok(answer),
         Err(ExecuteError::DiskFull(_)) => Err(CatalogueError::DiskFull),
         Err(ExecuteError::Unreadable(_)) => Err(CatalogueError::Unreadable),
         Err(ExecuteError::NotHome) => Err(CatalogueError::LogFailed),

@@ -55,6 +55,8 @@ pub enum Value {
     Stream(Stream),
     /// A vector set. Whether its links make a graph was not judged.
     VectorSet(VectorSet),
+    /// A vector index, which no Redis reads. Whether its links make a graph was not judged.
+    VectorIndex(VectorSet),
 }
 
 /// A field of a hash.
@@ -108,7 +110,11 @@ pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
             stream::LISTPACKS_2
         }
         Value::VectorSet(set) => {
-            vector_set::write(set, out);
+            vector_set::write(vector_set::MODULE, set, out);
+            MODULE
+        }
+        Value::VectorIndex(set) => {
+            vector_set::write(vector_set::MODULE_OF_INDEXES, set, out);
             MODULE
         }
         Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
@@ -200,7 +206,11 @@ fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
             reader.array::<8>()?;
             Value::Hash(triples(listpack(&reader.string()?)?)?)
         }
-        MODULE if reader.length()? == vector_set::MODULE => Value::VectorSet(vector_set::read(reader)?),
+        MODULE => match reader.length()? {
+            vector_set::MODULE => Value::VectorSet(vector_set::read(reader)?),
+            vector_set::MODULE_OF_INDEXES => Value::VectorIndex(vector_set::read(reader)?),
+            _ => return Err(Malformed),
+        },
         stream::LISTPACKS | stream::LISTPACKS_2 | stream::LISTPACKS_3 => Value::Stream(stream::read(kind, reader)?),
         _ => return Err(Malformed),
     })
@@ -331,6 +341,10 @@ fn is_sound(value: &Value) -> bool {
         // A stream may be empty; the rest was looked at when it was read.
         Value::String(_) | Value::Stream(_) => true,
         Value::VectorSet(set) => are_different(set.elements.iter().map(|element| &element.name)),
+        // The last vector may go before the index does.
+        Value::VectorIndex(set) => {
+            set.elements.is_empty() || are_different(set.elements.iter().map(|element| &element.name))
+        }
         Value::List(elements) => !elements.is_empty(),
         Value::Set(members) => are_different(members.iter()),
         Value::Hash(fields) => are_different(fields.iter().map(|field| &field.name)),

@@ -20,6 +20,9 @@ use crate::primitives::{Malformed, Reader, write_length, write_string};
 /// The name `vectorset` in six bits a letter, and version 0 in ten.
 pub(crate) const MODULE: u64 = 0xbde7_2da2_bb1e_b400;
 
+/// The name `vectoridx`, of vector indexes, in the same form. No Redis has a module of this name.
+pub(crate) const MODULE_OF_INDEXES: u64 = 0xbde7_2da2_b89d_c400;
+
 const END: u64 = 0;
 const NUMBER: u64 = 2;
 const STRING: u64 = 5;
@@ -33,7 +36,7 @@ const NODE_VERSION: u64 = 1;
 pub struct VectorSet {
     /// Components of a vector.
     pub dimensions: u32,
-    /// The form of the vectors: 0 floats, 1 bytes, 2 bits.
+    /// The form of the vectors: 0 floats, 1 bytes, 2 bits; others are those of vector indexes.
     pub form: u8,
     /// How many links a node asks for; zero stands for 16.
     pub links: u16,
@@ -100,11 +103,11 @@ fn unpacked(number: u64) -> (u32, f32) {
     (number as u32, f32::from_bits((number >> 32) as u32))
 }
 
-pub(crate) fn write(set: &VectorSet, out: &mut Vec<u8>) {
+pub(crate) fn write(module: u64, set: &VectorSet, out: &mut Vec<u8>) {
     let has_attributes = set.elements.iter().any(|element| !element.attributes.is_empty());
     let projection = if set.projection.is_some() { HAS_PROJECTION } else { 0 };
     let attributes = if has_attributes { HAS_ATTRIBUTES } else { 0 };
-    write_length(MODULE as usize, out);
+    write_length(module as usize, out);
     write_number(u64::from(set.dimensions), out);
     write_number(set.elements.len() as u64, out);
     write_number(u64::from(set.links) << 8 | u64::from(set.form), out);

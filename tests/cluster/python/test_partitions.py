@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import subprocess
+import time
 
 import pytest
 import redis
@@ -26,7 +27,11 @@ FAILURES = (*moves.FAILURES, Refused)
 
 @pytest.fixture
 def cluster():
-    with Cluster(options=["--partitions", str(PARTITIONS)]) as cluster:
+    """Nodes of both engines share the logs. Of two homes one keeps its rows in files at least."""
+    cluster = Cluster(options=["--partitions", str(PARTITIONS)])
+    for node in cluster.nodes[1:]:
+        node.options += ["--engine", "ssd"]
+    with cluster:
         yield cluster
 
 
@@ -234,3 +239,56 @@ def test_the_number_of_partitions_is_the_clusters(cluster):
     for node in cluster.nodes:
         assert node.stop() == 0
         check(node)
+
+
+def test_a_home_whose_clock_is_set_back_goes_on(tmp_path):
+    cluster = Cluster(options=["--partitions", "2"])
+    for node in cluster.nodes:
+        node.clock_file = tmp_path / node.name
+        node.set_clock(0)
+    with cluster:
+        databases = [create(cluster, f"database-{number}") for number in range(2)]
+        places = {repeated(lambda database=database: Admin(cluster.home()).show(database["name"])["partition"], "it is there") for database in databases}
+        assert len(places) == 2, places
+        # Signatures of DynamoDB are good for some minutes of the server's clock.
+        writers = [make(cluster.nodes[0], database) for database in databases for make in (moves.RedisWriter, moves.FaunaWriter)]
+        for writer in writers:
+            prepare(writer)
+            writer.begin()
+        try:
+            go_on(writers)
+            home = cluster.home()
+            home.set_clock(-3600)
+
+            def is_back():
+                with redis.Redis(port=home.port, socket_timeout=30) as client:
+                    return client.time()[0] < time.time() - 1800
+
+            # libfaketime reads the file once a second.
+            until(is_back, "its clock is back")
+            go_on(writers)
+            moved = databases[0]["name"]
+            target = 1 - Admin(home).show(moved)["partition"]
+            repeated(lambda: Admin(cluster.home()).ask("POST", f"/{moved}/move", {"to": target}), "a move is begun")
+            until(lambda: repeated(lambda: Admin(cluster.home()).show(moved)["partition"] == target, "an answer"), "it has moved")
+            go_on(writers)
+
+            # The next home has an hour in which its clock is ahead of everything.
+            successor = cluster.others()[0]
+
+            def is_home():
+                if not successor.is_home():
+                    successor.hand_over()
+                return successor.is_home()
+
+            until(lambda: repeated(is_home, "an answer"), f"{successor.name} is home")
+            go_on(writers)
+            # And the one with the old clock is home again, behind all versions.
+            successor = home
+            until(lambda: repeated(is_home, "an answer"), f"{successor.name} is home again")
+            go_on(writers)
+        finally:
+            for writer in writers:
+                writer.end()
+        for writer in writers:
+            repeated(writer.verify, "it can be read")

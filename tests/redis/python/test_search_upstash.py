@@ -12,7 +12,7 @@ import random
 import pytest
 
 from harness import hashes
-from harness.resp import Connection
+from harness.resp import Connection, ReplyError
 
 ROUNDS = int(os.environ.get("QUARTET_SEARCH_ROUNDS", "2"))
 CHANGES = 300
@@ -93,3 +93,62 @@ def test_filling_goes_on_after_a_kill(fresh_server):
         assert connection.do("SEARCH.COUNT", "i", '{"t": {"$eq": "alpha"}}') == 3000
         connection.do("DEL", "i")
         assert connection.do("SEARCH.COUNT", "i", "{}") == -1
+
+
+# The second of two streams is not in the index: entries come to the first from there, and go.
+STREAM_CHANGES = [
+    "XADD {0} MAXLEN 100 * t {word} n {number}",
+    "XADD {0} MAXLEN 100 * t {word} n none t {word}",
+    "XADD s2 MAXLEN 100 * t {word} n {number}",
+    "XTRIM {0} MAXLEN 20",
+    "RENAME {0} s2",
+    "RENAME s2 {0}",
+    "COPY s2 {0} REPLACE",
+    "DEL {0}",
+    "PEXPIRE {0} 20",
+    "SET {0} text",
+]
+DELETE_ANY = """
+    if redis.call('TYPE', KEYS[1])['ok'] ~= 'stream' then return 0 end
+    local entries = redis.call('XRANGE', KEYS[1], '-', '+')
+    if #entries == 0 then return 0 end
+    return redis.call('XDEL', KEYS[1], entries[1 + ARGV[1] % #entries][1])"""
+SEARCH_AND_ENTRIES = """
+    local found = {redis.call('SEARCH.COUNT', 'i', ARGV[1]), redis.call('SEARCH.QUERY', 'i', ARGV[1], 'NOCONTENT', 'LIMIT', '1000')}
+    if redis.call('TYPE', 's1')['ok'] ~= 'stream' then return {found, {}} end
+    return {found, redis.call('XRANGE', 's1', '-', '+')}"""
+
+
+def change_stream(connection: Connection, choice: random.Random) -> None:
+    """Adds more often than it removes."""
+    if choice.randrange(4) == 0:
+        reply = connection.do("EVAL", DELETE_ANY, 1, "s1", choice.randrange(1000))
+    else:
+        changes = STREAM_CHANGES[:3] * 6 + STREAM_CHANGES[3:]
+        request = choice.choice(changes).format("s1", word=choice.choice(WORDS), number=choice.randrange(100))
+        reply = connection.do(*request.split())
+    is_known = any(text in str(reply) for text in hashes.EXPECTED_ERRORS)
+    assert is_known or not isinstance(reply, ReplyError), reply
+
+
+def judge_stream(connection: Connection, choice: random.Random) -> None:
+    """One search and the entries, of one moment."""
+    word, low = choice.choice(WORDS), choice.randrange(100)
+    query, fits = choice.choice(
+        [
+            ({}, lambda _: True),
+            ({"t": {"$eq": word}}, lambda fields: word in fields),
+            ({"n": {"$gte": low}}, lambda fields: any(text.isdecimal() and int(text) >= low for text in fields)),
+        ]
+    )
+    (count, found), entries = connection.do("EVAL", SEARCH_AND_ENTRIES, 0, json.dumps(query))
+    expected = {entry for entry, fields in entries if fits(fields)}
+    assert (count, {hit[0] for hit in found}) == (len(expected), expected), query
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.quartet_only
+def test_every_query_finds_what_the_stream_holds_through_kills(fresh_server):
+    with Connection(fresh_server.port) as connection:
+        assert connection.do(*"SEARCH.CREATE i ON STREAM s1 SCHEMA t TEXT NOSTEM n I64 FAST".split()) == 1
+    hashes.judge_through_kills(fresh_server, change_stream, judge_stream, rounds=ROUNDS, changes=CHANGES, searches=SEARCHES)

@@ -1,13 +1,14 @@
 //! Engines that share a log: home, followers, promotion, deposition.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quartet_engine::{
-    CommitError, CommitRequest, Condition, CopyError, CopyTarget, Dependency, Durability, Engine, EngineOptions,
-    ExecuteError, Mutation, OwnLog, Parts, Replicated, Role, Settled, StoreKind,
+    BriefWaits, Busy, CommitError, CommitRequest, Condition, CopyError, CopyTarget, DatabaseCopy, DatabaseCopyError,
+    Dependency, Durability, Engine, EngineOptions, ExecuteError, Mutation, OwnLog, Parts, Replicated, Role, Settled,
+    StoreKind,
 };
 use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
 use quartet_log::{FileLogOpener, FileLogOptions, LogError, LogOpener};
@@ -412,6 +413,106 @@ fn a_deposed_home_takes_back_what_is_not_confirmed() {
     first.become_home();
     first.set(b"key", b"third");
     second.until_shown(b"key", b"third");
+}
+
+/// A caller that commits and asks only then since when this node is home takes another home's
+/// version of the same number for its own: a database that nobody has was created, by the answer.
+#[test]
+fn a_commit_that_is_taken_back_while_its_home_is_deposed_is_not_durable() {
+    let shelf = founded();
+    let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    first.set(b"key", b"confirmed");
+    second.until_shown(b"key", b"confirmed");
+    shelf.set_mode(first.client, Mode::CutOff);
+    // The engine calls who wants the lock once it is free: behind the commit, before the waiting.
+    let (committed, is_committed) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let once = Mutex::new(Some((committed, may_go_on)));
+    let _listening = first.engine().on_free(Arc::new(move || {
+        if let Some((committed, may_go_on)) = once.lock().take() {
+            committed.send(()).unwrap();
+            let _ = may_go_on.recv();
+        }
+    }));
+    std::thread::scope(|threads| {
+        let engine = first.engine();
+        let committing = threads.spawn(|| {
+            engine.execute_durably(ALWAYS, |transaction| {
+                transaction.set(b"key", b"never");
+                let in_vain = || {
+                    let _brief = BriefWaits::begin();
+                    assert_eq!(engine.partition_in_time().err(), Some(Busy));
+                };
+                threads.spawn(in_vain).join().unwrap();
+                Ok::<(), ()>(())
+            })
+        });
+        is_committed.recv_timeout(Duration::from_secs(60)).unwrap();
+        second.become_home();
+        for _ in 0..3 {
+            second.set(b"key", b"second");
+        }
+        shelf.set_mode(first.client, Mode::Well);
+        first.until_shown(b"key", b"second");
+        until("the other home's is durable here", || {
+            engine.durable() >= second.engine().durable()
+        });
+        go_on.send(()).unwrap();
+        assert_eq!(committing.join().unwrap(), Ok(Err(ExecuteError::NotHome)));
+    });
+}
+
+/// A copy whose target was deposed counted what another home wrote there as its own rows, and the
+/// database was then said to be where nothing of it was.
+#[test]
+fn a_copy_is_not_in_a_target_or_of_a_source_that_was_deposed_meanwhile() {
+    let world = World::default();
+    let alone = Arc::new(world.open());
+    assert!(alone.wait_durable(set(&alone, ALWAYS, b"moved", b"row")));
+    let (database, figures) = (ALWAYS.database, || Arc::default());
+
+    let shelf = founded();
+    let (mut first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
+    first.become_home();
+    let target = Arc::new(first.engine.take().unwrap());
+    shelf.set_mode(first.client, Mode::CutOff);
+    let mut copy = DatabaseCopy::begin(&alone, target.clone(), database, figures()).unwrap();
+    while copy.copy_some().unwrap() {}
+    second.become_home();
+    for _ in 0..3 {
+        second.set(b"other", b"home's");
+    }
+    shelf.set_mode(first.client, Mode::Well);
+    until("it follows the other home", || {
+        target.durable() >= second.engine().durable()
+    });
+    assert!(matches!(copy.settle(), Err(DatabaseCopyError::Refused)));
+
+    // The other way round: the fence of a home that is over.
+    let source = second.engine();
+    let copy = DatabaseCopy::begin(source, alone, database, figures()).unwrap();
+    shelf.set_mode(second.client, Mode::CutOff);
+    let left = source.fence(database).unwrap();
+    target.take_over();
+    until("the first is home again", || {
+        matches!(
+            target.role(),
+            Role::Home {
+                condition: Condition::Sure,
+                ..
+            }
+        )
+    });
+    for _ in 0..3 {
+        target.wait_settled(
+            set(&target, ALWAYS, b"other", b"home's"),
+            target.arrival(Durability::Always),
+        );
+    }
+    shelf.set_mode(second.client, Mode::Well);
+    until("it follows the other home", || source.durable() >= target.durable());
+    assert!(!source.wait_settled(left, copy.arrival()));
 }
 
 /// An epoch whose answer was lost before the home was deposed is part of the history, and is

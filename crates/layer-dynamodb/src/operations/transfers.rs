@@ -7,7 +7,7 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use quartet_engine::{Durability, Transaction};
+use quartet_engine::Transaction;
 use quartet_model::{KeyRange, hexadecimal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -302,13 +302,8 @@ pub fn kept_text(request: &Json<'_>, member: &str) -> Option<String> {
 impl DynamoDb {
     /// Runs `body` as a transaction, and answers when what it saw and did is durable.
     pub(crate) fn settle<R>(&self, body: impl FnOnce(&mut Transaction<'_>) -> R) -> io::Result<R> {
-        let arrival = self.engine.arrival(Durability::Always);
-        let (answer, dependency) = self.execute(|transaction| Ok(body(transaction)));
-        let answer = answer.map_err(|failure| io::Error::other(failure.message))?;
-        match self.engine.wait_settled(dependency, arrival) {
-            true => Ok(answer),
-            false => Err(io::Error::other("what was done did not become durable")),
-        }
+        self.execute_durably(|transaction| Ok(body(transaction)))
+            .map_err(|failure| io::Error::other(failure.message))
     }
 
     pub(crate) fn transfer_at<T: Transfer>(&self, row_key: &[u8]) -> io::Result<Option<T>> {

@@ -84,6 +84,17 @@ impl DynamoDb {
         answered(partition.execute(self.space, body))
     }
 
+    /// The same, and waits until what it did and saw is durable.
+    pub(crate) fn execute_durably<R>(
+        &self,
+        body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        match self.engine.execute_durably(self.space, body) {
+            Ok(executed) => answered(executed.map(|answer| (answer, Dependency::ZERO))).0,
+            Err(Busy) => Err(Failure::busy()),
+        }
+    }
+
     /// Runs `body` as one transaction that only reads, beside others. Should it write after all, it
     /// runs once more as any other does.
     pub(crate) fn read<R>(

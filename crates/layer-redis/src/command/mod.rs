@@ -268,6 +268,8 @@ pub const NO_MANDATORY_KEYS: u32 = 1 << 20;
 pub const KEYSPACE_CATEGORY: u32 = 1 << 21;
 /// ACL category only: a command about the connection in another family.
 pub const CONNECTION_CATEGORY: u32 = 1 << 22;
+/// Not shown: the command may look at much, and knows at how many elements before it does.
+pub const KNOWS_SIZE: u32 = 1 << 23;
 
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
@@ -346,7 +348,7 @@ impl Command {
     /// without the partition's lock.
     pub fn may_look_at_much(&self) -> bool {
         let looks_at_much = matches!(self.group, Group::Search | Group::VectorSet) || self.name == "keys";
-        looks_at_much && self.reads_keys()
+        self.has(KNOWS_SIZE) || looks_at_much && self.reads_keys()
     }
 
     /// It only holds subcommands, and does nothing itself.

@@ -22,6 +22,7 @@ pub(crate) mod sorted_sets;
 pub(crate) mod streams;
 pub(crate) mod strings;
 pub(crate) mod transactions;
+pub(crate) mod vector_indexes;
 pub(crate) mod vector_sets;
 
 use std::sync::LazyLock;
@@ -43,6 +44,7 @@ static FAMILIES: &[&[Definition]] = &[
     json::COMMANDS,
     search::COMMANDS,
     search::upstash::COMMANDS,
+    vector_indexes::COMMANDS,
     vector_sets::COMMANDS,
     keys::COMMANDS,
     expiry::COMMANDS,

@@ -97,6 +97,7 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
         Kind::Json | Kind::Suggestions | Kind::SearchIndex => return None,
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
         Kind::VectorSet => Value::VectorSet(vector_sets::value(keys, entry)),
+        Kind::VectorIndex => Value::VectorIndex(vector_sets::value(keys, entry)),
     })
 }
 
@@ -157,7 +158,12 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         Refused::Body => BAD_FORMAT,
     })?;
     check_lengths(&value)?;
-    if matches!(&value, Value::VectorSet(set) if !vector_sets::is_set(set)) {
+    let is_sound = match &value {
+        Value::VectorSet(set) => vector_sets::is_sound(set, Kind::VectorSet),
+        Value::VectorIndex(set) => vector_sets::is_sound(set, Kind::VectorIndex),
+        _ => true,
+    };
+    if !is_sound {
         return Err(BAD_FORMAT.into());
     }
     context.keys().remove(name);
@@ -192,7 +198,9 @@ fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
         Value::SortedSet(pairs) => pairs.iter().map(|(member, _)| member.len()).max().unwrap_or(0),
         Value::Hash(fields) => fields.iter().map(|field| field.name.len()).max().unwrap_or(0),
         Value::Stream(stream) => streams::longest_name(stream),
-        Value::VectorSet(set) => set.elements.iter().map(|element| element.name.len()).max().unwrap_or(0),
+        Value::VectorSet(set) | Value::VectorIndex(set) => {
+            set.elements.iter().map(|element| element.name.len()).max().unwrap_or(0)
+        }
     };
     if longest > MEMBER_BYTES_MAX {
         return Err("ERR member exceeds the maximum size of 65000 bytes".into());
@@ -222,6 +230,7 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
             hashes::apply(context, name, None, edits);
         }
         Value::Stream(stream) => streams::store(keys, name, stream),
-        Value::VectorSet(set) => vector_sets::replace(keys, name, set),
+        Value::VectorSet(set) => vector_sets::replace(keys, name, set, Kind::VectorSet),
+        Value::VectorIndex(set) => vector_sets::replace(keys, name, set, Kind::VectorIndex),
     }
 }

@@ -3,7 +3,7 @@
 use crate::access::acl::Denial;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::{Command, FAST, SKIP_SLOWLOG};
+use crate::command::{Command, FAST, KNOWS_SIZE, SKIP_SLOWLOG};
 use crate::commands::{handlers, transactions};
 use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
@@ -117,7 +117,8 @@ pub fn call(
 /// The last command of the connection that looked at much took long, and this is another one: it
 /// is not begun with the lock held, as most of what it did there would be done twice.
 fn begins_elsewhere(client: &ClientState, command: &Command) -> bool {
-    client.expects_long && !client.may_take_long && client.may_look_at_much(command)
+    let may_be_long = client.may_look_at_much(command) && !command.has(KNOWS_SIZE);
+    client.expects_long && !client.may_take_long && may_be_long
 }
 
 /// The state that a command reads which only reads.

@@ -356,7 +356,9 @@ fn whole_value(entry: &Entry) -> Shown {
             list(pairs)
         }
         Kind::Hash => whole_hash(entry),
-        Kind::String | Kind::Stream | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex => bytes(payload),
+        Kind::String | Kind::Stream | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex | Kind::VectorIndex => {
+            bytes(payload)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use quartet_engine::{Dependency, Frozen, PartitionGuard};
 use quartet_wire_rdb::file::Writer;
+use quartet_wire_rdb::value::Value;
 
 use crate::commands::scripting::libraries;
 use crate::commands::serialization::value_of;
@@ -142,11 +143,12 @@ impl Image {
                     return Err(Broken::Unreadable);
                 }
                 match value {
+                    // No other server reads one.
+                    Some(Value::VectorIndex(_)) | None => written.left_out += 1,
                     Some(value) => {
                         writer.key(&name, entry.expiry_ms, &value, out);
                         written.keys += 1;
                     }
-                    None => written.left_out += 1,
                 }
                 if out.len() >= PART_BYTES {
                     give(out, written, take)?;

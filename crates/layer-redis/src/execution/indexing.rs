@@ -39,15 +39,15 @@ impl Redis {
     }
 
     fn follow_changes_of_indexes(&self, tx: &mut Transaction<'_>, now_ms: u64) {
-        let names = self.changes.take_unindexed();
-        if names.is_empty() {
+        let unindexed = self.changes.take_unindexed();
+        if unindexed.names.is_empty() {
             return;
         }
         let catalogue = self.indexes.catalogue(tx);
         if !catalogue.is_empty() {
             let keys = &mut self.keyspace(tx, 0, now_ms);
-            upkeep::follow(keys, &catalogue, &names);
-            return upstash::upkeep::follow(keys, &catalogue, &names);
+            upkeep::follow(keys, &catalogue, &unindexed.names);
+            return upstash::upkeep::follow(keys, &catalogue, &unindexed);
         }
         self.indexes.codes.count(self.engine.memory(), |_| false);
         // Another node of a cluster may make an index while this one is not home.
@@ -101,7 +101,8 @@ impl Redis {
             self.indexes.codes.count(self.engine.memory(), is_there);
             for index in catalogue.key_indexes() {
                 if let Some(progress) = index.progress(tx) {
-                    is_done &= upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index.as_ref(), progress, STEP_KEYS);
+                    let keys = &mut self.keyspace(tx, 0, now_ms);
+                    is_done &= upstash::upkeep::fill(keys, index, progress, STEP_KEYS);
                 }
             }
             Ok(is_done)

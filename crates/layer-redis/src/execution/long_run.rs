@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Busy, Dependency, MustWrite, PartitionGuard, ReadGuard};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
-use crate::command::Command;
+use crate::command::{Command, KNOWS_SIZE};
 use crate::commands::search::administration;
 use crate::commands::transactions::each_request;
 use crate::connections::clients::ClientState;
@@ -98,7 +98,9 @@ impl LongRun {
         let reading = Reading::Frozen(&mut frozen);
         let ended = call_reading(reading, &layer, &mut self.client, command, arguments, &mut self.reply)?;
         let micros = layer.engine.now_micros().saturating_sub(started_micros);
-        self.client.expects_long = micros >= WITH_LOCK_MICROS;
+        if !command.has(KNOWS_SIZE) {
+            self.client.expects_long = micros >= WITH_LOCK_MICROS;
+        }
         self.end(ended);
         Ok(())
     }

@@ -56,7 +56,7 @@ const RULES: &[(&str, Rule)] = &[
     ("setbit bitfield", Rule::Each(STRING, "setbit")),
     ("bitop", Rule::Stored(STRING, "set")),
     ("pfadd pfmerge", Rule::Each(STRING, "pfadd")),
-    ("del unlink getdel delex delifeq migrate ft.dropindex ft._dropindexifx", Rule::Removed),
+    ("del unlink getdel delex delifeq migrate ft.dropindex ft._dropindexifx vector.drop", Rule::Removed),
     ("expire pexpire expireat pexpireat", Rule::Computed(expire)),
     ("persist", Rule::Each(GENERIC, "persist")),
     ("rename renamenx", Rule::Computed(rename)),
@@ -115,7 +115,7 @@ const RULES: &[(&str, Rule)] = &[
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
     // A vector set has no other events, as at the original.
-    ("vadd vrem vsetattr", Rule::Computed(created)),
+    ("vadd vrem vsetattr vector.create vector.add vector.del", Rule::Computed(created)),
     ("json.set", Rule::Each(MODULE, "json.set")),
     ("json.mset", Rule::Each(MODULE, "json.mset")),
     ("json.merge", Rule::Each(MODULE, "json.merge")),

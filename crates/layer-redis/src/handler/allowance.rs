@@ -15,6 +15,10 @@ use crate::scripting::long_scripts::LongScripts;
 /// How long a command may go on with the lock held, in microseconds.
 pub const WITH_LOCK_MICROS: u64 = 1_000;
 
+/// Elements that a command may look at with the lock held, if it knows before it begins how many
+/// they are: about as many as it can in that time.
+pub const WITH_LOCK_ELEMENTS: u64 = 10_000;
+
 pub struct Allowance<'c> {
     bound: Bound<'c>,
     is_used_up: Cell<bool>,

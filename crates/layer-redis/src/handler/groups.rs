@@ -10,7 +10,7 @@ use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;
 use crate::connections::outbox::Outbox;
-use crate::handler::allowance::Allowance;
+use crate::handler::allowance::{Allowance, WITH_LOCK_ELEMENTS};
 use crate::handler::beside::Beside;
 use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
@@ -68,6 +68,11 @@ impl<'c> Groups<'c> {
     /// As [`Groups::must_end`], for a command that knows before it begins that it takes long.
     pub fn must_end_before_long(self) -> bool {
         self.allowance.is_some_and(Allowance::ends_before_long)
+    }
+
+    /// As [`Groups::must_end_before_long`], for one that is to look at this many elements.
+    pub fn must_end_before(self, elements: u64) -> bool {
+        elements > WITH_LOCK_ELEMENTS && self.must_end_before_long()
     }
 
     /// It had to end.

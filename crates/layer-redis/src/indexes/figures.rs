@@ -1,6 +1,9 @@
 //! Numbers of documents, bytes and failures of indexes.
 
-use quartet_engine::Transaction;
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use quartet_engine::{Transaction, UniqueId};
 use quartet_model::next_prefix;
 use quartet_search::index::State;
 use quartet_store::Row;
@@ -12,7 +15,7 @@ use crate::indexes::stored::StoredIndex;
 use crate::keyspace::keys_range;
 
 /// Rows whose lengths are read, at most, of one index and of all together.
-pub const SAMPLE: u64 = 1_000;
+const SAMPLE: u64 = 1_000;
 const SAMPLE_OF_ALL: u64 = 10_000;
 
 /// The numbers of one index.
@@ -85,11 +88,42 @@ fn of_index(
     }
 }
 
+/// The sizes of indexes as they were estimated, each with the state that it was estimated in. An
+/// index whose documents and rows are as many, and whose last document is the same, is taken to
+/// have the same size.
+#[derive(Default)]
+pub struct KnownSizes(Mutex<BTreeMap<UniqueId, (State, u64, u64)>>);
+
+/// Sizes that are kept. Those of dropped indexes are forgotten with all others.
+const SIZES_MAX: usize = 4096;
+
+impl KnownSizes {
+    /// Bytes of an index's rows, see [`stored_bytes`].
+    pub fn of(&self, tx: &mut Transaction<'_>, index: &impl StoredIndex) -> u64 {
+        let start = index.rows_prefix();
+        let total = tx.count(&start, &next_prefix(&start));
+        let state = State::read(&mut TransactionRows { tx, prefix: start });
+        let known = self.0.lock().get(index.number()).copied();
+        if let Some((of_state, of_total, bytes)) = known
+            && (of_state, of_total) == (state, total)
+        {
+            return bytes;
+        }
+        let bytes = stored_bytes(tx, index, SAMPLE);
+        let mut known = self.0.lock();
+        if known.len() >= SIZES_MAX {
+            known.clear();
+        }
+        known.insert(*index.number(), (state, total, bytes));
+        bytes
+    }
+}
+
 /// Stands for documents that failed for another reason than a field's value.
 const WHOLE: &str = "DOCUMENT";
 
 /// Bytes of an index's rows, from the lengths of at most about `sample` of them.
-pub fn stored_bytes(tx: &mut Transaction<'_>, index: &impl StoredIndex, sample: u64) -> u64 {
+fn stored_bytes(tx: &mut Transaction<'_>, index: &impl StoredIndex, sample: u64) -> u64 {
     let start = index.rows_prefix();
     bytes_between(tx, (&start, &next_prefix(&start)), sample)
 }

@@ -12,15 +12,18 @@ use crate::indexes::stored::{StoredIndex, row_parts};
 use crate::indexes::words::Words;
 use crate::keyspace::Kind;
 
+const PREFIX_OF_STREAM: &str = "ERR PREFIX is not supported for indexes on a stream";
+
 /// Most prefixes of an index.
 const PREFIXES_MAX: usize = 1024;
 
 /// An index as SEARCH.CREATE defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDefinition {
-    /// The kind of keys that are looked at: strings, hashes or documents.
+    /// The kind of keys that are looked at: strings, hashes or documents; or a stream.
     pub on: Kind,
-    /// A key that begins with one of these is in the index. None begins with another.
+    /// A key that begins with one of these is in the index. None begins with another. An index
+    /// on a stream has the stream's name here.
     pub prefixes: Vec<Vec<u8>>,
     pub schema: Schema,
 }
@@ -46,7 +49,17 @@ impl KeyDefinition {
                 b"SCHEMA" => break,
                 b"SKIPINITIALSCAN" => options.skips_initial_scan = true,
                 b"EXISTSOK" => options.exists_ok = true,
-                b"ON" => on = Some(kind(&mut words)?),
+                b"ON" => {
+                    on = Some(kind(&mut words)?);
+                    if on == Some(Kind::Stream) {
+                        if prefixes.is_some() {
+                            return Err(PREFIX_OF_STREAM.into());
+                        }
+                        let stream = words.next().ok_or("ERR ON STREAM names no stream")?;
+                        prefixes = Some(vec![stream.to_vec()]);
+                    }
+                }
+                b"PREFIX" if on == Some(Kind::Stream) => return Err(PREFIX_OF_STREAM.into()),
                 b"PREFIX" => prefixes = Some(self::prefixes(&mut words)?),
                 b"LANGUAGE" => {
                     let name = text(&mut words, "LANGUAGE")?;
@@ -68,6 +81,7 @@ impl KeyDefinition {
         match self.on {
             Kind::Hash => "HASH",
             Kind::Json => "JSON",
+            Kind::Stream => "STREAM",
             _ => "STRING",
         }
     }
@@ -79,7 +93,7 @@ fn kind(words: &mut Words<'_>) -> Result<Kind, ErrorReply> {
         "HASH" => Ok(Kind::Hash),
         "JSON" => Ok(Kind::Json),
         "STRING" => Ok(Kind::String),
-        "STREAM" => Err("ERR Indexes on streams are not served".into()),
+        "STREAM" => Ok(Kind::Stream),
         _ => Err(format!("ERR Unknown data type: {name}").into()),
     }
 }
@@ -107,6 +121,9 @@ fn fields(words: &mut Words<'_>, on: Kind) -> Result<Vec<TypedField>, ErrorReply
     while words.left() > 0 {
         let name = text(words, "SCHEMA")?;
         let type_name = text(words, &name)?;
+        if type_name.eq_ignore_ascii_case("HYBRID") {
+            return Err(format!("ERR Field '{name}' is HYBRID, and this server has no embedding model").into());
+        }
         let unknown = || format!("ERR Unknown type of field '{name}': {type_name}");
         let mut kind = FieldType::of_name(&type_name).ok_or_else(unknown)?;
         let (mut fast, mut from) = (false, None);
@@ -129,8 +146,8 @@ fn fields(words: &mut Words<'_>, on: Kind) -> Result<Vec<TypedField>, ErrorReply
                 break;
             }
         }
-        // A hash has no members, and so no path: a dot is part of a name.
-        if on == Kind::Hash && from.as_deref() == Some("") {
+        // A hash and an entry have no members, and so no path: a dot is part of a name.
+        if matches!(on, Kind::Hash | Kind::Stream) && from.as_deref() == Some("") {
             return Err("ERR FROM names no field".into());
         }
         fields.push(TypedField { name, kind, fast, from });
@@ -154,6 +171,16 @@ pub struct KeyIndex {
 }
 
 impl KeyIndex {
+    /// It is about the entries of one stream.
+    pub fn is_on_stream(&self) -> bool {
+        self.definition.on == Kind::Stream
+    }
+
+    /// The name of that stream.
+    pub fn stream(&self) -> &[u8] {
+        &self.definition.prefixes[0]
+    }
+
     /// Writes a definition with a number of its own.
     pub fn create(tx: &mut Transaction<'_>, name: &[u8], request: &[&[u8]]) -> Result<KeyIndex, ErrorReply> {
         let (definition, options) = KeyDefinition::parse(request)?;
@@ -200,5 +227,12 @@ impl StoredIndex for KeyIndex {
 
     fn prefixes(&self) -> &[Vec<u8>] {
         &self.definition.prefixes
+    }
+
+    fn covers(&self, name: &[u8]) -> bool {
+        match self.is_on_stream() {
+            true => name == self.stream(),
+            false => self.prefixes().iter().any(|prefix| name.starts_with(prefix)),
+        }
     }
 }

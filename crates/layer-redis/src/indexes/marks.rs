@@ -32,6 +32,14 @@ impl Progress {
     /// Nothing is in the index.
     pub const FIRST: Progress = Progress { cursor: 0, anew: false };
 
+    /// The progress of an index that has looked at this share of its documents.
+    pub fn of_share(share: f64) -> Progress {
+        Progress {
+            cursor: (share.clamp(0.0, 1.0) * (1u64 << 53) as f64) as u64,
+            anew: false,
+        }
+    }
+
     /// The part of all keys that were looked at.
     pub fn share(self) -> f64 {
         self.cursor as f64 / (1u64 << 53) as f64

@@ -8,6 +8,7 @@
 //! 'S' 'j' name            an index that is a key: number (10), then packed the words of SEARCH.CREATE
 //! 'S' 'k' alias           the name of such an index, which need not be there
 //! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
+//! 'S' 'e' number          the stream that an index follows, see `FollowedStream`
 //! 'S' 'f' number          documents that could not be indexed: see `Failures`
 //! 'S' 't' number          when a temporary index was used: see `temporary`
 //! 'S' 'd' number ...      the index's own rows: `quartet_search`
@@ -27,6 +28,7 @@ mod cursors;
 mod definition;
 mod failures;
 pub mod figures;
+mod followed_stream;
 mod key_index;
 mod marks;
 pub mod query_memory;
@@ -43,6 +45,7 @@ pub use cursors::{Cursor, Cursors};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
 pub use figures::IndexFigures;
+pub use followed_stream::{FollowedStream, row_key as followed_stream_key};
 pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
 pub use rows::{Overlay, TransactionRows};
@@ -72,6 +75,7 @@ pub struct Indexes {
     pub query_memory: query_memory::QueryMemory,
     /// As they were when they were last read.
     figures: Mutex<Vec<IndexFigures>>,
+    pub sizes: figures::KnownSizes,
     /// Searches whose time was over: those that answered an error, and those that answered a part.
     pub timeouts: [AtomicU64; 2],
 }

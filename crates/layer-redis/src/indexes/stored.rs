@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use quartet_engine::{Transaction, UniqueId};
 
+use crate::indexes::followed_stream::FollowedStream;
 use crate::indexes::marks::{Progress, changed, numbered, progress_of, set_progress_of};
 use crate::keyspace::{Kind, packed};
 
@@ -57,6 +58,7 @@ pub trait StoredIndex {
     fn clear_all(&self, tx: &mut Transaction<'_>) {
         tx.clear(&Self::row_key(self.name()));
         self.set_progress(tx, None);
+        FollowedStream::clear(tx, self.number());
         self.clear_rows(tx);
         changed(tx);
     }

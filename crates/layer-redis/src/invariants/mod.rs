@@ -132,7 +132,7 @@ fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, val
         Kind::Stream => streams::judge(verification, found, value),
         Kind::String => collections::verify_chunks(verification, found, value),
         Kind::Json => collections::verify_document(verification, found),
-        Kind::VectorSet => vector_sets::verify(verification, found),
+        Kind::VectorSet | Kind::VectorIndex => vector_sets::verify(verification, found),
         Kind::Suggestions => collections::verify_suggestions(verification, found, value),
         // It has no elements.
         Kind::SearchIndex => {}
@@ -151,7 +151,10 @@ fn entry(row: &Row) -> Option<Entry> {
         (Kind::Suggestions, false) => false,
         (Kind::SearchIndex, is_large) => !is_large && payload.len() == ID_BYTES,
         (Kind::Set | Kind::SortedSet | Kind::Suggestions, true) => payload.len() == ID_BYTES + 8,
-        (Kind::VectorSet, is_large) => is_large && commands::vector_sets::head(&entry).is_some(),
+        (Kind::VectorSet | Kind::VectorIndex, is_large) => {
+            let head = commands::vector_sets::head(&entry).filter(|_| is_large);
+            head.is_some_and(|head| head.quantization.is_plain() == (entry.kind == Kind::VectorIndex))
+        }
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),
         (Kind::String, false) => true,
         (Kind::Json, false) => serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok(),

@@ -11,13 +11,16 @@ use quartet_search::judge::{self, Presence};
 
 use super::{database_and_name, entry};
 use crate::commands::search::upkeep::{Followed, rows};
-use crate::indexes::{Catalogue, Indexes, KeyIndex, Progress, StoredIndex, numbered};
+use crate::commands::search::upstash::streams;
+use crate::commands::streams::StreamId;
+use crate::commands::streams::stream::Stream;
+use crate::indexes::{Catalogue, Indexes, KeyIndex, Progress, StoredIndex, followed_stream_key, numbered};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace, Kind, key_row, keys_range};
 
-/// Tags of rows that have a number behind them: how far an index is filled, its failures, when it
-/// was used, its rows.
-const NUMBERED: &[u8] = b"bftd";
+/// Tags of rows that have a number behind them: how far an index is filled, the stream that it
+/// follows, its failures, when it was used, its rows.
+const NUMBERED: &[u8] = b"beftd";
 
 const NUMBER_BYTES: usize = size_of::<UniqueId>();
 
@@ -37,7 +40,10 @@ pub(super) fn verify(verification: &mut Verification<'_>) {
         verify_index(verification, &mut tx, index.as_ref());
     }
     for index in catalogue.key_indexes() {
-        verify_index(verification, &mut tx, index.as_ref());
+        match index.is_on_stream() {
+            true => verify_index_on_stream(verification, &mut tx, index),
+            false => verify_index(verification, &mut tx, index.as_ref()),
+        }
     }
     verify_owners(verification, &catalogue);
     if tx.is_unreadable() {
@@ -85,11 +91,82 @@ fn verify_index<I: Followed>(verification: &mut Verification<'_>, tx: &mut Trans
         wrong.extend(judge::judge(&mut rows, index.graphs()).map(String::from));
         wrong
     });
-    wrong.extend(rest.unwrap_or_else(|| vec!["has rows that no version has written".into()]));
+    wrong.extend(rest.unwrap_or_else(|| vec![NOT_WRITTEN.into()]));
+    report(verification, index, wrong);
+}
+
+const NOT_WRITTEN: &str = "has rows that no version has written";
+
+fn report(verification: &mut Verification<'_>, index: &impl Followed, wrong: Vec<String>) {
     for what in wrong {
         let what = format!("index \"{}\" {what}", index.name().escape_ascii());
         verification.found(what, refill(index));
     }
+}
+
+/// Judges an index by the entries of its stream, these by the index, and its rows by each other.
+fn verify_index_on_stream(verification: &mut Verification<'_>, tx: &mut Transaction<'_>, index: &KeyIndex) {
+    let wrong = decoded(|| {
+        let row = tx.get(&key_row(0, index.stream()));
+        let entry = row.as_ref().and_then(entry).filter(|entry| entry.kind == Kind::Stream);
+        let stream = entry.as_ref().map(Stream::of);
+        let mut wrong = Vec::new();
+        if let Some(stream) = &stream {
+            wrong.extend(wrong_entries(tx, index, stream));
+        }
+        let mut keys = Vec::new();
+        judge::each_key(&mut rows(tx, index), &mut |key| keys.push(StreamId::from_bytes(key)));
+        for id in keys {
+            let is_there = stream.as_ref().is_some_and(|stream| stream.fields(tx, id).is_some());
+            if !is_there {
+                let id = shown(id);
+                wrong.push(format!("has entry {id}, which the stream does not have"));
+            }
+        }
+        wrong.extend(judge::judge(&mut rows(tx, index), None).map(String::from));
+        wrong
+    });
+    report(verification, index, wrong.unwrap_or_else(|| vec![NOT_WRITTEN.into()]));
+}
+
+/// Entries that are compared at once.
+const ENTRIES_AT_ONCE: usize = 256;
+
+/// Entries that the index lacks or has otherwise.
+fn wrong_entries(tx: &mut Transaction<'_>, index: &KeyIndex, stream: &Stream) -> Vec<String> {
+    let may_lack = index.progress(tx).is_some() || index.skips_initial_scan;
+    let (mut wrong, mut next) = (Vec::new(), Some(StreamId::ZERO));
+    while let Some(start) = next {
+        let mut page = Vec::new();
+        stream.scan(tx, (start, StreamId::MAX), false, &mut |id, fields| {
+            page.push((id, fields.to_vec()));
+            match page.len() < ENTRIES_AT_ONCE {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        let is_last = page.len() < ENTRIES_AT_ONCE;
+        next = page.last().filter(|_| !is_last).and_then(|(id, _)| id.next());
+        let mut rows = rows(tx, index);
+        for (id, fields) in page {
+            let is_wrong = match streams::document(index, id, &fields) {
+                None => quartet_search::index::id_of_key(&mut rows, &id.to_bytes()).is_some(),
+                Some(document) => match judge::presence(&mut rows, &document) {
+                    Presence::Absent => !may_lack,
+                    Presence::Different => true,
+                    Presence::Same => false,
+                },
+            };
+            if is_wrong {
+                wrong.push(format!("does not have entry {} as it is", shown(id)));
+            }
+        }
+    }
+    wrong
+}
+
+fn shown(id: StreamId) -> String {
+    String::from_utf8_lossy(id.text().as_bytes()).into_owned()
 }
 
 /// How an index and a key disagree.
@@ -157,6 +234,9 @@ fn refill(index: &impl Followed) -> Vec<Repair> {
         Repair::ClearRange { start, end },
         Repair::Clear {
             key: numbered(b'f', index.number()),
+        },
+        Repair::Clear {
+            key: followed_stream_key(index.number()),
         },
         Repair::Set {
             key: numbered(b'b', index.number()),

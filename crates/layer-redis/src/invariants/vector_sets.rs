@@ -1,5 +1,5 @@
-//! The invariants of a vector set: every element has its name, its vector and its node, links lead
-//! both ways, and the counts are right.
+//! The invariants of a vector set, and of a vector index: every element has its name, its vector
+//! and its node, links lead both ways, and the counts are right.
 
 use std::ops::ControlFlow;
 

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
+use quartet_engine::UniqueId;
+use quartet_wire_rdb::stream_id::StreamId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -54,6 +56,23 @@ pub struct ExpiredField {
     pub field: Vec<u8>,
 }
 
+/// An entry of a stream that was added or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TouchedEntry {
+    /// The id that the stream's rows stand below.
+    pub elements: UniqueId,
+    pub id: StreamId,
+}
+
+/// Keys and entries that indexes have to look at again.
+#[derive(Debug, Default)]
+pub struct Unindexed {
+    /// Names of keys, each once.
+    pub names: Vec<Vec<u8>>,
+    /// Entries of streams among these.
+    pub entries: Vec<TouchedEntry>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Change {
     pub db: u8,
@@ -74,6 +93,8 @@ pub struct Changes {
     /// Names of keys of database 0 that are something else than when indexes last looked. A name
     /// too many does no harm.
     unindexed: Mutex<Vec<Vec<u8>>>,
+    /// The same for entries of streams.
+    unindexed_entries: Mutex<Vec<TouchedEntry>>,
 }
 
 impl Default for Changes {
@@ -83,6 +104,7 @@ impl Default for Changes {
             noted: Mutex::default(),
             expired_fields: Mutex::default(),
             unindexed: Mutex::default(),
+            unindexed_entries: Mutex::default(),
         }
     }
 }
@@ -146,12 +168,22 @@ impl Changes {
         self.unindexed.lock().push(name.to_vec());
     }
 
-    /// The names noted for indexes since the last call, each once.
-    pub fn take_unindexed(&self) -> Vec<Vec<u8>> {
+    /// Notes entries of a stream of a database for indexes.
+    pub fn note_entries(&self, db: u8, elements: &UniqueId, ids: &[StreamId]) {
+        if db == 0 && self.are_indexed() {
+            let elements = *elements;
+            let entries = ids.iter().map(|id| TouchedEntry { elements, id: *id });
+            self.unindexed_entries.lock().extend(entries);
+        }
+    }
+
+    /// Keys and entries noted for indexes since the last call.
+    pub fn take_unindexed(&self) -> Unindexed {
         let mut names = std::mem::take(&mut *self.unindexed.lock());
         names.sort_unstable();
         names.dedup();
-        names
+        let entries = std::mem::take(&mut *self.unindexed_entries.lock());
+        Unindexed { names, entries }
     }
 
     pub fn note_expired_field(&self, db: u8, name: &[u8], field: &[u8]) {

@@ -65,6 +65,8 @@ pub enum Kind {
     Suggestions = 8,
     /// An index of Upstash's search: its number, see `indexes`.
     SearchIndex = 9,
+    /// The vectors of Upstash's `VECTOR.*`.
+    VectorIndex = 10,
 }
 
 impl Kind {
@@ -81,6 +83,7 @@ impl Kind {
             Kind::VectorSet => "vectorset",
             Kind::Suggestions => "trietype0",
             Kind::SearchIndex => "search",
+            Kind::VectorIndex => "vector",
         }
     }
 
@@ -96,6 +99,7 @@ impl Kind {
             7 => Kind::VectorSet,
             8 => Kind::Suggestions,
             9 => Kind::SearchIndex,
+            10 => Kind::VectorIndex,
             other => panic!("a row of kind {other}, which no version has written"),
         }
     }

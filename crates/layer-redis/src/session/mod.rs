@@ -604,7 +604,11 @@ impl Session {
         let (client, reply, dependency) = run.into_parts();
         self.client = client;
         let start = out.len();
-        out.extend_from_slice(&reply);
+        match out.is_empty() {
+            // It may be large, and others of this thread wait.
+            true => *out = reply,
+            false => out.extend_from_slice(&reply),
+        }
         self.mute(start, false, out);
         self.client.caching = None;
         dependency

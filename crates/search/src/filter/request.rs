@@ -174,7 +174,10 @@ impl Parser<'_> {
 
     fn condition(&mut self, name: &str, value: &Json) -> Result<Clause, String> {
         if name.starts_with('$') {
-            return Err(format!("Unknown operator: {name}"));
+            return Err(match name {
+                "$ann" => "$ann needs an embedding model, which this server does not have".into(),
+                _ => format!("Unknown operator: {name}"),
+            });
         }
         let (number, field) = self.schema.find(name).ok_or_else(|| format!("Unknown field: {name}"))?;
         let field = (number, field.clone());

@@ -135,9 +135,16 @@ impl Parser<'_> {
         }
     }
 
-    /// A phrase of this dialect.
+    /// A phrase of this dialect; one word in quotes is that word alone.
     pub(super) fn first_phrase(&self, text: &[u8]) -> Node {
         let mut found = phrase(text);
+        if let NodeKind::Every { children, .. } = &mut found.kind
+            && children.len() == 1
+            && let Some(mut word) = children.pop()
+        {
+            word.options.verbatim = true;
+            return word;
+        }
         if let NodeKind::Every { children, .. } = &mut found.kind {
             children.retain(|word| !self.is_stop_word(word));
         }

@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
             Kind::Prefix => Affix::Prefix(text),
             Kind::Suffix => Affix::Suffix(text),
             Kind::Infix => Affix::Infix(text),
-            _ => Affix::Wildcard(text),
+            _ => Affix::Wildcard(without_backslashes(&text)),
         })
     }
 
@@ -709,6 +709,17 @@ pub(super) fn phrase(text: &[u8]) -> Node {
     let mut node = Node::of(NodeKind::Every { children, exact: true });
     node.options.verbatim = true;
     node
+}
+
+/// A backslash in a wildcard's text lets the next byte stand in the query, a quote for example; it
+/// takes no meaning from `*` and `?`.
+fn without_backslashes(text: &[u8]) -> Vec<u8> {
+    let mut bytes = text.iter();
+    let next = || match bytes.next() {
+        Some(b'\\') => bytes.next().or(Some(&b'\\')),
+        other => other,
+    };
+    std::iter::from_fn(next).copied().collect()
 }
 
 fn set_attribute(node: &mut Node, name: &str, value: &str) -> Parsed<()> {

@@ -6,6 +6,9 @@
 //! BIN       a component is a bit, set if it is above zero; 64 to a word, little-endian
 //! ```
 //!
+//! Vector indexes, which clients of Upstash know, keep floats as they came instead, with the length
+//! of the vector beside them, and compare them in one of three ways.
+//!
 //! Clients see these bytes and what is computed from them (VEMB, scores), so the arithmetic is that
 //! of Redis, in single precision and in its order. Sums over floats alone are taken in another
 //! order, which differs in the last digits.
@@ -18,7 +21,7 @@ pub const DIMENSIONS_MAX: usize = 65_536;
 /// Most components of a projection's matrix.
 const PROJECTION_MAX: usize = 1 << 26;
 
-/// The form of the vectors of a set. The numbers are those of RDB files.
+/// The form of the vectors of a set. The first three numbers are those of RDB files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Quantization {
@@ -28,6 +31,12 @@ pub enum Quantization {
     Bytes = 1,
     /// BIN.
     Bits = 2,
+    /// Floats as they came, compared by the angle between vectors.
+    PlainCosine = 3,
+    /// Floats as they came, compared by the square of the distance between their ends.
+    PlainEuclidean = 4,
+    /// Floats as they came; the greater their product is, the nearer they are.
+    PlainProduct = 5,
 }
 
 impl Quantization {
@@ -37,25 +46,44 @@ impl Quantization {
             0 => Some(Quantization::None),
             1 => Some(Quantization::Bytes),
             2 => Some(Quantization::Bits),
+            3 => Some(Quantization::PlainCosine),
+            4 => Some(Quantization::PlainEuclidean),
+            5 => Some(Quantization::PlainProduct),
             _ => None,
         }
     }
 
-    /// Returns the name that VINFO and VEMB show.
+    /// Returns true for the forms of vector indexes. Such an index may be empty.
+    pub fn is_plain(self) -> bool {
+        matches!(
+            self,
+            Quantization::PlainCosine | Quantization::PlainEuclidean | Quantization::PlainProduct
+        )
+    }
+
+    /// Returns true if a component is a float.
+    pub(super) fn has_floats(self) -> bool {
+        self == Quantization::None || self.is_plain()
+    }
+
+    /// Returns the name that VINFO and VEMB show, and VECTOR.INFO for a metric.
     pub fn name(self) -> &'static str {
         match self {
             Quantization::None => "f32",
             Quantization::Bytes => "int8",
             Quantization::Bits => "bin",
+            Quantization::PlainCosine => "COSINE",
+            Quantization::PlainEuclidean => "EUCLIDEAN",
+            Quantization::PlainProduct => "DOT",
         }
     }
 
     /// Returns how many bytes the components of a vector take.
     pub fn code_bytes(self, dimensions: usize) -> usize {
         match self {
-            Quantization::None => dimensions * 4,
             Quantization::Bytes => dimensions,
             Quantization::Bits => dimensions.div_ceil(64) * 8,
+            _ => dimensions * 4,
         }
     }
 }
@@ -78,10 +106,12 @@ impl Coded {
     /// Takes a vector of finite components.
     pub fn of(vector: &[f32], quantization: Quantization) -> Coded {
         let (unit, length) = normalized(vector);
+        let floats = |floats: &[f32]| floats.iter().flat_map(|one| one.to_le_bytes()).collect();
         let (code, range) = match quantization {
-            Quantization::None => (unit.iter().flat_map(|one| one.to_le_bytes()).collect(), 0.0),
+            Quantization::None => (floats(&unit), 0.0),
             Quantization::Bytes => bytes_of(&unit),
             Quantization::Bits => (bits_of(&unit), 0.0),
+            _ => (floats(vector), 0.0),
         };
         Coded { length, range, code }
     }
@@ -89,10 +119,7 @@ impl Coded {
     /// Returns the vector that this stands for. BIN has lost its length.
     pub fn decoded(&self, quantization: Quantization, dimensions: usize) -> Vec<f32> {
         match quantization {
-            Quantization::None => {
-                let components = self.code.as_chunks::<4>().0.iter();
-                components.map(|one| f32::from_le_bytes(*one) * self.length).collect()
-            }
+            Quantization::None => floats_of(&self.code).map(|one| one * self.length).collect(),
             Quantization::Bytes => {
                 let component = |one: &u8| f32::from(*one as i8) * self.range / 127.0 * self.length;
                 self.code.iter().map(component).collect()
@@ -101,7 +128,18 @@ impl Coded {
                 let is_set = |at: usize| self.code[at / 8] & (1 << (at % 8)) != 0;
                 (0..dimensions).map(|at| if is_set(at) { 1.0 } else { -1.0 }).collect()
             }
+            _ => floats_of(&self.code).collect(),
         }
+    }
+
+    /// Returns the same with the length that its components have, if that is kept apart from them
+    /// only to be at hand.
+    pub fn with_own_length(mut self, quantization: Quantization) -> Coded {
+        if quantization.is_plain() {
+            let vector: Vec<f32> = floats_of(&self.code).collect();
+            self.length = normalized(&vector).1;
+        }
+        self
     }
 
     /// The row of a vector, with the element's name at its end.
@@ -125,6 +163,10 @@ impl Coded {
 
 fn float(bytes: &[u8]) -> f32 {
     f32::from_le_bytes(bytes.try_into().expect("four bytes of a float"))
+}
+
+fn floats_of(code: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    code.as_chunks::<4>().0.iter().map(|one| f32::from_le_bytes(*one))
 }
 
 /// The vector of length 1, and how long it was. One without a direction stays as it is.
@@ -162,8 +204,9 @@ fn bits_of(unit: &[f32]) -> Vec<u8> {
     code
 }
 
-/// Returns how far the vectors of two rows are: 0 for one direction, 2 for opposite ones. The
-/// bytes behind the components count for nothing.
+/// Returns how far the vectors of two rows are: 0 for one direction, 2 for opposite ones; for
+/// [`Quantization::PlainEuclidean`] the square of the distance, for [`Quantization::PlainProduct`]
+/// the product with its sign changed. The bytes behind the components count for nothing.
 pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8], other: &[u8]) -> f32 {
     let codes = SCALES_BYTES..SCALES_BYTES + quantization.code_bytes(dimensions);
     let (one_code, other_code) = (&one[codes.clone()], &other[codes]);
@@ -182,6 +225,13 @@ pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8]
             let differ = pairs.map(|(one, other)| (u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other)).count_ones());
             differ.sum::<u32>() as f32 * 2.0 / dimensions as f32
         }
+        Quantization::PlainCosine => {
+            let (one_length, other_length) = (float(&one[..4]), float(&other[..4]));
+            let cosine = product_of_floats(one_code, other_code) / one_length / other_length;
+            (1.0 - cosine).clamp(0.0, 2.0)
+        }
+        Quantization::PlainEuclidean => square_of_distance(one_code, other_code),
+        Quantization::PlainProduct => -product_of_floats(one_code, other_code),
     }
 }
 
@@ -189,19 +239,27 @@ pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8]
 const LANES: usize = 16;
 
 fn product_of_floats(one: &[u8], other: &[u8]) -> f32 {
+    sum_over_pairs(one, other, |one, other| one * other)
+}
+
+fn square_of_distance(one: &[u8], other: &[u8]) -> f32 {
+    sum_over_pairs(one, other, |one, other| (one - other) * (one - other))
+}
+
+fn sum_over_pairs(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
     let (one, other) = (one.as_chunks::<4>().0, other.as_chunks::<4>().0);
     let (one_rows, one_rest) = one.as_chunks::<LANES>();
     let (other_rows, other_rest) = other.as_chunks::<LANES>();
-    let product = |one: &[u8; 4], other: &[u8; 4]| f32::from_le_bytes(*one) * f32::from_le_bytes(*other);
+    let of_pair = |one: &[u8; 4], other: &[u8; 4]| of_pair(f32::from_le_bytes(*one), f32::from_le_bytes(*other));
     let lanes = widely(|| {
         let mut lanes = [0.0f32; LANES];
         for (one, other) in one_rows.iter().zip(other_rows) {
             for lane in 0..LANES {
-                lanes[lane] += product(&one[lane], &other[lane]);
+                lanes[lane] += of_pair(&one[lane], &other[lane]);
             }
         }
         for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
-            lanes[lane] += product(one, other);
+            lanes[lane] += of_pair(one, other);
         }
         lanes
     });

@@ -57,7 +57,7 @@ pub fn distance(head: &Head, one: &Coded, other: &Coded) -> f32 {
 /// Returns true if a set may be made of these: no element or id stands twice, vectors have their
 /// length and no component that is no number, and each link leads to a node of that level and back.
 pub fn are_sound(head: &Head, nodes: &[Node], matrix: Option<&[u8]>) -> bool {
-    if !head.is_sound() || nodes.is_empty() {
+    if !head.is_sound() || nodes.is_empty() && !head.quantization.is_plain() {
         return false;
     }
     let is_matrix = |bytes: &[u8]| {
@@ -86,8 +86,8 @@ fn each_link(node: &Node) -> impl Iterator<Item = (Id, usize, Id)> {
 fn is_node(head: &Head, node: &Node) -> bool {
     let has_levels = (1..=LEVELS_MAX + 1).contains(&node.levels.len());
     let is_coded = node.coded.code.len() == head.code_bytes();
-    let is_float = head.quantization == super::Quantization::None;
-    let are_numbers = node.coded.range.is_finite() && (!is_float || are_finite(&node.coded.code));
+    let has_floats = head.quantization.has_floats();
+    let are_numbers = node.coded.range.is_finite() && (!has_floats || are_finite(&node.coded.code));
     node.id > 0 && node.id < Id::MAX && has_levels && is_coded && are_numbers
 }
 
@@ -138,7 +138,9 @@ pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
         )),
         () if named != nodes.len() || members != head.count => Some("has elements without a name".into()),
         () if with_attributes != head.with_attributes => Some("counts its attributes wrong".into()),
-        () if !nodes.iter().any(|node| node.id == head.entry) => Some("has no node where searches begin".into()),
+        () if !nodes.is_empty() && !nodes.iter().any(|node| node.id == head.entry) => {
+            Some("has no node where searches begin".into())
+        }
         () => None,
     }
 }

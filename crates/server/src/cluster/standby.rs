@@ -9,12 +9,11 @@ use tokio::sync::watch;
 
 use super::forward::{ForwardEntrance, HomeCaller, Pages, Protocol};
 use crate::connections::accept::Listener;
-use crate::connections::tls::Tls;
-use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::listeners::Endpoint;
+use crate::process;
 use crate::process::system::random_hexadecimal;
 use crate::redis::sentinel::{Sentinel, SentinelEntrance};
-use crate::serving::{Foundation, Threads};
+use crate::serving::{Foundation, Threads, certificate_cycle};
 use crate::settings::{Listen, Settings};
 
 /// The listeners of a node that is not home, and their threads.
@@ -28,9 +27,8 @@ pub struct Standby {
 
 impl Standby {
     pub fn begin(foundation: &Foundation, home: &Arc<HomeCaller>, pages: Arc<Pages>) -> Result<Standby> {
-        let stranger_bytes = StrangerBytes::new();
-        let tls = Tls::absent(stranger_bytes.clone());
-        tls.change(foundation.settings.connections.tls.clone())?;
+        let tls = foundation.tls.clone();
+        let stranger_bytes = tls.stranger_bytes().clone();
         let (mut listeners, hurry) = (Vec::new(), watch::Sender::new(false));
         for (name, protocol, listens) in passed_on(&foundation.settings) {
             let Some((socket, _)) = foundation.sockets.bind(listens.address(), name)? else {
@@ -67,6 +65,8 @@ impl Standby {
         }
         let (mut threads, purges) = (Threads::new(), watch::Sender::new(()));
         threads.serve(listeners, foundation, &purges)?;
+        let (cycles, stopped) = (vec![certificate_cycle(&foundation.tls)], threads.stopped());
+        threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(Standby {
             threads,
             hurry,

@@ -159,6 +159,16 @@ impl Tls {
         })
     }
 
+    pub fn stranger_bytes(&self) -> &Arc<StrangerBytes> {
+        &self.stranger_bytes
+    }
+
+    /// The files in force; `None` without a certificate.
+    pub fn files(&self) -> Option<TlsFiles> {
+        let source = self.source.lock();
+        self.is_on().then(|| source.files.clone())
+    }
+
     pub fn is_on(&self) -> bool {
         self.current.read().is_some()
     }

@@ -54,6 +54,9 @@ impl RedisParts {
         let mut layer = self.layer(parts, PartitionId(0), space, self.identity.clone());
         layer.access.directory = Some(directory);
         tell(settings, &layer.config);
+        // A home's may have changed since the process started.
+        let files = parts.tls.files();
+        files.as_ref().unwrap_or(&settings.connections.tls).tell(&layer.config);
         if let Some(file) = settings.redis.config_file.clone() {
             for (name, value) in &file.parameters {
                 let started = layer.config.start_with_file(name, value);
@@ -159,7 +162,6 @@ fn tell(settings: &Settings, config: &Config) {
     let possible = i64::try_from(connections.connections_max).unwrap_or(i64::MAX);
     config.maxclients_possible.store(possible, Ordering::Relaxed);
     config.start_with("client-query-buffer-limit", number(connections.request_bytes_max));
-    connections.tls.tell(config);
     if let Some(address) = settings.redis.listen.address() {
         config.start_with("bind", address.ip().to_string());
         let debug = if address.ip().is_loopback() { "yes" } else { "local" };

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quartet_engine::Dependency;
+use quartet_engine::{Dependency, Durability};
 use quartet_layer_redis::After;
 use quartet_layer_redis::replication::{LinkState, Upstream};
 use quartet_layer_redis::{Redis, Session, command::errors};
@@ -30,6 +30,8 @@ use quartet_redis_copy::tls::Tls;
 use quartet_redis_copy::watcher::{Rejected, Stage, Watcher};
 use quartet_redis_copy::{Address, Error, follow};
 use quartet_wire_resp::{Value, decode, encode_command};
+
+use crate::connections::durability::Hold;
 
 /// How long a session waits for what keeps the partition.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
@@ -250,7 +252,7 @@ struct Local {
     /// Replies that were taken.
     start: usize,
     /// Where the replies of each sending end, and what they wait for.
-    sent: VecDeque<(usize, Dependency)>,
+    sent: VecDeque<(usize, Hold)>,
 }
 
 impl Local {
@@ -299,6 +301,7 @@ impl Target for Local {
     fn send(&mut self, requests: &[u8]) -> Result<(), Error> {
         let gate = self.gate.clone();
         let _open = gate.lock();
+        let arrival = self.layer.engine.arrival(Durability::Always);
         let (mut consumed, mut dependency) = (0, Dependency::ZERO);
         while consumed < requests.len() {
             // A transaction that has begun is not executed before its last request is.
@@ -320,14 +323,14 @@ impl Target for Local {
                 std::thread::sleep(BUSY_RETRY);
             }
         }
-        self.sent.push_back((self.replies.len(), dependency));
+        self.sent.push_back((self.replies.len(), Hold { dependency, arrival }));
         Ok(())
     }
 
     /// Only of what is durable.
     fn receive(&mut self) -> Result<Value, Error> {
-        if let Some((_, dependency)) = self.sent.front()
-            && !self.layer.engine.wait_durable(*dependency)
+        if let Some((_, Hold { dependency, arrival })) = self.sent.front()
+            && !self.layer.engine.wait_settled(*dependency, *arrival)
         {
             return Err(Error::Target("the log failed".into()));
         }

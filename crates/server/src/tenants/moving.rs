@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quartet_engine::{Arrival, CopyFigures, DatabaseCopy, DatabaseCopyError, Durability, Engine, PartitionId};
+use quartet_engine::{CopyFigures, DatabaseCopy, DatabaseCopyError, Engine, PartitionId};
 use quartet_model::{DatabaseId, Version};
 use quartet_tenancy::{CatalogueError, Database, Move};
 use serde_json::{Value, json};
@@ -366,9 +366,8 @@ impl Tenants {
         }
         // They may have something to write down.
         layers().for_each(|layer| layer.save());
-        let arrival = source.arrival(Durability::Always);
         let left = match source.fence(database.id) {
-            Ok(left) => (left, arrival),
+            Ok(left) => left,
             Err(error) => {
                 let_go();
                 return match error {
@@ -411,9 +410,9 @@ impl Tenants {
         progress: &Progress,
         copy: &mut DatabaseCopy,
         (source, target): (&Engine, &Engine),
-        (left, arrival): (Version, Arrival),
+        left: Version,
     ) -> Result<(), Stays> {
-        if !source.wait_settled(left, arrival) {
+        if !source.wait_settled(left, copy.arrival()) {
             return Err(CatalogueError::LogFailed.into());
         }
         let begun = Instant::now();

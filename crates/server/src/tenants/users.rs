@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use quartet_engine::{Busy, Durability, Engine, ExecuteError, Space};
+use quartet_engine::{Busy, Engine, ExecuteError, Space};
 use quartet_layer_redis::access::acl::UserFile;
 
 /// The user who comes in with a database's read-only token.
@@ -38,27 +38,18 @@ impl UserFile for UsersInDatabase {
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        // From before: a home that is deposed behind the commit has not made it durable.
-        let arrival = self.engine.arrival(Durability::Always);
-        let written = self.engine.partition_in_time().map_err(io::Error::other)?.execute(
-            self.space,
-            |tx| -> Result<(), std::convert::Infallible> {
-                tx.set(ROW, text.as_bytes());
-                Ok(())
-            },
-        );
-        let dependency = match written {
-            Ok(((), dependency)) => dependency,
-            Err(ExecuteError::DiskFull(_)) => return Err(io::ErrorKind::StorageFull.into()),
-            Err(ExecuteError::TooLarge(_)) => return Err(io::ErrorKind::FileTooLarge.into()),
-            Err(ExecuteError::Unreadable(_)) => return Err(unreadable()),
-            Err(ExecuteError::NotHome) => return Err(io::Error::other("the log has failed")),
+        let written = self.engine.execute_durably(self.space, |tx| {
+            tx.set(ROW, text.as_bytes());
+            Ok::<(), std::convert::Infallible>(())
+        });
+        match written.map_err(io::Error::other)? {
+            Ok(()) => Ok(()),
+            Err(ExecuteError::DiskFull(_)) => Err(io::ErrorKind::StorageFull.into()),
+            Err(ExecuteError::TooLarge(_)) => Err(io::ErrorKind::FileTooLarge.into()),
+            Err(ExecuteError::Unreadable(_)) => Err(unreadable()),
+            Err(ExecuteError::NotHome) => Err(io::Error::other("the log has failed")),
             Err(ExecuteError::Layer(never, _)) => match never {},
-        };
-        if self.engine.wait_settled(dependency, arrival) {
-            return Ok(());
         }
-        Err(io::Error::other("the log has failed"))
     }
 }
 

@@ -112,4 +112,18 @@ describe("redis.search of @upstash/redis", { skip: !httpPort }, () => {
     assert.equal(await index.query({ filter: {} }), null);
     assert.equal(await redis.exists("product:0"), 1);
   });
+
+  test("entries of a stream are found by their fields", async () => {
+    const events = s.object({ message: s.string(), service: s.keyword(), severity: s.number("U64") });
+    const log = await redis.search.createIndex({ name: "log", dataType: "stream", stream: "events", schema: events });
+    const first = await redis.xadd("events", "*", { message: "door opened", service: "doors", severity: 1 });
+    const second = await redis.xadd("events", "*", { message: "gate opened", service: "gates", severity: 5 });
+    const described = await log.describe();
+    assert.deepEqual([described.dataType, described.prefixes], ["stream", ["events"]]);
+    const found = await log.query({ filter: { message: { $eq: "opened" } }, orderBy: { severity: "DESC" } });
+    assert.deepEqual(found.map((hit) => hit.key), [second, first]);
+    assert.equal(found[0].data.service, "gates");
+    await redis.xdel("events", second);
+    assert.deepEqual(await log.count({ filter: { message: { $eq: "opened" } } }), { count: 1 });
+  });
 });

@@ -71,6 +71,11 @@ impl User {
         self.unrestricted.load(Ordering::SeqCst) || self.rules().has_prefixes(prefixes, writes)
     }
 
+    /// May read, and maybe write, this key.
+    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
+        self.unrestricted.load(Ordering::SeqCst) || self.rules().has_key(name, writes)
+    }
+
     /// May read any key: what SORT asks for its patterns.
     pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
         self.unrestricted.load(Ordering::SeqCst) || self.rules().may_read_all_keys(command, arguments)

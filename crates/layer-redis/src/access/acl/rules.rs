@@ -107,6 +107,11 @@ impl Rules {
         self.selectors.iter().any(has_all)
     }
 
+    /// One selector allows to read the key, and to write it if that is asked for.
+    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
+        self.selectors.iter().any(|selector| selector.has_key(name, writes))
+    }
+
     /// One selector allows the request as well as the reading of every key.
     pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
         let mut selectors = self.selectors.iter();

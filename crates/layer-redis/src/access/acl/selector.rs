@@ -142,6 +142,11 @@ impl Selector {
         self.all_keys || patterns.any(|key| key.access.includes(wanted) && covers(&key.pattern))
     }
 
+    /// This key may be read, and written if that is asked for.
+    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
+        self.all_keys || self.allows_key(Access { reads: true, writes }, name)
+    }
+
     pub fn may_read_all_keys(&self) -> bool {
         let mut patterns = self.keys.iter();
         self.all_keys || patterns.any(|key| key.access.reads && key.pattern == b"*")

@@ -117,12 +117,16 @@ pub fn reply_value(context: &mut Context<'_, '_>, entry: Option<&Entry>, field: 
 
 pub fn hgetall(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
-    let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
-        reply.map(0);
+        context.reply.map(0);
         return Ok(());
     };
-    reply.map(value::len(&mut keys, &entry) as usize);
+    let len = value::len(&mut context.keys(), &entry);
+    if context.must_end_before(len) {
+        return Ok(());
+    }
+    let (mut keys, reply) = context.keys_and_reply();
+    reply.map(len as usize);
     value::each(&mut keys, &entry, &mut |field| {
         reply.bulk(field.name);
         reply.bulk(field.value);
@@ -144,12 +148,16 @@ fn reply_each(
     part: for<'f> fn(Field<'f>) -> &'f [u8],
 ) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
-    let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
-        reply.array(0);
+        context.reply.array(0);
         return Ok(());
     };
-    reply.array(value::len(&mut keys, &entry) as usize);
+    let len = value::len(&mut context.keys(), &entry);
+    if context.must_end_before(len) {
+        return Ok(());
+    }
+    let (mut keys, reply) = context.keys_and_reply();
+    reply.array(len as usize);
     value::each(&mut keys, &entry, &mut |field| reply.bulk(part(field)));
     Ok(())
 }

@@ -396,7 +396,7 @@ pub fn encoding(entry: &Entry) -> &'static str {
         Kind::SortedSet => sorted_sets::encoding(entry),
         Kind::Hash => hashes::encoding(entry),
         Kind::Stream => "stream",
-        Kind::Json | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex => "raw",
+        Kind::Json | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex | Kind::VectorIndex => "raw",
     }
 }
 

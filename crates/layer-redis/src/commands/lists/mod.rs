@@ -18,7 +18,7 @@ use crate::handler::definition::*;
 use crate::keyspace::Entry;
 
 pub use blocks::{Ends, position_key, position_of, without_shifts};
-pub use rows::{elements, store};
+pub use rows::{elements, length, store};
 
 use rows::End;
 
@@ -198,7 +198,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "lrange",
         4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::List,
         "1.0.0",

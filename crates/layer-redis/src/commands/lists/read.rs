@@ -55,6 +55,9 @@ pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Ok(());
     };
     let wanted = parse::index_range(start, stop, rows::length(&entry));
+    if context.must_end_before(wanted.end - wanted.start) {
+        return Ok(());
+    }
     context.reply.array((wanted.end - wanted.start) as usize);
     let mut keys = Keyspace {
         tx: context.tx,

@@ -101,6 +101,26 @@ impl Arrangement {
     }
 }
 
+/// Options of the query, which stand in front of the steps.
+const OF_QUERY: &[&str] = &[
+    "VERBATIM",
+    "EXPANDER",
+    "PAYLOAD",
+    "NOSTOPWORDS",
+    "LANGUAGE",
+    "SCORER",
+    "SLOP",
+    "INORDER",
+    "INFIELDS",
+    "ADDSCORES",
+];
+
+fn is_of_query(word: &[u8]) -> bool {
+    OF_QUERY
+        .iter()
+        .any(|option| word.eq_ignore_ascii_case(option.as_bytes()))
+}
+
 impl AggregateArguments {
     fn new(context: &Context<'_, '_>) -> AggregateArguments {
         AggregateArguments {
@@ -156,6 +176,9 @@ impl AggregateArguments {
 
     /// Reads the next argument.
     pub fn next(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        if self.has_steps() && words.peek().is_some_and(is_of_query) {
+            return Err(unknown(words));
+        }
         if words.take("ADDSCORES") {
             self.adds_scores = true;
         } else if words.take("LOAD") {
@@ -202,6 +225,11 @@ impl AggregateArguments {
             });
         }
         Ok(())
+    }
+
+    /// SORTBY and LIMIT alone are no steps behind which options of the query are refused.
+    fn has_steps(&self) -> bool {
+        self.loads_all || !self.loaded.is_empty() || !self.steps.is_empty()
     }
 
     fn arrangement(&mut self) -> &mut Arrangement {

@@ -28,7 +28,7 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let index = find(context, given[0], false)?;
     let failures = Failures::read(context.tx, &index.number);
     let progress = index.progress(context.tx);
-    let stored_bytes = figures::stored_bytes(context.tx, index.as_ref(), figures::SAMPLE);
+    let stored_bytes = context.groups.indexes().sizes.of(context.tx, index.as_ref());
     let mut rows = TransactionRows {
         tx: context.tx,
         prefix: index.rows_prefix(),

@@ -14,6 +14,8 @@ impl From<SearchError> for ErrorReply {
     }
 }
 
+pub(super) const NO_PERMISSION: &str = "NOPERM No permissions to access a key";
+
 /// The words behind the command's name; refused if there are fewer than `count_min`.
 pub(super) fn words<'a>(
     arguments: quartet_wire_resp::Arguments<'a>,
@@ -76,6 +78,6 @@ pub(super) fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> 
 pub(super) fn check_access(context: &Context<'_, '_>, prefixes: &[Vec<u8>], writes: bool) -> Result<(), ErrorReply> {
     match context.client.user.has_prefixes(prefixes, writes) {
         true => Ok(()),
-        false => Err("NOPERM No permissions to access a key".into()),
+        false => Err(NO_PERMISSION.into()),
     }
 }

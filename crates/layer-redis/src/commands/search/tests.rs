@@ -10,6 +10,8 @@ use serde_json::Value as Json;
 use crate::invariants::RedisInvariants;
 use crate::testing::{Connection, Fixture, show};
 
+mod power_cuts;
+
 /// Whether a document is to be found, by what its fields hold.
 type Matches<'m> = &'m dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool;
 
@@ -491,6 +493,25 @@ fn every_search_finds_what_the_keys_hold() {
     for seed in 1..=4 {
         judge(seed, 500);
     }
+}
+
+/// Requests of the differential run that were read otherwise than the original reads them.
+#[test]
+fn words_mean_what_they_mean_at_the_original() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        r"FT.CREATE i SCHEMA t TEXT s TAG n NUMERIC => OK
+        HSET d:1 t hello s hello n 1 => 3
+        FT.SEARCH i w'h*l\?o' NOCONTENT => [1 d:1]
+        FT.SEARCH i @s:{w'h\*l?'} NOCONTENT => [1 d:1]
+        FT.AGGREGATE i * VERBATIM LOAD 1 @n => [1 [n 1]]
+        FT.AGGREGATE i * LIMIT 0 1 VERBATIM LOAD 1 @n => [1 [n 1]]
+        FT.AGGREGATE i * LOAD 1 @n VERBATIM => !SEARCH_ARG_UNRECOGNIZED Unknown argument `VERBATIM` at position 4 for <main>
+        FT.AGGREGATE i * GROUPBY 1 @n TIMEOUT 0 => [1 [n 1]]",
+    );
+    let explained = connection.run(&["FT.EXPLAIN", "i", "\"fly\"", "DIALECT", "1"]);
+    assert_eq!(show(&explained), "fly\n");
 }
 
 /// A path's first text is marked where it is shown as such; arrays and whole documents are not.

@@ -31,7 +31,7 @@ const LINKED_MAX: usize = 16;
 
 /// Keys that are looked at by the command that makes an index. Larger databases are filled in the
 /// background.
-const FILLED_AT_ONCE: u64 = 256;
+pub const FILLED_AT_ONCE: u64 = 256;
 
 /// Why a key in reach of an index is not in it.
 pub struct Failure {
@@ -138,7 +138,8 @@ pub fn apply(rows: &mut dyn WriteRows, name: &[u8], document: Option<Document>) 
     }
 }
 
-fn settle(tx: &mut Transaction<'_>, index: &impl Followed) {
+/// Takes up what waits in an index, if it is too much.
+pub fn settle(tx: &mut Transaction<'_>, index: &impl Followed) {
     let mut rows = rows(tx, index);
     if index::waiting(&mut rows) >= index::UNSETTLED_MAX {
         index::settle(&mut rows, SETTLED_MAX);

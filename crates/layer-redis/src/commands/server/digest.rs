@@ -67,7 +67,7 @@ fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
         // Its number is another on each server.
         Kind::SearchIndex => {}
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
-        Kind::VectorSet => vector_sets::nodes_hashed(keys, entry, &mut |parts| sum.add(parts)),
+        Kind::VectorSet | Kind::VectorIndex => vector_sets::nodes_hashed(keys, entry, &mut |parts| sum.add(parts)),
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {
                 sum.add(&[&position.to_be_bytes(), element]);

@@ -93,7 +93,7 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
     let elements = entry.elements();
     let count = elements.count(context.tx, b"", None);
     let (mut seen, mut bytes) = (0, 0);
-    if entry.kind == Kind::VectorSet && (1..count).contains(&samples) {
+    if matches!(entry.kind, Kind::VectorSet | Kind::VectorIndex) && (1..count).contains(&samples) {
         let samples = samples.max(VECTOR_SET_SAMPLES).min(count);
         for sample in 0..samples {
             let row = elements.nth(context.tx, b"", sample * count / samples);

@@ -13,15 +13,15 @@ use crate::keyspace::{Elements, Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse, keyspace::packed, keyspace::scan};
 
 pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, intersection)
+    answer(context, arguments, intersection, lookups_of_intersection)
 }
 
 pub fn sunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, union)
+    answer(context, arguments, union, members_of_all)
 }
 
 pub fn sdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, difference)
+    answer(context, arguments, difference, lookups_of_difference)
 }
 
 pub fn sinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -39,9 +39,19 @@ pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 /// The sets that a command names, in its order.
 type Operands = Vec<Option<Entry>>;
 type Operation = fn(&mut Keyspace<'_, '_>, Operands) -> Vec<Vec<u8>>;
+/// How many members an operation looks at or looks up.
+type Size = fn(&[Option<Entry>]) -> u64;
 
-fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
+fn answer(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    operation: Operation,
+    size: Size,
+) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(1))?;
+    if context.must_end_before(size(&operands)) {
+        return Ok(());
+    }
     let members = operation(&mut context.keys(), operands);
     context.reply.set(members.len());
     members.iter().for_each(|member| context.reply.bulk(member));
@@ -83,6 +93,9 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let limit = limit(options)?;
     let names = arguments.iter().skip(2).take(count as usize);
     let operands = sets(context, names)?;
+    if context.must_end_before(lookups_of_intersection(&operands)) {
+        return Ok(());
+    }
     let found = common(&mut context.keys(), operands, limit);
     context.reply.integer(found.len() as i64);
     Ok(())
@@ -100,6 +113,24 @@ fn limit(options: Arguments<'_>) -> Result<usize, ErrorReply> {
             .ok_or(ErrorReply::new("ERR LIMIT can't be negative"))?;
     }
     Ok(if limit == 0 { usize::MAX } else { limit })
+}
+
+fn member_count(entry: Option<&Entry>) -> u64 {
+    entry.map_or(0, value::len)
+}
+
+fn lookups_of_intersection(operands: &[Option<Entry>]) -> u64 {
+    let smallest = operands.iter().map(|entry| member_count(entry.as_ref())).min();
+    smallest.unwrap_or(0).saturating_mul(operands.len() as u64)
+}
+
+fn lookups_of_difference(operands: &[Option<Entry>]) -> u64 {
+    let first = member_count(operands.first().and_then(Option::as_ref));
+    first.saturating_mul(operands.len() as u64)
+}
+
+fn members_of_all(operands: &[Option<Entry>]) -> u64 {
+    operands.iter().map(|entry| member_count(entry.as_ref())).sum()
 }
 
 fn intersection(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {

@@ -38,6 +38,9 @@ pub fn srem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 pub fn smembers(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Set)?;
+    if context.must_end_before(entry.as_ref().map_or(0, value::len)) {
+        return Ok(());
+    }
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
         reply.set(0);

@@ -24,6 +24,7 @@ use std::ops::Range;
 use quartet_wire_resp::Arguments;
 
 use self::pattern::Pattern;
+use crate::commands::sorted_sets::SortedSet;
 use crate::commands::{lists, sets, sorted_sets};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
@@ -55,7 +56,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "sort_ro",
         -2,
-        READONLY | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS,
+        READONLY | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS | KNOWS_SIZE,
         Keys::Computed(only_sorted, &[SORTED, MEANT_BY_PATTERNS]),
         Group::Generic,
         "7.0.0",
@@ -123,7 +124,13 @@ fn check_permission(
 fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
     let mut elements = match context.read(name) {
         None => Vec::new(),
-        Some(entry) => sorted(context, &entry, &options)?,
+        Some(entry) => {
+            let lookups = 1 + options.get.len() as u64 + u64::from(options.by.is_some());
+            if context.must_end_before(length(&entry).saturating_mul(lookups)) {
+                return Ok(());
+            }
+            sorted(context, &entry, &options)?
+        }
     };
     let wanted = options.wanted(elements.len());
     elements.truncate(wanted.end);
@@ -278,6 +285,16 @@ impl<'a> Options<'a> {
     }
 }
 
+/// How many elements there are to sort; none in what cannot be sorted.
+fn length(entry: &Entry) -> u64 {
+    match entry.kind {
+        Kind::List => lists::length(entry),
+        Kind::Set => sets::len(entry),
+        Kind::SortedSet => SortedSet::of(entry.clone()).len(),
+        _ => 0,
+    }
+}
+
 /// All elements in the order that the options ask for.
 fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
     let is_script = context.client.is_script;
@@ -292,7 +309,8 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         | Kind::Json
         | Kind::VectorSet
         | Kind::Suggestions
-        | Kind::SearchIndex => {
+        | Kind::SearchIndex
+        | Kind::VectorIndex => {
             return Err(errors::WRONG_TYPE.into());
         }
     };

@@ -20,6 +20,19 @@ enum Operation {
     Difference,
 }
 
+impl Operation {
+    /// How many members it looks at or looks up.
+    fn lookups(self, inputs: &[Input]) -> u64 {
+        let lens = inputs.iter().map(Input::len);
+        let walked = match self {
+            Operation::Union => return lens.sum(),
+            Operation::Intersection => lens.min(),
+            Operation::Difference => lens.take(1).next(),
+        };
+        walked.unwrap_or(0).saturating_mul(inputs.len() as u64)
+    }
+}
+
 /// The combination of the scores that a member has in several inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
@@ -84,6 +97,9 @@ pub fn zdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 
 fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 1, operation, Purpose::Answer)?;
+    if context.must_end_before(operation.lookups(&inputs)) {
+        return Ok(());
+    }
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
     let reply = &mut context.reply;
     write_head(reply, pairs.len(), options.with_scores);
@@ -104,6 +120,9 @@ fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Ope
 
 pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 1, Operation::Intersection, Purpose::Count)?;
+    if context.must_end_before(Operation::Intersection.lookups(&inputs)) {
+        return Ok(());
+    }
     let count = match options.limit {
         0 => u64::MAX,
         limit => limit,

@@ -166,7 +166,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zrange",
         -4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::SortedSet,
         "1.2.0",
@@ -188,7 +188,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zrevrange",
         -4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::SortedSet,
         "1.2.0",
@@ -199,7 +199,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zrangebyscore",
         -4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::SortedSet,
         "1.0.5",
@@ -210,7 +210,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zrevrangebyscore",
         -4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::SortedSet,
         "2.2.0",
@@ -221,7 +221,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zrangebylex",
         -4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::SortedSet,
         "2.8.9",
@@ -232,7 +232,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zrevrangebylex",
         -4,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         ONE_KEY,
         Group::SortedSet,
         "2.8.9",
@@ -342,7 +342,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zunion",
         -3,
-        READONLY | MOVABLE_KEYS,
+        READONLY | MOVABLE_KEYS | KNOWS_SIZE,
         counted(1, 0),
         Group::SortedSet,
         "6.2.0",
@@ -364,7 +364,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zinter",
         -3,
-        READONLY | MOVABLE_KEYS,
+        READONLY | MOVABLE_KEYS | KNOWS_SIZE,
         counted(1, 0),
         Group::SortedSet,
         "6.2.0",
@@ -386,7 +386,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zintercard",
         -3,
-        READONLY | MOVABLE_KEYS,
+        READONLY | MOVABLE_KEYS | KNOWS_SIZE,
         counted(1, 0),
         Group::SortedSet,
         "7.0.0",
@@ -397,7 +397,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "zdiff",
         -3,
-        READONLY | MOVABLE_KEYS,
+        READONLY | MOVABLE_KEYS | KNOWS_SIZE,
         counted(1, 0),
         Group::SortedSet,
         "6.2.0",

@@ -119,6 +119,9 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -
         return Ok(());
     };
     let ranks = request.ranks(context.tx, &set);
+    if context.must_end_before(ranks.end - ranks.start) {
+        return Ok(());
+    }
     let reply = &mut context.reply;
     write_head(reply, (ranks.end - ranks.start) as usize, request.with_scores);
     set.visit(context.tx, ranks, request.reverse, &mut |member, score| {

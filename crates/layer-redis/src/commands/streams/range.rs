@@ -8,6 +8,7 @@ use quartet_wire_resp::{Arguments, Reply};
 use super::id::{self, StreamId};
 use super::stream::{Stream, write_entry};
 use crate::command::error_reply::ErrorReply;
+use crate::handler::allowance::WITH_LOCK_ELEMENTS;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
 use crate::{command::errors, command::parse};
@@ -43,6 +44,13 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, reverse: bool
     };
     if count_max == Some(0) {
         context.reply.null_array();
+        return Ok(());
+    }
+    let size = match stream.length.min(count_max.unwrap_or(u64::MAX)) {
+        size if size <= WITH_LOCK_ELEMENTS => size,
+        size => stream.count(context.tx, (start, end)).min(size),
+    };
+    if context.must_end_before(size) {
         return Ok(());
     }
     let (keys, reply) = context.keys_and_reply();

@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
+use smallvec::SmallVec;
 
 use super::id::{ID_BYTES, StreamId};
 use super::node::Node;
@@ -54,6 +55,8 @@ pub struct Stream {
     node: Node,
     /// Zero: not known, or the first node is the last.
     first_node_entries: u32,
+    /// Entries that were added or deleted one by one.
+    touched: SmallVec<[StreamId; 1]>,
 }
 
 /// The entries that XTRIM, and XADD after its entry, removes.
@@ -88,6 +91,7 @@ impl Stream {
             next_group: 0,
             node: Node::default(),
             first_node_entries: 0,
+            touched: SmallVec::new(),
         }
     }
 
@@ -108,6 +112,7 @@ impl Stream {
                 ..Node::default()
             },
             first_node_entries: fields.short(),
+            touched: SmallVec::new(),
         };
         if !fields.0.is_empty() {
             (stream.node.first, stream.node.names) = (fields.id(), fields.number());
@@ -141,6 +146,7 @@ impl Stream {
         payload.put(self.node.first.to_bytes());
         payload.put(self.node.names.to_be_bytes());
         keys.put(name, self.header.flags(LARGE), payload.as_bytes());
+        keys.changes.note_entries(keys.db, self.elements.id(), &self.touched);
     }
 
     /// Adds an entry. Its ID must be above `last`.
@@ -151,6 +157,7 @@ impl Stream {
         self.choose_node(tx, config, id, words_bytes);
         self.node.add(id, words.iter());
         self.elements.set(tx, &row_key(ENTRY, id), &fields);
+        self.touched.push(id);
         self.length += 1;
         self.entries_added += 1;
         self.last = id;
@@ -238,6 +245,20 @@ impl Stream {
         });
     }
 
+    /// The number of entries from `start` to `end`, both included.
+    pub fn count(&self, tx: &mut Transaction<'_>, (start, end): (StreamId, StreamId)) -> u64 {
+        if start > end {
+            return 0;
+        }
+        self.elements
+            .count(tx, &row_key(ENTRY, start), Some(&row_end(ENTRY, end)))
+    }
+
+    /// How many entries there are up to this one.
+    pub fn count_to(&self, tx: &mut Transaction<'_>, id: StreamId) -> u64 {
+        self.elements.count(tx, &[ENTRY], Some(&row_end(ENTRY, id)))
+    }
+
     /// The first entry of a range, or its last.
     pub fn edge(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
         let mut found = None;
@@ -261,6 +282,7 @@ impl Stream {
         if self.elements.clear(tx, &row_key(ENTRY, id)).is_none() {
             return false;
         }
+        self.touched.push(id);
         self.length -= 1;
         self.max_deleted = self.max_deleted.max(id);
         self.first_node_entries = 0;

@@ -325,7 +325,7 @@ pub const COMMANDS: &[Definition] = &[
     command(
         "lcs",
         -3,
-        READONLY,
+        READONLY | KNOWS_SIZE,
         TWO_KEYS,
         Group::String,
         "7.0.0",

@@ -16,6 +16,9 @@ use crate::{command::errors, command::parse};
 /// Redis' limit on its table, at four bytes a cell.
 const TABLE_BYTES_MAX: u64 = 512 << 20;
 
+/// Cells that are filled with the lock held: about a millisecond.
+const CELLS_WITH_LOCK: u64 = 1 << 20;
+
 #[derive(Default)]
 struct Options {
     length: bool,
@@ -43,6 +46,9 @@ pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let cells = (length(a.as_ref()) + 1) * (length(b.as_ref()) + 1);
     if cells > TABLE_BYTES_MAX / 4 {
         return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into());
+    }
+    if cells > CELLS_WITH_LOCK && context.must_end_before_long() {
+        return Ok(());
     }
     let (a, b) = (whole(context.tx, a.as_ref()), whole(context.tx, b.as_ref()));
     let (a, b) = (&*a, &*b);

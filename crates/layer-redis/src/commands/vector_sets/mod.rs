@@ -21,7 +21,10 @@ mod tests;
 
 use quartet_search::vector_set::{self, Head, Id};
 
-pub use self::stored::{head, is_set, judge, nodes_hashed, replace, value};
+pub use self::add::ELEMENT_BYTES_MAX;
+pub use self::similar::COMPARED_WITH_LOCK;
+pub use self::stored::{head, is_sound, judge, nodes_hashed, replace, value};
+pub use self::vector::{of_blob, of_words};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::indexes::TransactionRows;
@@ -108,15 +111,16 @@ impl Set {
     }
 }
 
-fn rows_of<'r, 't>(elements: &Elements, tx: &'r mut quartet_engine::Transaction<'t>) -> TransactionRows<'r, 't> {
+/// The rows below a key's elements.
+pub fn rows_of<'r, 't>(elements: &Elements, tx: &'r mut quartet_engine::Transaction<'t>) -> TransactionRows<'r, 't> {
     let prefix = [b"E".as_slice(), elements.id()].concat();
     TransactionRows { tx, prefix }
 }
 
-/// Writes the key's row; without elements, the key goes.
-fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, elements: &Elements, head: &Head) {
-    match head.count {
-        0 => drop(keys.remove(name)),
-        _ => keys.put_parts(name, header, &[elements.id(), &head.to_bytes()]),
+/// Writes the key's row; without elements, the key goes, unless it is a vector index.
+pub fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, elements: &Elements, head: &Head) {
+    match head.count > 0 || head.quantization.is_plain() {
+        false => drop(keys.remove(name)),
+        true => keys.put_parts(name, header, &[elements.id(), &head.to_bytes()]),
     }
 }

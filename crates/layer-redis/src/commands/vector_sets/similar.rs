@@ -28,7 +28,7 @@ const EFFORT: i64 = 100;
 const LOOKED_AT: i64 = 100;
 
 /// Vectors that are compared with the lock held, about: some milliseconds.
-const COMPARED_WITH_LOCK: u64 = 10_000;
+pub const COMPARED_WITH_LOCK: u64 = 10_000;
 
 impl Options {
     fn read(arguments: Arguments<'_>) -> Result<Options, ErrorReply> {

@@ -1,4 +1,5 @@
-//! A set as a value: for DUMP and RDB files, for digests, and for `quartet check`.
+//! A set, or a vector index, as a value: for DUMP and RDB files, for digests, and for `quartet
+//! check`.
 
 use std::collections::HashMap;
 
@@ -80,10 +81,11 @@ fn element(head: &Head, node: &Node, coded: &HashMap<Id, &Coded>) -> Element {
     }
 }
 
-/// A head and nodes that make up a set; none if these do not.
-fn read(set: &VectorSet) -> Option<(Head, Vec<Node>)> {
+/// A head and nodes that make up a set, or a vector index; none if these do not.
+fn read(set: &VectorSet, kind: Kind) -> Option<(Head, Vec<Node>)> {
     const LINKS_OF_FIRST_FILES: u16 = 16;
-    let quantization = Quantization::from_number(set.form)?;
+    let is_index = kind == Kind::VectorIndex;
+    let quantization = Quantization::from_number(set.form).filter(|form| form.is_plain() == is_index)?;
     let links = if set.links == 0 {
         LINKS_OF_FIRST_FILES
     } else {
@@ -106,7 +108,8 @@ fn read(set: &VectorSet) -> Option<(Head, Vec<Node>)> {
                 length: element.length,
                 range: range(element),
                 code: element.code.clone(),
-            },
+            }
+            .with_own_length(quantization),
             levels: element.levels.iter().map(|links| links.to.clone()).collect(),
         })
         .collect();
@@ -117,16 +120,16 @@ fn matrix(set: &VectorSet) -> Option<&[u8]> {
     set.projection.as_ref().map(|projection| projection.matrix.as_slice())
 }
 
-/// Returns true if a set can be made of this.
-pub fn is_set(set: &VectorSet) -> bool {
-    read(set).is_some()
+/// Returns true if a key of this kind can be made of this.
+pub fn is_sound(set: &VectorSet, kind: Kind) -> bool {
+    read(set, kind).is_some()
 }
 
-/// Makes `name` this set. Panics if [`is_set`] says that it is none.
-pub fn replace(keys: &mut Keyspace<'_, '_>, name: &[u8], set: &VectorSet) {
-    let (mut head, nodes) = read(set).expect("a set that was judged");
+/// Makes `name` this set or index. Panics if [`is_sound`] says that it is none.
+pub fn replace(keys: &mut Keyspace<'_, '_>, name: &[u8], set: &VectorSet, kind: Kind) {
+    let (mut head, nodes) = read(set, kind).expect("a set that was judged");
     let elements = keys.new_elements();
     portable::store(&mut rows_of(&elements, keys.tx), &mut head, &nodes, matrix(set));
-    let header = Header::new(Kind::VectorSet).flags(LARGE);
+    let header = Header::new(kind).flags(LARGE);
     put(keys, name, header, &elements, &head);
 }

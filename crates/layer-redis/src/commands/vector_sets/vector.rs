@@ -18,23 +18,36 @@ pub fn read(arguments: Arguments<'_>, at: usize) -> Result<(Vec<f32>, usize), Er
         } else if parse::is(form, "values") {
             let count = usize::try_from(parse::integer(second)?).ok()?;
             let is_possible = count <= arguments.len().saturating_sub(at + 2);
-            let texts = is_possible.then(|| arguments.iter().skip(at + 2).take(count))?;
-            let numbers: Option<Vec<f32>> = texts.map(|text| Some(parse::float(text)? as f32)).collect();
-            (numbers?, at + 2 + count)
+            let words = is_possible.then(|| arguments.tail(at + 2))?;
+            (of_words(words, count)?, at + 2 + count)
         } else {
             return None;
         };
-        let is_vector = (1..=DIMENSIONS_MAX).contains(&vector.len()) && vector.iter().all(|one| one.is_finite());
-        let squares: f32 = vector.iter().map(|one| one * one).sum();
-        (is_vector && squares.is_finite()).then_some((vector, next))
+        Some((vector, next))
     };
     read().ok_or(INVALID.into())
 }
 
-fn of_blob(blob: &[u8]) -> Option<Vec<f32>> {
+/// The vector in little-endian floats of four bytes; none if it is no possible one.
+pub fn of_blob(blob: &[u8]) -> Option<Vec<f32>> {
     let (floats, rest) = blob.as_chunks::<4>();
     let is_whole = rest.is_empty() && floats.len() <= DIMENSIONS_MAX;
-    is_whole.then(|| floats.iter().map(|one| f32::from_le_bytes(*one)).collect())
+    let vector: Vec<f32> = is_whole.then(|| floats.iter().map(|one| f32::from_le_bytes(*one)).collect())?;
+    is_possible(&vector).then_some(vector)
+}
+
+/// The vector whose numbers are the first `count` words; none if it is no possible one.
+pub fn of_words(words: Arguments<'_>, count: usize) -> Option<Vec<f32>> {
+    let numbers = words.iter().take(count);
+    let vector: Vec<f32> = numbers
+        .map(|text| Some(parse::float(text)? as f32))
+        .collect::<Option<_>>()?;
+    is_possible(&vector).then_some(vector)
+}
+
+fn is_possible(vector: &[f32]) -> bool {
+    let squares: f32 = vector.iter().map(|one| one * one).sum();
+    (1..=DIMENSIONS_MAX).contains(&vector.len()) && squares.is_finite()
 }
 
 pub fn mismatch(found: usize, expected: usize) -> ErrorReply {

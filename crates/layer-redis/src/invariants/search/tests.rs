@@ -196,3 +196,33 @@ fn what_is_over_or_was_not_looked_at_is_no_fault() {
     connection.check("SET other value => OK");
     assert_eq!(found(&fixture), Vec::<String>::new());
 }
+
+/// An entry that the index lacks, one that it should not have, and an index that follows a stream
+/// that there is not.
+#[test]
+fn an_index_on_a_stream_that_disagrees_with_it() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "SEARCH.CREATE log ON STREAM s SCHEMA n U64 FAST => 1\n\
+         XADD s 1-0 n 1 => 1-0\n\
+         XADD s 2-0 n 2 => 2-0",
+    );
+    assert_eq!(found(&fixture), Vec::<String>::new());
+    let rows = rows_of(&fixture, b"Sjlog");
+    let key_of = first(&fixture, &[rows.as_slice(), b"k"].concat());
+    plant(&fixture, |tx| {
+        let row = tx.get(&key_of).unwrap();
+        let id = row.value().to_vec();
+        tx.clear(&key_of);
+        tx.set(&[rows.as_slice(), b"k", &[9; 16]].concat(), &id);
+    });
+    let first_finding = found(&fixture).remove(0);
+    assert_eq!(first_finding, "index \"log\" does not have entry 1-0 as it is");
+    let foreign = "index \"log\" has entry 651061555542690057-651061555542690057, which the stream does not have";
+    assert!(found(&fixture).contains(&foreign.to_owned()), "{:?}", found(&fixture));
+    fixture.layer.engine.repair(&findings(&fixture).kept).unwrap();
+    fixture.layer.fill_indexes();
+    assert_eq!(found(&fixture), Vec::<String>::new());
+    connection.check("SEARCH.QUERY log {} NOCONTENT => [[1-0 1] [2-0 1]]");
+}

@@ -1,13 +1,15 @@
 //! Making, describing and removing indexes that are keys, and their other names.
 
+use std::sync::Arc;
+
 use quartet_search::filter::FieldType;
 use quartet_search::index;
 use quartet_wire_resp::Arguments;
 
-use super::lookup::{find, wait};
+use super::lookup::{check_access, find, wait};
+use super::streams;
+use super::upkeep::begin_filling;
 use crate::command::glob;
-use crate::commands::search::lookup::check_access;
-use crate::commands::search::upkeep::begin_filling;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyDefinition, KeyIndex, StoredIndex, TransactionRows, Words};
@@ -26,7 +28,7 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let name = &arguments[1];
     let request: Vec<&[u8]> = arguments.iter().skip(2).collect();
     let (definition, options) = KeyDefinition::parse(&request)?;
-    check_access(context, &definition.prefixes, false)?;
+    check_access(context, &definition, false)?;
     if let Some(known) = find(context, name, false)?.filter(|known| known.name == name) {
         let shown = String::from_utf8_lossy(name);
         return match (options.exists_ok, known.definition == definition) {
@@ -44,6 +46,16 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     if catalogue.key_indexes().count() >= INDEXES_MAX {
         return Err(format!("ERR A database has at most {INDEXES_MAX} search indexes").into());
     }
+    if definition.on == Kind::Stream {
+        let stream = &definition.prefixes[0];
+        let is_taken = |known: &&Arc<KeyIndex>| known.is_on_stream() && known.stream() == stream;
+        let taken: Vec<Arc<KeyIndex>> = catalogue.key_indexes().filter(is_taken).cloned().collect();
+        let mut keys = context.keys_of(0);
+        if let Some(known) = taken.iter().find(|known| keys.find(&known.name).is_some()) {
+            let (stream, known) = (String::from_utf8_lossy(stream), String::from_utf8_lossy(&known.name));
+            return Err(format!("ERR Stream {stream} has an index already: {known}").into());
+        }
+    }
     // One whose key is over and was not removed yet.
     if let Some(dead) = catalogue.key_index(name) {
         dead.clear_all(context.tx);
@@ -52,8 +64,10 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     context.changes().index(true);
     let header = Header::new(Kind::SearchIndex);
     context.keys_of(0).put(name, header, &index.number);
-    if !options.skips_initial_scan {
-        begin_filling(context, &index, false);
+    match options.skips_initial_scan {
+        false => begin_filling(context, &index),
+        true if index.is_on_stream() => streams::skip(&mut context.keys_of(0), &index),
+        true => {}
     }
     context.reply.integer(1);
     Ok(())
@@ -65,7 +79,7 @@ pub fn reindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         return Ok(());
     };
     index.clear_rows(context.tx);
-    begin_filling(context, index.as_ref(), false);
+    begin_filling(context, &index);
     context.reply.integer(1);
     Ok(())
 }
@@ -92,7 +106,8 @@ pub fn describe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         prefix: index.rows_prefix(),
     };
     let documents = index::State::read(&mut rows).documents;
-    let (bytes, is_filling) = (bytes_of(context, &index), index.progress(context.tx).is_some());
+    let bytes = context.groups.indexes().sizes.of(context.tx, index.as_ref());
+    let is_filling = index.progress(context.tx).is_some();
     let definition = &index.definition;
     let reply = &mut context.reply;
     reply.map(8);
@@ -125,26 +140,6 @@ pub fn describe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         words.iter().for_each(|word| reply.bulk(word.as_bytes()));
     }
     Ok(())
-}
-
-/// About how many bytes the rows of an index have: of the first ones, and as many of the others.
-fn bytes_of(context: &mut Context<'_, '_>, index: &KeyIndex) -> u64 {
-    const ROWS_MEASURED: u64 = 1000;
-    let prefix = index.rows_prefix();
-    let end = quartet_model::next_prefix(&prefix);
-    let (mut rows, mut bytes) = (0, 0);
-    context.tx.scan(&prefix, &end, false, &mut |row| {
-        rows += 1;
-        bytes += (row.key().len() + row.value().len()) as u64;
-        match rows < ROWS_MEASURED {
-            true => std::ops::ControlFlow::Continue(()),
-            false => std::ops::ControlFlow::Break(()),
-        }
-    });
-    match rows {
-        0 => 0,
-        rows => bytes * context.tx.count(&prefix, &end) / rows,
-    }
 }
 
 pub fn list_indexes(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

@@ -2,8 +2,11 @@
 
 use quartet_search::filter::{Given, TypedField};
 
+use super::streams;
 use crate::commands::hashes;
 use crate::commands::json::{self, Json};
+use crate::commands::streams::StreamId;
+use crate::commands::streams::stream::Stream;
 use crate::indexes::KeyIndex;
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Keyspace, Kind};
@@ -15,11 +18,22 @@ pub enum Contents {
     Hash(Entry),
     /// A document, or a string that is one.
     Document(Json),
+    /// The names and values of a stream's entry.
+    Entry(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 impl Contents {
-    /// The contents of the key of this name, if it is of the index's kind.
+    /// The contents of the key of this name, if it is of the index's kind; of an index on a stream,
+    /// those of the entry with this ID.
     pub fn find(keys: &mut Keyspace<'_, '_>, index: &KeyIndex, name: &[u8]) -> Option<Contents> {
+        if index.is_on_stream() {
+            let stream = Stream::of(&streams::stream_of(keys, index)?);
+            let fields = stream.fields(keys.tx, StreamId::from_bytes(name))?;
+            let pairs = streams::pairs(&fields).into_iter();
+            return Some(Contents::Entry(
+                pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
+            ));
+        }
         let entry = keys.find(name).filter(|entry| entry.kind == index.definition.on)?;
         match entry.kind {
             Kind::Hash => Some(Contents::Hash(entry)),
@@ -43,6 +57,34 @@ impl Contents {
             return None;
         };
         hashes::find(keys, entry, name.as_bytes()).map(|found| found.value().to_vec())
+    }
+
+    /// The names and values of a hash or an entry, all or those of these names.
+    pub fn pairs(&self, keys: &mut Keyspace<'_, '_>, names: Option<&[String]>) -> Vec<(String, Vec<u8>)> {
+        let mut pairs = Vec::new();
+        match (self, names) {
+            (Contents::Document(_), _) => {}
+            (Contents::Hash(_), Some(names)) => {
+                let found = names
+                    .iter()
+                    .filter_map(|name| Some((name.clone(), self.of_field(keys, name)?)));
+                pairs.extend(found);
+            }
+            (Contents::Hash(entry), None) => hashes::each(keys, entry, &mut |field| {
+                pairs.push((String::from_utf8_lossy(field.name).into_owned(), field.value.to_vec()));
+            }),
+            (Contents::Entry(all), Some(names)) => {
+                for name in names {
+                    let found = all.iter().filter(|(known, _)| known == name.as_bytes());
+                    pairs.extend(found.map(|(_, value)| (name.clone(), value.clone())));
+                }
+            }
+            (Contents::Entry(all), None) => pairs.extend(
+                all.iter()
+                    .map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.clone())),
+            ),
+        }
+        pairs
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use quartet_engine::UniqueId;
 use quartet_search::SearchError;
 
+use super::streams;
 use crate::commands::search::arguments::Common;
-use crate::commands::search::content;
-use crate::commands::search::lookup::check_access;
+use crate::commands::search::lookup;
+use crate::commands::search::{content, upkeep};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{KeyIndex, Overlay, TransactionRows};
+use crate::indexes::{KeyDefinition, KeyIndex, Overlay, TransactionRows, numbered};
 use crate::keyspace::Kind;
 
 /// The index of this name or alias, if there is one and the user may do to its keys what `writes`
@@ -27,9 +29,20 @@ pub fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<
         .key_index(name)
         .filter(|index| index.number == entry.payload());
     if let Some(index) = index {
-        check_access(context, &index.definition.prefixes, writes)?;
+        check_access(context, &index.definition, writes)?;
     }
     Ok(index.cloned())
+}
+
+/// See [`lookup::check_access`]. An index on a stream asks for the right to that key alone.
+pub fn check_access(context: &Context<'_, '_>, definition: &KeyDefinition, writes: bool) -> Result<(), ErrorReply> {
+    match definition.on {
+        Kind::Stream => {
+            let may = context.client.user.has_key(&definition.prefixes[0], writes);
+            may.then_some(()).ok_or(lookup::NO_PERMISSION.into())
+        }
+        _ => lookup::check_access(context, &definition.prefixes, writes),
+    }
 }
 
 /// See [`content::wait_for`].
@@ -49,7 +62,21 @@ pub fn rows<'r, 't>(
     index: &KeyIndex,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Overlay<TransactionRows<'r, 't>>, ErrorReply> {
+    if index.is_on_stream() {
+        return Ok(rows_of_stream(context, index));
+    }
     content::rows(context, index, is_over).map_err(failed)
+}
+
+/// All rows are those of entries of one key, whose time may be over although nobody has removed it
+/// yet: then these are the rows of no index.
+fn rows_of_stream<'r, 't>(context: &'r mut Context<'_, 't>, index: &KeyIndex) -> Overlay<TransactionRows<'r, 't>> {
+    let is_there = streams::stream_of(&mut context.keys_of(0), index).is_some();
+    let mut of_index = upkeep::rows(context.tx, index);
+    if !is_there {
+        of_index.prefix = numbered(b'd', &UniqueId::default());
+    }
+    Overlay::new(of_index)
 }
 
 /// A search that ended too early, without a code as Upstash's errors have none.

@@ -11,8 +11,11 @@ mod contents;
 mod lookup;
 mod query;
 mod reply;
+pub(crate) mod streams;
 pub(crate) mod upkeep;
 
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +26,7 @@ const CHANGE: u32 = WRITE | DENYOOM;
 
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    row("search.create", -8, CHANGE, ONE_KEY, "Makes an index that is a key, over keys that begin with prefixes.", Answers(administration::create)),
+    row("search.create", -8, CHANGE, ONE_KEY, "Makes an index that is a key, over keys that begin with prefixes or the entries of a stream.", Answers(administration::create)),
     row("search.reindex", 2, CHANGE, ONE_KEY, "Fills an index anew.", Answers(administration::reindex)),
     row("search.drop", 2, WRITE, ONE_KEY, "Removes an index, not its keys.", Answers(administration::drop_index)),
     row("search.describe", 2, READ, ONE_KEY, "Returns what an index is.", Answers(administration::describe)),

@@ -9,7 +9,7 @@ use quartet_wire_resp::Arguments;
 use super::contents::{Contents, replace_texts, selected, shown};
 use super::lookup::{clock, failed, find, rows, wait};
 use super::reply;
-use crate::commands::hashes;
+use crate::commands::streams::StreamId;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyIndex, Words};
@@ -266,7 +266,10 @@ impl Answer<'_> {
         context.reply.array(found.hits.len());
         for hit in &found.hits {
             context.reply.array(if self.asked.no_content { 2 } else { 3 });
-            context.reply.bulk(&hit.key);
+            match self.index.is_on_stream() {
+                true => context.reply.bulk(StreamId::from_bytes(&hit.key).text().as_bytes()),
+                false => context.reply.bulk(&hit.key),
+            }
             match self.asked.page.order {
                 Order::Score => reply::score(&mut context.reply, hit.score as f32),
                 _ => reply::number(&mut context.reply, hit.score),
@@ -296,19 +299,8 @@ impl Answer<'_> {
                     })),
                 }
             }
-            Some(contents @ Contents::Hash(_)) => {
-                match (&self.asked.selected, &*contents) {
-                    (Some(names), _) => pairs.extend(
-                        names
-                            .iter()
-                            .filter_map(|name| Some((name.clone(), contents.of_field(&mut keys, name)?))),
-                    ),
-                    (None, Contents::Hash(entry)) => hashes::each(&mut keys, entry, &mut |field| {
-                        let name = String::from_utf8_lossy(field.name).into_owned();
-                        pairs.push((name, field.value.to_vec()));
-                    }),
-                    (None, Contents::Document(_)) => unreachable!("it is a hash"),
-                }
+            Some(contents @ (Contents::Hash(_) | Contents::Entry(_))) => {
+                pairs = contents.pairs(&mut keys, self.asked.selected.as_deref());
                 self.each_highlighted(&mut |highlighter, number, field| {
                     let of_field = pairs.iter_mut().filter(|(name, _)| name == field.source());
                     for (_, value) in of_field {

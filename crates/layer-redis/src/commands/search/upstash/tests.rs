@@ -205,9 +205,9 @@ fn definitions_are_described_and_compared() {
         SEARCH.CREATE shop EXISTSOK ON HASH PREFIX 1 p: SCHEMA name TEXT => !ERR Index shop already exists with another definition
         SEARCH.CREATE shop EXISTSOK ON HASH PREFIX 1 p: SCHEMA name TEXT price F64 FAST tag KEYWORD seen DATE FAST => 0
         SEARCH.CREATE p:1 ON HASH PREFIX 1 p: SCHEMA name TEXT => !WRONGTYPE Operation against a key holding the wrong kind of value
-        SEARCH.CREATE x ON STREAM PREFIX 1 p: SCHEMA name TEXT => !ERR Indexes on streams are not served
         SEARCH.CREATE x ON HASH PREFIX 2 p: p:q SCHEMA name TEXT => !ERR Prefix 'p:' covers another
         SEARCH.CREATE x ON HASH PREFIX 1 p: SCHEMA name NOPE => !ERR Unknown type of field 'name': NOPE
+        SEARCH.CREATE x ON HASH PREFIX 1 p: SCHEMA name HYBRID => !ERR Field 'name' is HYBRID, and this server has no embedding model
         SEARCH.CREATE x ON HASH PREFIX 1 p: SCHEMA a TEXT a TEXT => !ERR Duplicate field: a
         SEARCH.CREATE x ON HASH PREFIX 1 p: LANGUAGE klingon SCHEMA a TEXT => !ERR Unknown language: klingon
         SEARCH.CREATE x SKIPINITIALSCAN ON HASH PREFIX 1 p: SCHEMA name TEXT => 1
@@ -216,6 +216,32 @@ fn definitions_are_described_and_compared() {
         SEARCH.COUNT x {} => 3
         ",
     );
+}
+
+fn number_behind(text: &str, name: &str) -> f64 {
+    let behind = text.split_once(name).unwrap().1.trim_start();
+    behind.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// A size is kept while the index is as it was, and no longer.
+#[test]
+fn sizes_follow_the_index() {
+    let (_fixture, mut connection) = shop();
+    connection.check("FT.CREATE ft PREFIX 1 p: SCHEMA name TEXT => OK");
+    let sizes = |connection: &mut Connection| {
+        let described = run(connection, &["SEARCH.DESCRIBE", "shop"]);
+        let info = run(connection, &["FT.INFO", "ft"]);
+        let of_ft = number_behind(&info, "total_index_memory_sz_mb");
+        [number_behind(&described, "indexSize"), of_ft]
+    };
+    let first = sizes(&mut connection);
+    assert_eq!(sizes(&mut connection), first);
+    connection.check("HSET p:9 name another price 5 => 2");
+    let second = sizes(&mut connection);
+    assert!(second[0] > first[0] && second[1] > first[1], "{first:?} {second:?}");
+    connection.check("DEL p:9 p:1 => 2");
+    let third = sizes(&mut connection);
+    assert!(third[0] < second[0] && third[1] < second[1], "{second:?} {third:?}");
 }
 
 #[test]
@@ -227,6 +253,7 @@ fn wrong_requests_say_why() {
         SEARCH.QUERY shop {} LIMIT 1001 => !ERR limit should be a positive number less than 1000
         SEARCH.QUERY shop {} OFFSET 10001 => !ERR offset should be a number up to 10000
         SEARCH.QUERY shop {"name":{"$not":1}} => !ERR Unknown field operator: $not
+        SEARCH.QUERY shop {"$ann":{"field":"name","query":"x"}} => !ERR $ann needs an embedding model, which this server does not have
         SEARCH.QUERY shop {} NOCONTENT SELECT 1 name => !ERR NOCONTENT cannot be combined with SELECT or HIGHLIGHT
         SEARCH.QUERY shop {} ORDERBY tag => !ERR ORDERBY requires field 'tag' to be FAST
         SEARCH.QUERY shop {} ORDERBY price SCOREFUNC FIELDVALUE price => !ERR SCOREFUNC cannot be combined with ORDERBY or another SCOREFUNC

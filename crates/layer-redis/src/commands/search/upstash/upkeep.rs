@@ -4,19 +4,41 @@ use quartet_search::Document;
 use quartet_search::filter::{self, Given};
 
 use super::contents::{Contents, given};
-use crate::commands::search::upkeep::{DOCUMENT_BYTES_MAX, Failure, Followed, follow_one};
-use crate::indexes::{Catalogue, KeyIndex, StoredIndex};
+use super::streams;
+use crate::commands::search::upkeep::{self, DOCUMENT_BYTES_MAX, Failure, Followed, follow_one};
+use crate::handler::context::Context;
+use crate::indexes::{Catalogue, KeyIndex, Progress, StoredIndex};
+use crate::keyspace::changes::Unindexed;
 use crate::keyspace::{Keyspace, Kind};
 
 /// Brings every index that covers these keys of database 0 up to date. An index whose own key is
 /// gone, or is another, goes.
-pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, names: &[Vec<u8>]) {
+pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, changed: &Unindexed) {
+    let names = &changed.names;
     for index in catalogue.key_indexes() {
         if names.contains(&index.name) && !is_there(keys, index) {
             index.clear_all(keys.tx);
-            continue;
+        } else if !index.is_on_stream() {
+            follow_one(keys, index.as_ref(), names);
+        } else if names.iter().any(|name| name == index.stream()) {
+            streams::follow(keys, index, &changed.entries);
         }
-        follow_one(keys, index.as_ref(), names);
+    }
+}
+
+/// Looks at about `count` more keys or entries. Returns true if the index is filled.
+pub fn fill(keys: &mut Keyspace<'_, '_>, index: &KeyIndex, progress: Progress, count: u64) -> bool {
+    match index.is_on_stream() {
+        true => streams::fill(keys, index, count),
+        false => upkeep::fill(keys, index, progress, count),
+    }
+}
+
+/// Fills the index, or leaves it to the background if there is much.
+pub fn begin_filling(context: &mut Context<'_, '_>, index: &KeyIndex) {
+    match index.is_on_stream() {
+        true => streams::begin(&mut context.keys_of(0), index),
+        false => upkeep::begin_filling(context, index, false),
     }
 }
 
@@ -64,6 +86,8 @@ impl Followed for KeyIndex {
                     text.map(Given::Raw).into_iter().collect()
                 })
             }
+            // The documents of a stream are its entries, not the key.
+            Contents::Entry(_) => return Ok(None),
         }))
     }
 }

@@ -1,0 +1,248 @@
+//! Vector indexes: the commands `VECTOR.*`, as `redis.vector` of `@upstash/redis` sends them.
+//!
+//! An index is a key of type `vector` with the rows of a vector set: the same graph, the vectors as
+//! they came, and a metric. Unlike a vector set it stays when its last vector goes. Requests and
+//! replies follow <https://upstash.com/docs/redis/commands/vector/overview> and what
+//! `@upstash/redis` 1.39 sends and reads; `docs/vector-indexes.md` says what is served.
+
+mod request;
+
+#[cfg(test)]
+mod tests;
+
+use quartet_search::vector_set::codes::Quantization;
+use quartet_search::vector_set::{self, Head, Hit, Id, Query};
+use quartet_wire_resp::{Arguments, Protocol};
+
+use self::request::{CreateRequest, Profile, QueryRequest, check_dimensions, checked_id};
+use super::vector_sets::{COMPARED_WITH_LOCK, head, put, rows_of};
+use crate::handler::context::Context;
+use crate::handler::definition::*;
+use crate::indexes::TransactionRows;
+use crate::keyspace::{Entry, Header, Kind, LARGE};
+
+/// Links that a node asks for: what a vector set has that names no other number.
+const LINKS: usize = 16;
+
+/// Candidates that the search for the neighbours of a new vector keeps.
+const EFFORT_OF_ADD: usize = 200;
+
+const ADD: &str = "O(log(N)) in the number of vectors";
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Definition] = &[
+    row("vector.create", -6, WRITE | DENYOOM, "O(1)", "Makes a vector index.", create),
+    row("vector.add", -5, WRITE | DENYOOM, ADD, "Gives an ID of a vector index a vector.", add),
+    row("vector.get", 3, READONLY | FAST, "O(1)", "Returns the vector of an ID.", get),
+    row("vector.del", 3, WRITE, ADD, "Removes an ID with its vector.", delete),
+    row("vector.drop", 2, WRITE, "O(1); its rows go as ranges", "Removes a vector index.", drop_index),
+    row("vector.count", 2, READONLY | FAST, "O(1)", "Counts the vectors of a vector index.", count),
+    row("vector.info", 2, READONLY | FAST, "O(1)", "Returns the dimension and the metric of a vector index.", information),
+    row("vector.query", -6, READONLY, ADD, "Returns the IDs whose vectors are nearest to a vector.", query),
+];
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: u32,
+    complexity: &'static str,
+    summary: &'static str,
+    handler: Answering,
+) -> Definition {
+    command(
+        name,
+        arity,
+        flags,
+        ONE_KEY,
+        Group::VectorSet,
+        "8.2.0",
+        complexity,
+        summary,
+        handler,
+    )
+}
+
+/// An index as it was found.
+struct Index {
+    entry: Entry,
+    head: Head,
+}
+
+impl Index {
+    fn of(entry: Entry) -> Index {
+        let head = head(&entry).expect("the row of a vector index");
+        Index { entry, head }
+    }
+
+    /// One that a command reads.
+    fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Index>, ErrorReply> {
+        Ok(context.read_kind(name, Kind::VectorIndex)?.map(Index::of))
+    }
+
+    /// One that a command changes.
+    fn to_change(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Index, ErrorReply> {
+        let entry = context.keys().find_kind(name, Kind::VectorIndex)?;
+        let entry = entry.ok_or_else(|| not_found(name))?;
+        context.note_change(name, Some(&entry));
+        Ok(Index::of(entry))
+    }
+
+    fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> TransactionRows<'r, 't> {
+        rows_of(&self.entry.elements(), context.tx)
+    }
+
+    fn find(&self, context: &mut Context<'_, '_>, id: &[u8]) -> Option<Id> {
+        vector_set::find(&mut self.rows(context), id)
+    }
+}
+
+fn not_found(name: &[u8]) -> ErrorReply {
+    format!("ERR Index {} is not found", String::from_utf8_lossy(name)).into()
+}
+
+fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let name = &arguments[1];
+    let request = CreateRequest::read(arguments.tail(2))?;
+    if let Some(known) = context.keys().find_kind(name, Kind::VectorIndex)?.map(Index::of) {
+        let shown = String::from_utf8_lossy(name);
+        let is_same = (known.head.dimensions, known.head.quantization) == (request.dimensions, request.metric);
+        return match (request.exists_ok, is_same) {
+            (true, true) => {
+                context.reply.integer(0);
+                Ok(())
+            }
+            (true, false) => Err(format!("ERR Index {shown} already exists with another dimension or metric").into()),
+            (false, _) => Err(format!("ERR Index {shown} already exists").into()),
+        };
+    }
+    let head = Head::new(request.metric, LINKS, request.dimensions);
+    let header = Header::new(Kind::VectorIndex).flags(LARGE);
+    let mut keys = context.keys();
+    let elements = keys.new_elements();
+    put(&mut keys, name, header, &elements, &head);
+    context.reply.integer(1);
+    Ok(())
+}
+
+fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let (name, id) = (&arguments[1], checked_id(&arguments[2])?);
+    let (vector, behind) = request::vector(arguments.tail(3))?;
+    if !behind.is_empty() {
+        return Err("ERR syntax error".into());
+    }
+    let Index { entry, mut head } = Index::to_change(context, name)?;
+    check_dimensions(&vector, &head)?;
+    let elements = entry.elements();
+    let mut rows = rows_of(&elements, context.tx);
+    let is_new = vector_set::add(&mut rows, &mut head, id, &vector, None, EFFORT_OF_ADD);
+    put(&mut context.keys(), name, Header::of(&entry), &elements, &head);
+    context.reply.boolean(is_new);
+    Ok(())
+}
+
+fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let (name, id) = (&arguments[1], checked_id(&arguments[2])?);
+    let index = Index::read(context, name)?.ok_or_else(|| not_found(name))?;
+    let Some(id) = index.find(context, id) else {
+        context.reply.null_array();
+        return Ok(());
+    };
+    let head = &index.head;
+    let (coded, _) = vector_set::vector_of(&mut index.rows(context), head, id);
+    let vector = coded.decoded(head.quantization, head.dimensions);
+    context.reply.array(vector.len());
+    vector.iter().for_each(|one| context.reply.double(f64::from(*one)));
+    Ok(())
+}
+
+fn delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let (name, id) = (&arguments[1], checked_id(&arguments[2])?);
+    let Index { entry, mut head } = Index::to_change(context, name)?;
+    let elements = entry.elements();
+    let is_removed = vector_set::remove(&mut rows_of(&elements, context.tx), &mut head, id);
+    if is_removed {
+        put(&mut context.keys(), name, Header::of(&entry), &elements, &head);
+    }
+    context.reply.boolean(is_removed);
+    Ok(())
+}
+
+fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let name = &arguments[1];
+    let is_there = context.keys().find_kind(name, Kind::VectorIndex)?.is_some();
+    if is_there {
+        context.keys().remove(name);
+    }
+    context.reply.boolean(is_there);
+    Ok(())
+}
+
+fn count(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let count = Index::read(context, &arguments[1])?.map_or(0, |index| index.head.count);
+    context.reply.integer(count as i64);
+    Ok(())
+}
+
+fn information(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let Some(Index { head, .. }) = Index::read(context, &arguments[1])? else {
+        context.reply.null_array();
+        return Ok(());
+    };
+    context.reply.map(2);
+    context.reply.bulk(b"dimension");
+    context.reply.integer(head.dimensions as i64);
+    context.reply.bulk(b"metric");
+    context.reply.bulk(head.quantization.name().as_bytes());
+    Ok(())
+}
+
+fn query(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let name = &arguments[1];
+    let request = QueryRequest::read(arguments.tail(2))?;
+    let index = Index::read(context, name)?.ok_or_else(|| not_found(name))?;
+    check_dimensions(&request.vector, &index.head)?;
+    let query = Query {
+        vector: &request.vector,
+        count: request.count,
+        effort: effort(request.profile, request.count),
+        filter: None,
+        looked_at_max: 0,
+        is_exact: false,
+    };
+    if query.compared(&index.head) > COMPARED_WITH_LOCK && context.must_end_before_long() {
+        return Ok(());
+    }
+    let hits = vector_set::search(&mut index.rows(context), &index.head, &query);
+    context.reply.array(hits.len());
+    for hit in hits {
+        context.reply.array(2);
+        context.reply.bulk(&hit.element);
+        let score = score(index.head.quantization, &hit);
+        match context.reply.protocol() {
+            Protocol::Resp2 => context.reply.bulk(score.to_string().as_bytes()),
+            Protocol::Resp3 => context.reply.double(score.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Candidates that a search keeps.
+fn effort(profile: Profile, count: usize) -> usize {
+    let (least, times) = match profile {
+        Profile::Fast => (50, 1),
+        Profile::Balanced => (150, 2),
+        Profile::Precise => (500, 4),
+    };
+    least.max(count * times)
+}
+
+/// From 0 to 1, the greater the nearer. Upstash says no more than that. For DOT this is the score
+/// of vectors of length 1, so those of longer ones may all be 1: their order is that of the
+/// products.
+fn score(metric: Quantization, hit: &Hit) -> f32 {
+    match metric {
+        Quantization::PlainEuclidean => 1.0 / (1.0 + hit.distance),
+        Quantization::PlainProduct => ((1.0 - hit.distance) / 2.0).clamp(0.0, 1.0),
+        _ => 1.0 - hit.distance / 2.0,
+    }
+}
