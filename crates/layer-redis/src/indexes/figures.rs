@@ -15,7 +15,7 @@ use crate::indexes::stored::StoredIndex;
 use crate::keyspace::keys_range;
 
 /// Rows whose lengths are read, at most, of one index and of all together.
-const SAMPLE: u64 = 1_000;
+pub const SAMPLE: u64 = 1_000;
 const SAMPLE_OF_ALL: u64 = 10_000;
 
 /// The numbers of one index.

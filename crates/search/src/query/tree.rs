@@ -292,9 +292,11 @@ impl Node {
             .fold(own, |mask, child| mask | child.ordered_fields(by_all))
     }
 
-    /// Lets the words of this node be in any field.
+    /// Lets the words of this node that are looked for in a field be in any.
     pub fn forget_fields(&mut self) {
-        self.options.fields = ALL_FIELDS;
+        if self.options.fields != 0 {
+            self.options.fields = ALL_FIELDS;
+        }
         self.children_mut().for_each(Node::forget_fields);
     }
 

@@ -192,12 +192,16 @@ impl Common {
         let parse = if self.dialect == 1 { parse_first } else { parse };
         let mut query = parse(&schema, query, &parameters, self.expander)?;
         self.check_order(index, &query.root)?;
-        if index.definition.options.iter().any(|option| option.0 == "NOFIELDS") {
+        let has_no_fields = index.definition.options.iter().any(|option| option.0 == "NOFIELDS");
+        if has_no_fields {
             query.root.forget_fields();
         }
         if let Some(fields) = &self.fields {
             let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
-            query.root.restrict(mask);
+            // Without fields in the index, each that is known stands for all.
+            if mask == 0 || !has_no_fields {
+                query.root.restrict(mask);
+            }
         }
         for (field, range) in &self.ranges {
             let condition = match schema.find(field) {

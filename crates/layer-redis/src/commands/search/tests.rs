@@ -967,6 +967,9 @@ fn nofields_forgets_which_field_has_a_word() {
     connection.check("HSET k a hello => 1");
     connection.check("FT.SEARCH i @b:hello NOCONTENT => [1 k]");
     connection.check("FT.SEARCH i hello INFIELDS 1 b NOCONTENT => [1 k]");
+    connection.check("FT.SEARCH i @b:hello INFIELDS 1 a NOCONTENT => [1 k]");
+    connection.check("FT.SEARCH i hello INFIELDS 1 none NOCONTENT => [0]");
+    connection.check("FT.SEARCH i @a:other NOCONTENT => [0]");
 }
 
 #[test]
@@ -1166,7 +1169,7 @@ fn a_hybrid_search_reads_and_shows_as_8_x_does() {
         ("LOAD 3 @__score AS s LIMIT 0 1", "[[]]".into()),
         (
             "LOAD 1 @__key APPLY matched_terms() AS m SORTBY 1 @__key",
-            "[[__key k1 m [shoes]] [__key k2 m [shoes]] [__key k3 m nil]]".into(),
+            "[[__key k1 m [shoes +shoe]] [__key k2 m [shoes +shoe]] [__key k3 m nil]]".into(),
         ),
     ] {
         assert_eq!(answer(behind), expected, "{behind}");
