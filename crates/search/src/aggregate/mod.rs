@@ -120,8 +120,8 @@ pub struct Use<'s> {
 }
 
 /// The properties that the steps take from the documents, in the order in which they are named.
-/// `is_known` says whether documents have a property there. Refuses one that neither they nor an earlier
-/// step give.
+/// `is_known` says whether documents have a property there. Refuses one that neither they nor an
+/// earlier step give.
 pub fn wanted(steps: &[Step], is_known: &dyn Fn(&Use<'_>) -> bool) -> Result<Vec<String>, SearchError> {
     if steps.len() > STEPS_MAX {
         return Err(SearchError::Limit(format!(

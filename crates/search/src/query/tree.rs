@@ -280,8 +280,8 @@ impl Node {
         self.options.weight != 1.0 || self.children().any(Node::has_weight)
     }
 
-    /// The TEXT fields whose words are looked for in an order or within a distance: by all of several
-    /// conditions, or by those that set it.
+    /// The TEXT fields whose words are looked for in an order or within a distance: by all of
+    /// several conditions, or by those that set it.
     pub fn ordered_fields(&self, by_all: bool) -> FieldMask {
         let is_ordered = by_all || self.options.names_order;
         let own = match &self.kind {

@@ -395,7 +395,7 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         return Err(no_dialect());
     }
     asked.adds_scores = true;
-    // What the first dialect cannot write is no part of this command.
+    // Parts of this command cannot be written in the first dialect.
     asked.common.dialect = asked.common.dialect.max(2);
     let mut text_query = asked.common.query(&index, text.query)?;
     text_query.root.leave_tags_unscored();

@@ -1,6 +1,6 @@
 //! FT.INFO. Names, order and forms follow what search 2.10 was seen to answer; figures that nothing
-//! here stands for are left out. Sizes are those of stored rows, about: offsets of words stand
-//! in the postings and values of SORTABLE fields in the documents, so they have none of their own, and
+//! here stands for are left out. Sizes are those of stored rows, about: offsets of words stand in
+//! the postings and values of SORTABLE fields in the documents, so they have none of their own, and
 //! no collector runs.
 
 use quartet_search::index::{self, RecordCounts, State};
@@ -120,7 +120,7 @@ fn sizes(info: &mut Info<'_, '_, '_>, (state, records): (&State, &RecordCounts),
     let count = records.of_terms + records.of_values;
     let [inverted, vectors, documents, keys, shapes] = bytes.map(|bytes| bytes as f64 / BYTES_OF_MB);
     info.number("num_records", count);
-    // What nothing is divided by is no number, as at the original.
+    // Zero divided by zero is no number, as at the original.
     let per_record = |sum: f64| sum / count as f64;
     for (name, figure) in [
         ("inverted_sz_mb", inverted),
@@ -143,7 +143,7 @@ fn sizes(info: &mut Info<'_, '_, '_>, (state, records): (&State, &RecordCounts),
     }
 }
 
-/// What the original's collector of its own memory has done: there is none here.
+/// Figures of the original's collector of its own memory. There is none here.
 fn collector(context: &mut Context<'_, '_>) {
     let figures = [
         ("bytes_collected", 0.0),
