@@ -234,10 +234,6 @@ def is_accepted(case: Case) -> bool:
     return is_error(case.theirs) and not is_error(case.ours)
 
 
-def is_not_loaded(case: Case) -> bool:
-    return is_accepted(case) and "not loaded nor in pipeline" in str(case.theirs)
-
-
 def has_changed_documents(case: Case) -> bool:
     return case.index.is_json and case.index.has_changed
 
@@ -377,7 +373,6 @@ CLASSES: list[tuple[str, Condition, Condition]] = [
     ("a field that is none", lambda case: True, is_refused_field),
     ("LIMIT of no results behind an offset", has("LIMIT"), lambda case: is_error(case.ours) and "LIMIT must be 0" in str(case.ours)),
     ("single quotes", query_has(r"(?<!w)'|w'[^']*$"), lambda case: is_error(case.ours) != is_error(case.theirs)),
-    ("a step that takes a field of the schema without LOAD", has("APPLY", "FILTER"), is_not_loaded),
     ("an empty argument where a number stands", lambda case: True, has_no_number),
     ("patterns beside a field WITHSUFFIXTRIE", both(lambda case: case.index.has_suffixes, query_has(r"\*\w|w'")), is_refused_or_found_more),
     ("alternatives with stop words, in dialect 1", both(is_of_dialect("1"), query_has(r"\|\s*(the|of|foo)\b|\b(the|of|foo)\s*\|")), is_answered),

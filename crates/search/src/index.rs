@@ -225,6 +225,45 @@ pub fn term_count(rows: &mut dyn Rows) -> u64 {
     rows.count(b"w", b"x")
 }
 
+/// The tags of rows that lead from terms and values to documents.
+pub const INVERTED_TAGS: &[u8] = b"wpgnli";
+/// The tags of rows of vectors.
+pub const VECTOR_TAGS: &[u8] = b"bhuvy";
+/// The tags of rows of shapes.
+pub const SHAPE_TAGS: &[u8] = b"o";
+/// The tags of rows of documents.
+pub const DOCUMENT_TAGS: &[u8] = b"d";
+/// The tags of rows of keys.
+pub const KEY_TAGS: &[u8] = b"k";
+
+/// Pairs of a document and what leads to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecordCounts {
+    /// Pairs with a term, in settled documents. Estimated where there are many terms.
+    pub of_terms: u64,
+    /// Pairs with a TAG value, a number or a place.
+    pub of_values: u64,
+}
+
+/// Counts the pairs of documents and what leads to them. Looks at no more than `terms_max` terms.
+pub fn record_counts(rows: &mut dyn Rows, terms_max: u64) -> RecordCounts {
+    let of_values = b"gnl".iter().map(|tag| rows.count(&[*tag], &[*tag + 1])).sum();
+    let (mut seen, mut documents) = (0, 0);
+    rows.scan(b"w", b"x", &mut |_, row| {
+        if seen == terms_max {
+            return ControlFlow::Break(());
+        }
+        seen += 1;
+        documents += u64::from(postings::documents_of(row));
+        ControlFlow::Continue(())
+    });
+    let of_terms = match seen {
+        0 => 0,
+        seen => (u128::from(documents) * u128::from(term_count(rows)) / u128::from(seen)) as u64,
+    };
+    RecordCounts { of_terms, of_values }
+}
+
 /// How many documents have a number from the start to the end of these rows of a field; nothing if
 /// some have several, so that there are more numbers than documents.
 pub(crate) fn count_of_numbers(rows: &mut dyn Rows, field: u16, (start, end): (&[u8], &[u8])) -> Option<u64> {

@@ -107,8 +107,8 @@ fn shape(mut found: Vec<Json>) -> Result<Values, String> {
     match (found.pop(), found.is_empty()) {
         (None | Some(Json::Null), true) => Ok(Values::Texts(Vec::new())),
         (Some(Json::Text(text)), true) => Ok(Values::Texts(vec![text])),
-        (Some(other), true) => Err(of_wrong_type(&other)),
-        (_, false) => Err(of_wrong_type(&Json::List(Vec::new()))),
+        (Some(other), true) if !matches!(other, Json::List(_)) => Err(of_wrong_type(&other)),
+        (_, _) => Err("Invalid JSON type: Array type cannot represent GEOMETRY field".into()),
     }
 }
 

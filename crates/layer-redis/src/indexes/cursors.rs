@@ -20,6 +20,8 @@ const BYTES_MAX: usize = 64 << 20;
 pub struct Cursor {
     /// The number of its index, which no later one of the same name has.
     pub index: UniqueId,
+    /// How many records there were before the first piece.
+    pub total: u64,
     pub records: VecDeque<Record>,
     /// How many records a piece has.
     pub count: usize,

@@ -15,7 +15,7 @@ use crate::indexes::stored::StoredIndex;
 use crate::keyspace::keys_range;
 
 /// Rows whose lengths are read, at most, of one index and of all together.
-const SAMPLE: u64 = 1_000;
+pub const SAMPLE: u64 = 1_000;
 const SAMPLE_OF_ALL: u64 = 10_000;
 
 /// The numbers of one index.
@@ -125,12 +125,24 @@ const WHOLE: &str = "DOCUMENT";
 /// Bytes of an index's rows, from the lengths of at most about `sample` of them.
 fn stored_bytes(tx: &mut Transaction<'_>, index: &impl StoredIndex, sample: u64) -> u64 {
     let start = index.rows_prefix();
-    let end = next_prefix(&start);
-    let total = tx.count(&start, &end);
+    bytes_between(tx, (&start, &next_prefix(&start)), sample)
+}
+
+/// Bytes of the rows of an index that begin with one of these tags, about.
+pub fn bytes_of(tx: &mut Transaction<'_>, index: &impl StoredIndex, tags: &[u8], sample: u64) -> u64 {
+    let of_tag = |tag: &u8| {
+        let start = [&index.rows_prefix()[..], &[*tag]].concat();
+        bytes_between(tx, (&start, &next_prefix(&start)), sample)
+    };
+    tags.iter().map(of_tag).sum()
+}
+
+fn bytes_between(tx: &mut Transaction<'_>, (start, end): (&[u8], &[u8]), sample: u64) -> u64 {
+    let total = tx.count(start, end);
     let step = total.div_ceil(sample).max(1);
     let (mut bytes, mut read) = (0, 0);
     for at in (0..total).step_by(step as usize) {
-        bytes += tx.nth(&start, &end, at).as_ref().map_or(0, Row::stored_bytes);
+        bytes += tx.nth(start, end, at).as_ref().map_or(0, Row::stored_bytes);
         read += 1;
     }
     match read {

@@ -35,6 +35,7 @@ pub mod query_memory;
 mod rows;
 mod stored;
 pub mod temporary;
+pub mod usage;
 mod vectors;
 mod words;
 
@@ -70,6 +71,7 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub uses: temporary::Uses,
+    pub usage: usage::Usage,
     pub query_memory: query_memory::QueryMemory,
     /// As they were when they were last read.
     figures: Mutex<Vec<IndexFigures>>,

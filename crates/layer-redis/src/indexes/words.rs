@@ -67,6 +67,13 @@ impl<'w> Words<'w> {
 
     /// As many words as the next one says.
     pub fn counted(&mut self, option: &str) -> Result<&'w [&'w [u8]], ErrorReply> {
+        let is_negative =
+            |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| word.parse().is_ok_and(|n: i64| n < 0));
+        if self.peek().is_some_and(is_negative) {
+            return Err(refused(format!(
+                "Bad arguments for {option}: Value is outside acceptable bounds"
+            )));
+        }
         let count: usize = self.number(option)?;
         self.several(count, option)
     }

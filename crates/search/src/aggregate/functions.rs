@@ -40,9 +40,11 @@ const TABLE: &[(&str, usize, usize, Call)] = &[
     ("strlen", 1, 1, strlen),
     ("substr", 3, 3, substr),
     ("startswith", 2, 2, |values| {
-        of_two(values, |text, start| f64::from(u8::from(text.starts_with(start))))
+        of_two(values, "startswith", |text, start| {
+            f64::from(u8::from(text.starts_with(start)))
+        })
     }),
-    ("contains", 2, 2, |values| of_two(values, occurrences)),
+    ("contains", 2, 2, |values| of_two(values, "contains", occurrences)),
     ("format", 1, usize::MAX, format),
     ("split", 1, 3, split),
     ("to_number", 1, 1, to_number),
@@ -166,14 +168,23 @@ fn of_text(value: &Value, function: impl FnOnce(&[u8]) -> Value) -> Result<Value
     }
 }
 
-fn of_two(values: &[Value], function: impl FnOnce(&[u8], &[u8]) -> f64) -> Result<Value, SearchError> {
-    Ok(Value::Number(function(&values[0].bytes(), &values[1].bytes())))
+fn of_two(values: &[Value], name: &str, function: impl FnOnce(&[u8], &[u8]) -> f64) -> Result<Value, SearchError> {
+    let (text, other) = (text_at(values, 0, name)?, text_at(values, 1, name)?);
+    Ok(Value::Number(function(text, other)))
 }
 
 fn strlen(values: &[Value]) -> Result<Value, SearchError> {
-    match &values[0] {
-        Value::Text(text) => Ok(Value::Number(text.len() as f64)),
-        other => Err(wrong_type(other, 0, "strlen")),
+    Ok(Value::Number(text_at(values, 0, "strlen")?.len() as f64))
+}
+
+/// An argument that has to be text.
+fn text_at<'v>(values: &'v [Value], at: usize, function: &str) -> Result<&'v [u8], SearchError> {
+    match values[at].first() {
+        Value::Text(text) => Ok(text),
+        other => Err(refused(format!(
+            "{}. VALIDATE_ARG__STRING(v, 0) was false.",
+            wrong_type(other, at, function)
+        ))),
     }
 }
 
@@ -188,7 +199,9 @@ fn occurrences(text: &[u8], part: &[u8]) -> f64 {
 /// A negative start counts from the end, and gives nothing before the beginning. A negative length
 /// ends that far before the end.
 fn substr(values: &[Value]) -> Result<Value, SearchError> {
-    let text = values[0].bytes();
+    let Value::Text(text) = values[0].first() else {
+        return Err(refused("Invalid type for substr. Expected string".into()));
+    };
     let number = |at: usize| match &values[at] {
         Value::Number(number) => Ok(*number),
         other => Err(wrong_type(other, at, "substr")),
@@ -214,7 +227,7 @@ fn substr(values: &[Value]) -> Result<Value, SearchError> {
 }
 
 fn format(values: &[Value]) -> Result<Value, SearchError> {
-    let pattern = values[0].bytes();
+    let pattern = text_at(values, 0, "format")?;
     let mut arguments = values[1..].iter();
     let (mut out, mut bytes) = (Vec::new(), pattern.iter());
     while let Some(&byte) = bytes.next() {
@@ -241,9 +254,12 @@ fn format(values: &[Value]) -> Result<Value, SearchError> {
 /// Parts between any of the separators, without what is stripped at their ends, and without those
 /// of which nothing is left.
 fn split(values: &[Value]) -> Result<Value, SearchError> {
-    let text = values[0].bytes();
-    let separators = values.get(1).map_or(b",".to_vec(), Value::bytes);
-    let stripped = values.get(2).map_or(b" ".to_vec(), Value::bytes);
+    let text_or = |at: usize, otherwise: &'static [u8]| match values.len() > at {
+        true => text_at(values, at, "split"),
+        false => Ok(otherwise),
+    };
+    let text = text_at(values, 0, "split")?;
+    let (separators, stripped) = (text_or(1, b",")?, text_or(2, b" ")?);
     let parts = text.split(|byte| separators.contains(byte)).map(|part| {
         let start = part
             .iter()
@@ -303,12 +319,7 @@ fn time_text(values: &[Value]) -> Result<Value, SearchError> {
 }
 
 fn text_time(values: &[Value]) -> Result<Value, SearchError> {
-    let [Value::Text(text), Value::Text(form)] = values else {
-        let at = usize::from(matches!(values[0], Value::Text(_)));
-        return Err(refused(format!(
-            "Invalid type for argument {at} in function 'parsetime'"
-        )));
-    };
+    let (text, form) = (text_at(values, 0, "parsetime")?, text_at(values, 1, "parsetime")?);
     Ok(times::parse(text, form).map_or(Value::Null, |seconds| Value::Number(seconds as f64)))
 }
 

@@ -109,10 +109,20 @@ impl Step {
     }
 }
 
+/// A property that a step takes.
+pub struct Use<'s> {
+    /// Its name.
+    pub name: &'s str,
+    /// How many steps precede it.
+    pub at: usize,
+    /// Whether an expression takes it.
+    pub in_expression: bool,
+}
+
 /// The properties that the steps take from the documents, in the order in which they are named.
-/// `is_known` says whether documents have a property. Refuses one that neither they nor an earlier
-/// step give.
-pub fn wanted(steps: &[Step], is_known: &dyn Fn(&str) -> bool) -> Result<Vec<String>, SearchError> {
+/// `is_known` says whether documents have a property there. Refuses one that neither they nor an
+/// earlier step give.
+pub fn wanted(steps: &[Step], is_known: &dyn Fn(&Use<'_>) -> bool) -> Result<Vec<String>, SearchError> {
     if steps.len() > STEPS_MAX {
         return Err(SearchError::Limit(format!(
             "An aggregation has at most {STEPS_MAX} steps"
@@ -121,12 +131,18 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&str) -> bool) -> Result<Vec<Str
     let mut wanted: Vec<String> = Vec::new();
     let mut given: Vec<&str> = Vec::new();
     let mut is_grouped = false;
-    for step in steps {
+    for (at, step) in steps.iter().enumerate() {
+        let in_expression = matches!(step, Step::Apply { .. } | Step::Filter(_));
         for name in step.properties() {
             if given.contains(&name) || wanted.iter().any(|known| known == name) && !is_grouped {
                 continue;
             }
-            if is_grouped || !is_known(name) {
+            let used = Use {
+                name,
+                at,
+                in_expression,
+            };
+            if is_grouped || !is_known(&used) {
                 return Err(SearchError::NoProperty(step.lacks(name)));
             }
             wanted.push(name.to_owned());
@@ -573,7 +589,7 @@ mod tests {
             },
             Step::Limit { offset: 1, count: 2 },
         ];
-        assert_eq!(wanted(&steps, &|name| name == "n").unwrap(), ["n"]);
+        assert_eq!(wanted(&steps, &|used| used.name == "n").unwrap(), ["n"]);
         let found = shown(run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap());
         assert_eq!(found, ["n=10 g=g1 m=15 d=20", "n=9 g=g0 m=13.5 d=18"]);
     }

@@ -305,7 +305,8 @@ impl Record {
         self.matched = terms;
     }
 
-    pub(super) fn matched(&self) -> &[Vec<u8>] {
+    /// Those terms.
+    pub fn matched(&self) -> &[Vec<u8>] {
         &self.matched
     }
 }

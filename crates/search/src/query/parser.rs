@@ -739,8 +739,12 @@ fn set_attribute(node: &mut Node, name: &str, value: &str) -> Parsed<()> {
                 .filter(|slop| *slop >= -1)
                 .ok_or_else(refused)?;
             node.options.slop = u32::try_from(slop).ok();
+            node.options.names_order = slop >= 0;
         }
-        "inorder" => node.options.in_order = truth(value).ok_or_else(refused)?,
+        "inorder" => {
+            node.options.in_order = truth(value).ok_or_else(refused)?;
+            node.options.names_order = true;
+        }
         "phonetic" => node.options.sounds = Some(truth(value).ok_or_else(refused)?),
         _ => return Err(SearchError::Attribute(format!("Invalid attribute {name}"))),
     }

@@ -100,6 +100,8 @@ pub struct Options {
     pub slop: Option<u32>,
     /// Words of an intersection stand in their order.
     pub in_order: bool,
+    /// The query sets one of these two, be it to what holds anyway.
+    pub names_order: bool,
     /// The TEXT fields that are looked at.
     pub fields: FieldMask,
     /// Words mean themselves, without their stems.
@@ -114,6 +116,7 @@ impl Default for Options {
             weight: 1.0,
             slop: None,
             in_order: false,
+            names_order: false,
             fields: ALL_FIELDS,
             verbatim: false,
             sounds: None,
@@ -265,6 +268,45 @@ impl Node {
             NodeKind::VectorRange(range) => names.extend(range.distance_name.as_deref()),
             _ => {}
         }
+    }
+
+    /// Whether it asks how far vectors are.
+    pub fn measures_distance(&self) -> bool {
+        matches!(self.kind, NodeKind::VectorRange(_)) || self.children().any(Node::measures_distance)
+    }
+
+    /// Whether a condition has a factor of its own.
+    pub fn has_weight(&self) -> bool {
+        self.options.weight != 1.0 || self.children().any(Node::has_weight)
+    }
+
+    /// The TEXT fields whose words are looked for in an order or within a distance: by all of
+    /// several conditions, or by those that set it.
+    pub fn ordered_fields(&self, by_all: bool) -> FieldMask {
+        let is_ordered = by_all || self.options.names_order;
+        let own = match &self.kind {
+            NodeKind::Every { children, .. } if is_ordered && children.len() > 1 => self.options.fields,
+            _ => 0,
+        };
+        self.children()
+            .fold(own, |mask, child| mask | child.ordered_fields(by_all))
+    }
+
+    /// Lets the words of this node that are looked for in a field be in any.
+    pub fn forget_fields(&mut self) {
+        if self.options.fields != 0 {
+            self.options.fields = ALL_FIELDS;
+        }
+        self.children_mut().for_each(Node::forget_fields);
+    }
+
+    fn children(&self) -> impl Iterator<Item = &Node> {
+        let (many, one) = match &self.kind {
+            NodeKind::Every { children, .. } | NodeKind::Any(children) => (Some(children), None),
+            NodeKind::Not(child) | NodeKind::Optional(child) => (None, Some(child.as_ref())),
+            _ => (None, None),
+        };
+        many.into_iter().flatten().chain(one)
     }
 
     /// Restricts the words of this node to some fields.

@@ -1,10 +1,11 @@
 //! FT.AGGREGATE, and cursors over its results.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use quartet_engine::Reserved;
-use quartet_search::aggregate::{self, Expression, Grouping, Record, Reducer, Step, Value};
+use quartet_search::aggregate::{self, Expression, Grouping, Record, Reducer, Step, Use, Value, sort_key};
 use quartet_search::query::Query;
+use quartet_search::schema::Field;
 use quartet_search::search::{HITS_MAX, Hit, Request};
 use quartet_search::{Parts, SearchError, Time};
 use quartet_wire_resp::{Arguments, Protocol};
@@ -26,6 +27,12 @@ const RECORDS_BYTES_MAX: usize = 128 << 20;
 /// How many records a SORTBY gives that says nothing.
 const SORTED_DEFAULT: usize = 10;
 
+/// Most properties of a SORTBY, as at the original.
+const SORT_KEYS_MAX: usize = 8;
+
+/// Most properties of a GROUPBY, as at the original.
+const GROUP_KEYS_MAX: usize = u16::MAX as usize;
+
 /// How many records a piece has that says nothing.
 const COUNT_DEFAULT: usize = 1000;
 
@@ -45,12 +52,23 @@ pub(super) struct AggregateArguments {
     pub common: Common,
     pub adds_scores: bool,
     pub loads_all: bool,
-    /// Paths or names of fields, and the names of the properties.
-    pub loaded: Vec<(String, String)>,
+    pub loaded: Vec<Loaded>,
+    with_sort_keys: bool,
+    /// Whether the names that LOAD, SORTBY and REDUCE take need an `@`, as those of FT.HYBRID do.
+    names_are_marked: bool,
     pub steps: Vec<Step>,
     pub cursor: Option<(usize, u64)>,
     /// The order and the part that are asked for since the last GROUPBY.
     arrangement: Option<Arrangement>,
+}
+
+/// A property that LOAD names.
+pub(super) struct Loaded {
+    /// A path, or the name of a field.
+    pub path: String,
+    pub name: String,
+    /// How many steps precede it.
+    at: usize,
 }
 
 /// SORTBY and LIMIT are one step, which stands where the first of them does. The last of several
@@ -104,16 +122,30 @@ fn is_of_query(word: &[u8]) -> bool {
 }
 
 impl AggregateArguments {
-    pub fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<AggregateArguments, ErrorReply> {
-        let mut arguments = AggregateArguments {
+    fn new(context: &Context<'_, '_>) -> AggregateArguments {
+        AggregateArguments {
             common: Common::new(context),
             adds_scores: false,
             loads_all: false,
             loaded: Vec::new(),
+            with_sort_keys: false,
+            names_are_marked: false,
             steps: Vec::new(),
             cursor: None,
             arrangement: None,
-        };
+        }
+    }
+
+    /// Those of FT.HYBRID, to be read by `next`.
+    pub fn of_hybrid(context: &Context<'_, '_>) -> AggregateArguments {
+        AggregateArguments {
+            names_are_marked: true,
+            ..AggregateArguments::new(context)
+        }
+    }
+
+    fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<AggregateArguments, ErrorReply> {
+        let mut arguments = AggregateArguments::new(context);
         while words.left() > 0 {
             arguments.next(words)?;
         }
@@ -121,7 +153,29 @@ impl AggregateArguments {
         Ok(arguments)
     }
 
-    fn next(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+    /// Whether LOAD gives a property of this name from the field or path of this name.
+    pub fn loads(&self, name: &str) -> bool {
+        self.loaded
+            .iter()
+            .any(|loaded| loaded.path == name && loaded.name == name)
+    }
+
+    /// Whether LOAD gives a property of this name.
+    pub fn gives(&self, name: &str) -> bool {
+        self.loaded.iter().any(|loaded| loaded.name == name)
+    }
+
+    /// Whether documents have a property where it is used. An expression takes what LOAD named
+    /// before it, and of other fields the SORTABLE ones.
+    pub fn finds(&self, index: &Index, used: &Use<'_>) -> bool {
+        let is_loaded = |loaded: &Loaded| loaded.name == used.name && loaded.at <= used.at;
+        let field = index.definition.schema.find(used.name.as_bytes());
+        let is_at_hand = field.is_some_and(|(_, field)| field.sortable || !used.in_expression);
+        self.loads_all || is_at_hand || self.loaded.iter().any(is_loaded)
+    }
+
+    /// Reads the next argument.
+    pub fn next(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
         if self.has_steps() && words.peek().is_some_and(is_of_query) {
             return Err(unknown(words));
         }
@@ -131,7 +185,7 @@ impl AggregateArguments {
             self.load(words)?;
         } else if words.take("GROUPBY") {
             self.arrange();
-            self.steps.push(group(words)?);
+            self.steps.push(group(words, self.names_are_marked)?);
         } else if words.take("SORTBY") {
             self.sort(words)?;
         } else if words.take("APPLY") {
@@ -150,6 +204,8 @@ impl AggregateArguments {
             let (offset, count) = limit(words)?;
             let arrangement = self.arrangement();
             (arrangement.offset, arrangement.count) = (offset, Some(count));
+        } else if words.take("WITHSORTKEYS") {
+            self.with_sort_keys = true;
         } else if words.take("WITHCURSOR") {
             self.cursor = Some(with_cursor(words)?);
         } else if self.common.take(words)? == Taken::No {
@@ -161,6 +217,10 @@ impl AggregateArguments {
             let of_search = ["SUMMARIZE", "HIGHLIGHT", "RETURN"].iter().find(is_next);
             return Err(match of_search {
                 Some(option) => refused(format!("{option} is not supported on FT.AGGREGATE")),
+                None if self.names_are_marked => {
+                    let word = String::from_utf8_lossy(words.peek().unwrap_or_default()).into_owned();
+                    refused(format!("{word}: Unknown argument"))
+                }
                 None => unknown(words),
             });
         }
@@ -181,21 +241,25 @@ impl AggregateArguments {
     }
 
     /// Puts the order and the part that were asked for among the steps.
-    fn arrange(&mut self) {
+    pub fn arrange(&mut self) {
         if let Some(arrangement) = self.arrangement.take() {
             let at = arrangement.at;
-            self.steps.splice(at..at, arrangement.into_steps());
+            let steps = arrangement.into_steps();
+            let behind = self.loaded.iter_mut().filter(|loaded| loaded.at > at);
+            behind.for_each(|loaded| loaded.at += steps.len());
+            self.steps.splice(at..at, steps);
         }
     }
 
     fn sort(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+        let keys = sort_keys(words, self.names_are_marked)?;
         let arrangement = self.arrangement();
         if arrangement.keys.is_some() {
             return Err(refused(
                 "Multiple SORTBY steps are not allowed. Sort multiple fields in a single step",
             ));
         }
-        arrangement.keys = Some(sort_keys(words)?);
+        arrangement.keys = Some(keys);
         if words.take("MAX") {
             let max: usize = words.number("MAX")?;
             arrangement.count = (max > 0).then_some(max);
@@ -212,17 +276,35 @@ impl AggregateArguments {
             self.loads_all = true;
             return Ok(());
         }
+        let is_count = |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| word.parse::<usize>().is_ok());
+        if words.peek().is_some_and(|word| !is_count(word)) {
+            return Err(refused("Bad arguments for LOAD: Expected number of fields or `*`"));
+        }
         let given = words.counted("LOAD")?;
         let mut given = Words::new(given);
         while let Some(path) = given.next() {
+            if self.names_are_marked {
+                check_mark(path, "LOAD")?;
+            }
             let path = String::from_utf8_lossy(path.strip_prefix(b"@").unwrap_or(path)).into_owned();
             let name = match given.take("AS") {
                 true => given.text("LOAD")?,
                 false => path.clone(),
             };
-            self.loaded.push((path, name));
+            let at = self.steps.len();
+            self.loaded.push(Loaded { path, name, at });
         }
         Ok(())
+    }
+}
+
+fn check_mark(word: &[u8], option: &str) -> Result<(), ErrorReply> {
+    match word.first() {
+        Some(b'@' | b'$') => Ok(()),
+        _ => Err(refused(format!(
+            "Missing prefix: name requires '@' prefix, JSON path require '$' prefix, got: {} in {option}",
+            String::from_utf8_lossy(word)
+        ))),
     }
 }
 
@@ -236,12 +318,20 @@ fn property(word: &[u8]) -> Result<String, ErrorReply> {
     text.strip_prefix('@').map(str::to_owned).ok_or_else(wrong)
 }
 
-fn group(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
-    let properties = words.counted("GROUPBY")?;
-    let properties = properties
-        .iter()
-        .map(|word| property(word))
-        .collect::<Result<Vec<_>, _>>()?;
+fn group(words: &mut Words<'_>, names_are_marked: bool) -> Result<Step, ErrorReply> {
+    let given = words.counted("GROUPBY")?;
+    if given.len() > GROUP_KEYS_MAX {
+        return Err(refused("Bad arguments for GROUPBY: Value is outside acceptable bounds"));
+    }
+    let properties = given.iter().map(|word| property(word)).collect::<Result<Vec<_>, _>>()?;
+    let mut names = HashSet::new();
+    let mut is_first = |name: &str| match names.insert(name.to_owned()) {
+        true => Ok(()),
+        false => Err(ErrorReply::from(format!(
+            "SEARCH_FIELD_DUP Property `{name}` specified more than once"
+        ))),
+    };
+    properties.iter().try_for_each(|name| is_first(name))?;
     let mut reducers: Vec<(Reducer, String)> = Vec::new();
     while words.take("REDUCE") {
         let name = words.text("REDUCE")?;
@@ -257,6 +347,9 @@ fn group(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
         let upper = name.to_ascii_uppercase();
         for (at, completed) in completed.iter().enumerate() {
             let is_property = at == 0 && upper != "COUNT" && upper != "COLLECT" || at == 2 && upper == "FIRST_VALUE";
+            if is_property && names_are_marked {
+                check_mark(arguments[at].as_bytes(), &upper)?;
+            }
             if is_property && !arguments[at].starts_with('@') {
                 arguments[at] = completed;
             }
@@ -266,6 +359,7 @@ fn group(words: &mut Words<'_>) -> Result<Step, ErrorReply> {
             true => words.text("AS")?,
             false => given_name,
         };
+        is_first(&given_name)?;
         reducers.push((reducer, given_name));
     }
     Ok(Step::GroupBy { properties, reducers })
@@ -281,11 +375,18 @@ fn generated_name(reducer: &str, arguments: &[&str]) -> String {
     format!("__generated_alias{}", name.to_ascii_lowercase())
 }
 
-fn sort_keys(words: &mut Words<'_>) -> Result<Vec<(String, bool)>, ErrorReply> {
+fn sort_keys(words: &mut Words<'_>, names_are_marked: bool) -> Result<Vec<(String, bool)>, ErrorReply> {
     let given = words.counted("SORTBY")?;
     let mut given = Words::new(given);
     let mut keys = Vec::new();
     while let Some(word) = given.next() {
+        if keys.len() == SORT_KEYS_MAX {
+            let text = format!("Cannot sort by more than {SORT_KEYS_MAX} fields");
+            return Err(SearchError::Limit(text).into());
+        }
+        if names_are_marked {
+            check_mark(word, "SORTBY")?;
+        }
         let text = String::from_utf8_lossy(word);
         let wrong = || refused(format!("MISSING ASC or DESC after sort field ({text})"));
         let name = text.strip_prefix('@').ok_or_else(wrong)?.to_owned();
@@ -368,7 +469,7 @@ pub(super) fn run(
         index: &index,
         query: &query,
         asked: &asked,
-        wanted: &wanted,
+        wanted: wanted_fields(&index, &wanted),
     };
     let (first, page) = paged(&asked.steps);
     let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
@@ -422,6 +523,12 @@ pub(super) fn run(
     let records = aggregate::run_watched(rest, records, (time, &mut holds), &mut watch)?;
     let total = records.len() as u64;
     let mut records = aggregate::run_watched(page, records, (time, &mut holds), &mut watch)?;
+    let usage = &context.groups.indexes().usage;
+    usage.note_query(&index.number, asked.common.dialect);
+    let sorted_by = asked.with_sort_keys.then(|| {
+        let keys = records.iter().map(|record| shown_sort_key(&asked.steps, record));
+        keys.collect::<Vec<_>>()
+    });
     for record in &mut records {
         record.retain(|name| !index.definition.hides(name.as_bytes()));
     }
@@ -433,7 +540,13 @@ pub(super) fn run(
         if is_profiled && context.reply.protocol() == Protocol::Resp2 {
             context.reply.array(2);
         }
-        write_records(context, total, &records, is_profiled, parts.was_over());
+        write_records(
+            context,
+            total,
+            (&records, sorted_by.as_deref()),
+            is_profiled,
+            parts.was_over(),
+        );
         if let Some(profile) = profile {
             profile.write(context, parts.was_over());
         }
@@ -444,7 +557,7 @@ pub(super) fn run(
     let piece: Vec<Record> = records.drain(..count).collect();
     let id = match records.is_empty() {
         true => 0,
-        false => open_cursor(context, &index, records, cursor)?,
+        false => open_cursor(context, &index, (total, records), cursor)?,
     };
     write_piece(context, total, &piece, id, parts.was_over());
     Ok(Outcome::Done)
@@ -454,11 +567,12 @@ pub(super) fn run(
 pub(super) fn open_cursor(
     context: &mut Context<'_, '_>,
     index: &Index,
-    records: VecDeque<Record>,
+    (total, records): (u64, VecDeque<Record>),
     (count, idle_ms_max): (usize, u64),
 ) -> Result<u64, ErrorReply> {
     let cursor = Cursor {
         index: index.number,
+        total,
         records,
         count,
         idle_ms_max,
@@ -471,17 +585,20 @@ pub(super) fn open_cursor(
 
 /// The properties that the steps take from documents beside those that LOAD names.
 fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Vec<String>, ErrorReply> {
-    let is_loaded = |name: &str| asked.loaded.iter().any(|(_, loaded)| loaded == name);
     let distances = query.distance_names();
     let is_distance = |name: &str| distances.contains(&name);
     let is_score = |name: &str| asked.adds_scores && name == SCORE;
-    let is_known = |name: &str| {
-        let in_schema = index.definition.schema.find(name.as_bytes()).is_some();
-        in_schema || asked.loads_all || is_loaded(name) || is_distance(name) || is_score(name)
-    };
+    let is_known = |used: &Use<'_>| is_distance(used.name) || is_score(used.name) || asked.finds(index, used);
     let mut wanted = aggregate::wanted(&asked.steps, &is_known)?;
-    wanted.retain(|name| !is_loaded(name) && !is_distance(name) && !is_score(name));
+    wanted.retain(|name| !asked.gives(name) && !is_distance(name) && !is_score(name));
     Ok(wanted)
+}
+
+/// The fields of these names.
+pub(super) fn wanted_fields<'i>(index: &'i Index, names: &[String]) -> Vec<&'i Field> {
+    let schema = &index.definition.schema;
+    let fields = names.iter().filter_map(|name| schema.find(name.as_bytes()));
+    fields.map(|(_, field)| field).collect()
 }
 
 /// A match: a hit, or its key where nothing else is asked for.
@@ -504,7 +621,8 @@ pub(super) struct Source<'a> {
     pub index: &'a Index,
     pub query: &'a Query,
     pub asked: &'a AggregateArguments,
-    pub wanted: &'a [String],
+    /// The fields that the steps take beside those that are loaded.
+    pub wanted: Vec<&'a Field>,
 }
 
 impl Source<'_> {
@@ -604,7 +722,7 @@ impl Source<'_> {
         let dialect = self.asked.common.dialect;
         let keys = &mut context.keys_of(0);
         let schema = &self.index.definition.schema;
-        for (path, name) in &self.asked.loaded {
+        for Loaded { path, name, .. } in &self.asked.loaded {
             let known = schema.find(path.as_bytes());
             let value = match known {
                 Some((_, field)) => contents.property(keys, field, (dialect, true)),
@@ -625,14 +743,14 @@ impl Source<'_> {
                 record.set(&String::from_utf8_lossy(&name), value);
             }
         }
-        for name in self.wanted {
-            let Some((_, field)) = schema.find(name.as_bytes()) else {
-                continue;
-            };
-            if let Value::Null = record.get(name)
+        for field in &self.wanted {
+            // All fields of a hash are there already.
+            let is_loaded = self.asked.loads_all && contents.is_hash() && field.path == field.name;
+            if !is_loaded
+                && let Value::Null = record.get(&field.name)
                 && let Some(value) = contents.property(keys, field, (dialect, false))
             {
-                record.set(name, value);
+                record.set(&field.name, value);
             }
         }
     }
@@ -662,16 +780,42 @@ pub(super) fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
 
 fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64, is_part: bool) {
     context.reply.array(2);
-    write_records(context, total, records, false, is_part);
+    write_records(context, total, (records, None), false, is_part);
     context.reply.integer(id as i64);
 }
 
-fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], is_profiled: bool, is_part: bool) {
+/// The value of the first property of the last SORTBY, in the form of a sorted search.
+fn shown_sort_key(steps: &[Step], record: &Record) -> Option<Vec<u8>> {
+    let keys = steps.iter().rev().find_map(|step| match step {
+        Step::SortBy { keys, .. } => keys.first(),
+        _ => None,
+    });
+    let (name, _) = keys?;
+    match record.get(name).first() {
+        Value::Null => None,
+        Value::Number(number) => Some(format!("#{}", sort_key(*number)).into_bytes()),
+        other => Some([&b"$"[..], &other.bytes()].concat()),
+    }
+}
+
+/// Records, and what they were sorted by if that is asked for.
+type Sorted<'r> = (&'r [Record], Option<&'r [Option<Vec<u8>>]>);
+
+fn write_records(
+    context: &mut Context<'_, '_>,
+    total: u64,
+    (records, sorted_by): Sorted<'_>,
+    is_profiled: bool,
+    is_part: bool,
+) {
     match context.reply.protocol() {
         Protocol::Resp2 => {
-            context.reply.array(1 + records.len());
+            context
+                .reply
+                .array(1 + records.len() * (1 + usize::from(sorted_by.is_some())));
             context.reply.integer(total as i64);
-            for record in records {
+            for (at, record) in records.iter().enumerate() {
+                write_sort_key(context, sorted_by, at);
                 context.reply.array(2 * record.iter().count());
                 write_pairs(context, record);
             }
@@ -679,8 +823,12 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], 
         Protocol::Resp3 => {
             write_head(context, total, is_profiled);
             context.reply.array(records.len());
-            for record in records {
-                context.reply.map(2);
+            for (at, record) in records.iter().enumerate() {
+                context.reply.map(2 + usize::from(sorted_by.is_some()));
+                if sorted_by.is_some() {
+                    context.reply.simple("sortkey");
+                    write_sort_key(context, sorted_by, at);
+                }
                 context.reply.simple("extra_attributes");
                 context.reply.map(record.iter().count());
                 write_pairs(context, record);
@@ -689,6 +837,14 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, records: &[Record], 
             }
             write_tail(context, is_part);
         }
+    }
+}
+
+fn write_sort_key(context: &mut Context<'_, '_>, sorted_by: Option<&[Option<Vec<u8>>]>, at: usize) {
+    match sorted_by.map(|keys| &keys[at]) {
+        Some(Some(key)) => context.reply.bulk(key),
+        Some(None) => context.reply.null(),
+        None => {}
     }
 }
 
@@ -739,7 +895,7 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     };
     if is("READ") {
         let mut cursor = context.cursors().take(&index, id, now_ms).ok_or(CURSOR_GONE)?;
-        let total = cursor.records.len() as u64;
+        let total = cursor.total;
         let piece = cursor.piece(count);
         cursor.used_ms = now_ms;
         let next = if cursor.records.is_empty() { 0 } else { id };

@@ -9,9 +9,11 @@ use quartet_search::schema::FieldKind;
 use quartet_search::search::{HITS_MAX, Scorer};
 use quartet_search::{Parts, Schema, SearchError, Time};
 
+use super::contents;
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::{Index, Words, refused};
+use crate::keyspace::Kind;
 
 /// A search in a transaction or a script holds the database's lock, so it goes on for no longer,
 /// whatever TIMEOUT says.
@@ -189,9 +191,17 @@ impl Common {
         let parameters = self.parameters.clone().unwrap_or_default();
         let parse = if self.dialect == 1 { parse_first } else { parse };
         let mut query = parse(&schema, query, &parameters, self.expander)?;
+        self.check_order(index, &query.root)?;
+        let has_no_fields = index.definition.options.iter().any(|option| option.0 == "NOFIELDS");
+        if has_no_fields {
+            query.root.forget_fields();
+        }
         if let Some(fields) = &self.fields {
             let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
-            query.root.restrict(mask);
+            // Without fields in the index, each that is known stands for all.
+            if mask == 0 || !has_no_fields {
+                query.root.restrict(mask);
+            }
         }
         for (field, range) in &self.ranges {
             let condition = match schema.find(field) {
@@ -213,6 +223,26 @@ impl Common {
             query.root = both(query.root, Node::of(condition));
         }
         Ok(query)
+    }
+
+    /// Refuses an order or a distance of words in a field whose path leads to several values: which
+    /// of them comes first is not defined.
+    fn check_order(&self, index: &Index, query: &Node) -> Result<(), ErrorReply> {
+        let fields = query.ordered_fields(self.slop.is_some() || self.in_order);
+        let has_no_offsets = index.definition.options.iter().any(|option| option.0 == "NOOFFSETS");
+        if fields == 0 || has_no_offsets || index.definition.on != Kind::Json {
+            return Ok(());
+        }
+        let mut texts = index.definition.schema.texts();
+        let unordered = texts.find(|(bit, field)| fields & bit != 0 && !contents::is_of_one_value(&field.path));
+        match unordered {
+            Some((_, field)) => Err(format!(
+                "SEARCH_ORDER_OPTION_BAD slop/inorder are not supported for field with undefined ordering `{}`",
+                field.name
+            )
+            .into()),
+            None => Ok(()),
+        }
     }
 
     /// Says whether the search has to end: because its time is over, or because it is to go on

@@ -102,7 +102,11 @@ impl Contents {
         (dialect, is_loaded): (u8, bool),
     ) -> Option<Value> {
         let value = match self {
-            Contents::Json(_) if field.sortable && !is_loaded => self.sortable(&field.path)?,
+            Contents::Json(document)
+                if field.sortable && !is_loaded && (dialect < DIALECT_OF_ALL || is_one(document, &field.path)) =>
+            {
+                self.sortable(&field.path)?
+            }
             Contents::Json(document) if field.sortable && is_one(document, &field.path) => {
                 self.shown_field(keys, field, dialect)?
             }
@@ -138,6 +142,15 @@ impl Contents {
         match field.sortable && dialect < DIALECT_OF_ALL {
             true => self.sortable(&field.path),
             false => self.shown_field(keys, field, dialect),
+        }
+    }
+
+    /// The value of a field without an order of its own by which a search sorts: from dialect 3 on
+    /// the first of an array.
+    pub fn sorting(&self, keys: &mut Keyspace<'_, '_>, field: &Field, dialect: u8) -> Option<Value> {
+        match self {
+            Contents::Json(_) if dialect >= DIALECT_OF_ALL => self.sortable(&field.path),
+            _ => self.property(keys, field, (dialect, false)),
         }
     }
 
@@ -178,6 +191,11 @@ impl Contents {
             }
         }
     }
+}
+
+/// Whether a path leads to one value at most, whatever the document.
+pub fn is_of_one_value(path: &str) -> bool {
+    Path::parse(path.as_bytes()).is_ok_and(|path| path.static_steps().is_some())
 }
 
 /// Whether a path leads to one value that is no array and no object.

@@ -1,8 +1,8 @@
 //! FT.HYBRID: a search for words and one for vectors, whose ranks or scores are combined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use quartet_search::aggregate::{self, Record, Step, Value};
+use quartet_search::aggregate::{self, Record, Step, Use, Value};
 use quartet_search::document::Sortable;
 use quartet_search::query::{Expander, Nearest, NearestOptions, Node, NodeKind, Query, VectorRange};
 use quartet_search::schema::FieldKind;
@@ -11,7 +11,7 @@ use quartet_search::vectors::Metric;
 use quartet_search::{Parts, SearchError};
 use quartet_wire_resp::Arguments;
 
-use super::aggregate::{AggregateArguments, Source, hold, open_cursor, paged, write_pairs};
+use super::aggregate::{AggregateArguments, Source, hold, open_cursor, paged, wanted_fields, write_pairs};
 use super::content;
 use super::lookup::{count_part, counted, find, words};
 use super::query::TIME_WAS_OVER;
@@ -52,8 +52,15 @@ struct VectorPart<'w> {
     metric: Metric,
     vector: &'w [u8],
     nearness: Nearness,
-    filter: Option<&'w [u8]>,
+    filter: Option<Filter<'w>>,
     score_name: Option<String>,
+}
+
+/// Which documents the search for vectors is among.
+struct Filter<'w> {
+    query: &'w [u8],
+    /// Whether it says how it is to be done. That changes no answer.
+    has_policy: bool,
 }
 
 enum Method {
@@ -92,6 +99,7 @@ fn number<N: std::str::FromStr>(name: &str, word: &[u8]) -> Result<N, ErrorReply
 
 fn score_name(words: &mut Words<'_>) -> Result<Option<String>, ErrorReply> {
     match words.take("YIELD_SCORE_AS") {
+        true if words.left() == 0 => Err(refused("Missing argument value for YIELD_SCORE_AS")),
         true => Ok(Some(words.text("YIELD_SCORE_AS")?)),
         false => Ok(None),
     }
@@ -223,44 +231,83 @@ fn within(words: &mut Words<'_>) -> Result<Nearness, ErrorReply> {
     Ok(Nearness::Within { radius })
 }
 
-/// A query, or how many words follow, the first of which is it. The others are about its
-/// execution and change no answer.
-fn filter<'w>(words: &mut Words<'w>) -> Result<&'w [u8], ErrorReply> {
+/// A query, or how many words follow, the first of which is it.
+fn filter<'w>(words: &mut Words<'w>) -> Result<Filter<'w>, ErrorReply> {
+    if words.left() == 0 {
+        return Err(refused("Missing argument count for FILTER"));
+    }
     let word = words.argument("FILTER")?;
     let count = std::str::from_utf8(word)
         .ok()
         .and_then(|word| word.parse::<usize>().ok());
-    match count.filter(|count| (1..=words.left()).contains(count)) {
-        Some(count) => Ok(words.several(count, "FILTER")?[0]),
-        None => {
-            if words.take("POLICY") {
-                words.argument("POLICY")?;
-            }
-            if words.take("BATCH_SIZE") {
-                words.number::<u64>("BATCH_SIZE")?;
-            }
-            Ok(word)
+    let Some(count) = count else {
+        return Ok(Filter {
+            query: word,
+            has_policy: false,
+        });
+    };
+    if count > words.left() {
+        let provided = words.left();
+        return Err(syntax(format!(
+            "Not enough arguments in FILTER, specified {count} but provided only {provided}"
+        )));
+    }
+    let mut words = Words::new(words.several(count, "FILTER")?);
+    let missing = || refused("Missing filter-expression for FILTER");
+    let query = words.next().ok_or_else(missing)?;
+    let (mut policy, mut batch_size) = (None, None);
+    while words.left() > 0 {
+        if words.take("POLICY") {
+            let given = words.text("POLICY")?;
+            let known = ["ADHOC", "BATCHES"]
+                .iter()
+                .find(|known| known.eq_ignore_ascii_case(&given));
+            policy = Some(*known.ok_or_else(|| refused("POLICY: Invalid value for argument"))?);
+        } else if words.take("BATCH_SIZE") {
+            batch_size = Some(words.number::<u64>("BATCH_SIZE")?);
+        } else {
+            let word = String::from_utf8_lossy(words.peek().unwrap_or_default()).into_owned();
+            return Err(refused(format!("{word}: Unknown argument")));
         }
     }
+    if policy == Some("ADHOC") && batch_size.is_some() {
+        return Err(
+            "SEARCH_ADHOC_BATCH_SIZE_IRRELEVANT 'batch size' is irrelevant for the selected policy \
+                    (Error parsing vector similarity parameters)"
+                .into(),
+        );
+    }
+    Ok(Filter {
+        query,
+        has_policy: policy.is_some() || batch_size.is_some(),
+    })
 }
 
-impl Combination {
-    fn read(words: &mut Words<'_>) -> Result<Combination, ErrorReply> {
-        let mut combination = Combination {
+fn syntax(text: impl Into<String>) -> ErrorReply {
+    SearchError::Syntax(text.into()).into()
+}
+
+impl Default for Combination {
+    fn default() -> Combination {
+        Combination {
             method: Method::Reciprocal {
                 constant: CONSTANT_DEFAULT,
             },
             window: WINDOW_DEFAULT,
             score_name: None,
-        };
-        if !words.take("COMBINE") {
-            return Ok(combination);
         }
+    }
+}
+
+impl Combination {
+    /// Reads what follows the word COMBINE.
+    fn read(words: &mut Words<'_>) -> Result<Combination, ErrorReply> {
+        let mut combination = Combination::default();
         let is_linear = words.take("LINEAR");
         if !is_linear && !words.take("RRF") {
-            return Err(refused("COMBINE takes RRF or LINEAR"));
+            return Err(refused("COMBINE: Invalid value for argument"));
         }
-        let (mut constant, mut alpha, mut beta) = (CONSTANT_DEFAULT, ALPHA_DEFAULT, BETA_DEFAULT);
+        let (mut constant, mut alpha, mut beta) = (CONSTANT_DEFAULT, None, None);
         let is_counted = words
             .peek()
             .is_some_and(|word| word.first().is_some_and(u8::is_ascii_digit));
@@ -272,8 +319,8 @@ impl Combination {
         for (name, value) in pairs {
             match name.as_str() {
                 "CONSTANT" if !is_linear => constant = number("CONSTANT", value)?,
-                "ALPHA" if is_linear => alpha = number("ALPHA", value)?,
-                "BETA" if is_linear => beta = number("BETA", value)?,
+                "ALPHA" if is_linear => alpha = Some(number("ALPHA", value)?),
+                "BETA" if is_linear => beta = Some(number("BETA", value)?),
                 "WINDOW" => combination.window = number("WINDOW", value)?,
                 "YIELD_SCORE_AS" => combination.score_name = Some(String::from_utf8_lossy(value).into_owned()),
                 _ => return Err(unrecognized(&name, "COMBINE")),
@@ -282,11 +329,21 @@ impl Combination {
         if combination.window == 0 || combination.window > HITS_MAX {
             return Err(refused("Invalid WINDOW value"));
         }
+        if alpha.is_some() != beta.is_some() {
+            let missing = if alpha.is_some() { "BETA" } else { "ALPHA" };
+            return Err(syntax(format!("Missing value for {missing}")));
+        }
         if let Some(name) = score_name(words)? {
+            if combination.score_name.is_some() {
+                return Err(refused("YIELD_SCORE_AS specified more than once"));
+            }
             combination.score_name = Some(name);
         }
         combination.method = match is_linear {
-            true => Method::Linear { alpha, beta },
+            true => Method::Linear {
+                alpha: alpha.unwrap_or(ALPHA_DEFAULT),
+                beta: beta.unwrap_or(BETA_DEFAULT),
+            },
             false => Method::Reciprocal { constant },
         };
         Ok(combination)
@@ -333,16 +390,17 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     let mut rest = Words::new(&given[1..]);
     let text = TextPart::read(&mut rest)?;
     let vector = VectorPart::read(&index, &mut rest)?;
-    let combination = Combination::read(&mut rest)?;
-    let mut asked = AggregateArguments::read(context, &mut rest)?;
+    let (combination, mut asked) = behind_searches(context, &mut rest)?;
     if asked.common.names_dialect {
         return Err(no_dialect());
     }
     asked.adds_scores = true;
+    // Parts of this command cannot be written in the first dialect.
+    asked.common.dialect = asked.common.dialect.max(2);
     let mut text_query = asked.common.query(&index, text.query)?;
     text_query.root.leave_tags_unscored();
-    if text_query.nearest.is_some() {
-        return Err(refused("Vector queries are not allowed in SEARCH, use VSIM"));
+    if text_query.nearest.is_some() || text_query.root.measures_distance() {
+        return Err("SEARCH_VECTOR_NOT_ALLOWED Vector expressions are not allowed in FT.HYBRID SEARCH".into());
     }
     let vector_query = vector_query(&index, &vector, &mut asked)?;
     let named = [&text.score_name, &vector.score_name, &combination.score_name];
@@ -354,6 +412,7 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     let request = Request {
         count: combination.window,
         scorer: text.scorer,
+        with_places: aggregate::ask_for_terms(&asked.steps),
         ..Request::default()
     };
     let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
@@ -366,7 +425,7 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         index: &index,
         query: &text_query,
         asked: &asked,
-        wanted: &wanted,
+        wanted: wanted_fields(&index, &wanted),
     };
     if let Some(cursor) = asked.cursor {
         return write_cursors(context, &source, cursor, [&by_words, &by_vectors], &stages);
@@ -414,10 +473,16 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         }
         let of_source = source.record(context, &one.hit);
         let mut record = Record::default();
+        record.set_matched(of_source.matched().to_vec());
         if !has_load || is_grouped(&asked.steps) {
             record.set(KEY, Value::Text(one.hit.key.clone()));
         }
-        for (name, value) in of_source.iter().filter(|(name, _)| keeps_score || *name != SCORE) {
+        // The score stands where LOAD names it, and else in front.
+        let in_front = (!asked.loads(SCORE)).then_some(SCORE);
+        let loaded = asked.loaded.iter().map(|loaded| loaded.name.as_str());
+        let first: Vec<&str> = in_front.into_iter().chain(loaded).collect();
+        let of_first = first.iter().map(|name| (*name, of_source.get(name)));
+        for (name, value) in of_first.filter(|(name, _)| of_source.has(name) && (keeps_score || *name != SCORE)) {
             record.set(name, value.clone());
         }
         let scores = [
@@ -428,6 +493,11 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         for (name, score) in scores {
             if let (Some(name), Some(score)) = (name, score) {
                 record.set(name, Value::Number(score));
+            }
+        }
+        for (name, value) in of_source.iter().filter(|(name, _)| keeps_score || *name != SCORE) {
+            if !record.has(name) {
+                record.set(name, value.clone());
             }
         }
         records.push(record);
@@ -442,6 +512,8 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     if !is_limited {
         records.truncate(RESULTS_DEFAULT);
     }
+    let usage = &context.groups.indexes().usage;
+    usage.note_query(&index.number, asked.common.dialect);
     let micros = context.engine().now_micros().saturating_sub(started_micros);
     write(context, total, &records, (micros, &stages));
     Ok(Outcome::Done)
@@ -466,8 +538,9 @@ fn write_cursors(
                 .for_each(|(name, value)| record.set(name, value.clone()));
             record
         });
-        let records = records.collect();
-        ids.push(open_cursor(context, source.index, records, cursor)?);
+        let records: VecDeque<Record> = records.collect();
+        let total = records.len() as u64;
+        ids.push(open_cursor(context, source.index, (total, records), cursor)?);
     }
     context.reply.map(3);
     for (name, id) in ["SEARCH", "VSIM"].into_iter().zip(ids) {
@@ -478,25 +551,38 @@ fn write_cursors(
     Ok(Outcome::Done)
 }
 
+/// The combination and the steps, in any order.
+fn behind_searches(
+    context: &Context<'_, '_>,
+    words: &mut Words<'_>,
+) -> Result<(Combination, AggregateArguments), ErrorReply> {
+    let mut combination = None;
+    let mut asked = AggregateArguments::of_hybrid(context);
+    while words.left() > 0 {
+        if combination.is_none() && words.take("COMBINE") {
+            combination = Some(Combination::read(words)?);
+        } else {
+            asked.next(words)?;
+        }
+    }
+    asked.arrange();
+    Ok((combination.unwrap_or_default(), asked))
+}
+
 fn is_grouped(steps: &[Step]) -> bool {
     steps.iter().any(|step| matches!(step, Step::GroupBy { .. }))
 }
 
 /// Whether the combined score is asked for by name.
 fn wanted_score(asked: &AggregateArguments) -> bool {
-    let is_loaded = asked.loaded.iter().any(|(path, _)| path == SCORE);
-    let is_used = aggregate::wanted(&asked.steps, &|_| true).is_ok_and(|names| names.iter().any(|name| name == SCORE));
-    is_loaded || is_used
+    let wanted = aggregate::wanted(&asked.steps, &|_| true);
+    asked.loads(SCORE) || wanted.is_ok_and(|names| names.iter().any(|name| name == SCORE))
 }
 
 /// The properties that steps take from documents.
 fn wanted(index: &Index, asked: &AggregateArguments, names: &[&str]) -> Result<Vec<String>, ErrorReply> {
-    let is_given = |name: &str| {
-        let is_loaded = asked.loaded.iter().any(|(_, loaded)| loaded == name);
-        is_loaded || names.contains(&name) || name == SCORE || name == KEY
-    };
-    let in_schema = |name: &str| index.definition.schema.find(name.as_bytes()).is_some();
-    let is_known = |name: &str| asked.loads_all || is_given(name) || in_schema(name);
+    let is_given = |name: &str| asked.gives(name) || names.contains(&name) || name == SCORE || name == KEY;
+    let is_known = |used: &Use<'_>| is_given(used.name) || asked.finds(index, used);
     let mut wanted = aggregate::wanted(&asked.steps, &is_known)?;
     wanted.retain(|name| !is_given(name));
     Ok(wanted)
@@ -506,7 +592,7 @@ const DISTANCE: &str = "__vector_distance";
 
 fn nearness_request(vector: &VectorPart<'_>, window: usize) -> Request {
     let (count, sort_by_distance) = match vector.nearness {
-        Nearness::Nearest { count, .. } => (count.min(HITS_MAX), None),
+        Nearness::Nearest { count, .. } => (count.min(window), None),
         Nearness::Within { .. } => (window, Some((DISTANCE.to_owned(), true))),
     };
     Request {
@@ -520,13 +606,26 @@ fn nearness_request(vector: &VectorPart<'_>, window: usize) -> Request {
 fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArguments) -> Result<Query, ErrorReply> {
     // A filter restricts and scores nothing, so its words are as they are written.
     let expander = std::mem::replace(&mut asked.common.expander, Expander::Nothing);
-    let filter = part
-        .filter
-        .map(|filter| asked.common.query(index, filter))
+    let filter = part.filter.as_ref();
+    let is_range = matches!(part.nearness, Nearness::Within { .. });
+    if is_range && filter.is_some_and(|filter| filter.has_policy) {
+        return Err(
+            "SEARCH_HYBRID_ATTR_NON_HYBRID hybrid query attributes were sent for a non-hybrid query \
+                    (Error parsing vector similarity parameters)"
+                .into(),
+        );
+    }
+    let filter = filter
+        .map(|filter| asked.common.query(index, filter.query))
         .transpose()?;
     asked.common.expander = expander;
     let root = match filter {
-        Some(Query { nearest: Some(_), .. }) => return Err(refused("Vector queries are not allowed in FILTER")),
+        Some(query) if query.nearest.is_some() || query.root.measures_distance() => {
+            return Err("SEARCH_VECTOR_NOT_ALLOWED Vector expressions are not allowed in FT.HYBRID VSIM FILTER".into());
+        }
+        Some(query) if query.root.has_weight() => {
+            return Err("SEARCH_WEIGHT_NOT_ALLOWED Weight attributes are not allowed in FT.HYBRID VSIM FILTER".into());
+        }
         Some(query) => query.root,
         None => Node::of(NodeKind::All),
     };

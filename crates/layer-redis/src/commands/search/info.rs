@@ -1,7 +1,9 @@
 //! FT.INFO. Names, order and forms follow what search 2.10 was seen to answer; figures that nothing
-//! here stands for (block counts, sizes in its memory, its garbage collector) are left out.
+//! here stands for are left out. Sizes are those of stored rows, about: offsets of words stand in
+//! the postings and values of SORTABLE fields in the documents, so they have none of their own, and
+//! no collector runs.
 
-use quartet_search::index::{self, State};
+use quartet_search::index::{self, RecordCounts, State};
 use quartet_search::schema::{Field, FieldKind};
 use quartet_search::vectors::Graph;
 use quartet_wire_resp::{Arguments, Protocol};
@@ -10,7 +12,11 @@ use super::lookup::{find, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::{Algorithm, Failure, Failures, Index, StoredIndex, TransactionRows};
+use crate::indexes::{figures, usage};
 use crate::keyspace::Kind;
+
+/// Rows of one tag whose lengths are read, at most.
+const SAMPLE_OF_TAG: u64 = 64;
 
 const BYTES_OF_MB: f64 = (1 << 20) as f64;
 
@@ -28,6 +34,16 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         prefix: index.rows_prefix(),
     };
     let (state, terms) = (State::read(&mut rows), index::term_count(&mut rows));
+    let records = index::record_counts(&mut rows, figures::SAMPLE);
+    let parts = [
+        index::INVERTED_TAGS,
+        index::VECTOR_TAGS,
+        index::DOCUMENT_TAGS,
+        index::KEY_TAGS,
+        index::SHAPE_TAGS,
+    ];
+    let bytes = parts.map(|tags| figures::bytes_of(context.tx, index.as_ref(), tags, SAMPLE_OF_TAG));
+    let uses = context.groups.indexes().usage.note_other(&index.number);
     let mark = context.reply.mark();
     let mut info = Info { context, pairs: 0 };
     info.text("index_name", &index.name);
@@ -53,15 +69,25 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     info.number("num_docs", state.documents);
     info.number("max_doc_id", state.last_id);
     info.number("num_terms", terms);
-    info.key("total_index_memory_sz_mb");
-    info.context.reply.double(stored_bytes as f64 / BYTES_OF_MB);
+    sizes(&mut info, (&state, &records), bytes, stored_bytes);
     info.number("hash_indexing_failures", failures.of_all().count);
     info.number("indexing", progress.is_some().into());
     info.key("percent_indexed");
     let share = progress.map_or(1.0, |progress| progress.share());
     info.context.reply.double(share);
+    info.number("number_of_uses", uses.queries);
+    info.number("number_of_admin_ops", uses.others);
+    info.number("cleaning", 0);
+    info.key("gc_stats");
+    collector(info.context);
     info.key("cursor_stats");
     cursors(info.context, &index);
+    info.key("dialect_stats");
+    info.context.reply.map(usage::DIALECTS.count());
+    for dialect in usage::DIALECTS {
+        info.context.reply.simple(&format!("dialect_{dialect}"));
+        info.context.reply.integer(uses.had_dialect(dialect).into());
+    }
     if index.definition.names_stop_words {
         info.key("stopwords_list");
         let stop_words = &index.definition.schema.stop_words;
@@ -88,6 +114,51 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let pairs = info.pairs;
     context.reply.map_since(mark, pairs);
     Ok(())
+}
+
+fn sizes(info: &mut Info<'_, '_, '_>, (state, records): (&State, &RecordCounts), bytes: [u64; 5], stored_bytes: u64) {
+    let count = records.of_terms + records.of_values;
+    let [inverted, vectors, documents, keys, shapes] = bytes.map(|bytes| bytes as f64 / BYTES_OF_MB);
+    info.number("num_records", count);
+    // Zero divided by zero is no number, as at the original.
+    let per_record = |sum: f64| sum / count as f64;
+    for (name, figure) in [
+        ("inverted_sz_mb", inverted),
+        ("vector_index_sz_mb", vectors),
+        ("offset_vectors_sz_mb", 0.0),
+        ("doc_table_size_mb", documents),
+        ("sortable_values_size_mb", 0.0),
+        ("key_table_size_mb", keys),
+        ("tag_overhead_sz_mb", 0.0),
+        ("text_overhead_sz_mb", 0.0),
+        ("total_index_memory_sz_mb", stored_bytes as f64 / BYTES_OF_MB),
+        ("geoshapes_sz_mb", shapes),
+        ("records_per_doc_avg", count as f64 / state.documents as f64),
+        ("bytes_per_record_avg", per_record(inverted * BYTES_OF_MB)),
+        ("offsets_per_term_avg", state.tokens as f64 / records.of_terms as f64),
+        ("offset_bits_per_record_avg", per_record(0.0)),
+    ] {
+        info.key(name);
+        info.context.reply.double(figure);
+    }
+}
+
+/// Figures of the original's collector of its own memory. There is none here.
+fn collector(context: &mut Context<'_, '_>) {
+    let figures = [
+        ("bytes_collected", 0.0),
+        ("total_ms_run", 0.0),
+        ("total_cycles", 0.0),
+        ("average_cycle_time_ms", f64::NAN),
+        ("last_run_time_ms", 0.0),
+        ("gc_numeric_trees_missed", 0.0),
+        ("gc_blocks_denied", 0.0),
+    ];
+    context.reply.map(figures.len());
+    for (name, figure) in figures {
+        context.reply.simple(name);
+        context.reply.double(figure);
+    }
 }
 
 /// A map whose length is known at its end.

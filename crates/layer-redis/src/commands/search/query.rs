@@ -22,9 +22,6 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
 
-/// A dialect in which a path stands for one value, by which documents can be sorted.
-const DIALECT_OF_ONE: u8 = 2;
-
 /// The warning of an answer that is a part.
 pub(super) const TIME_WAS_OVER: &str = "Timeout limit was reached";
 
@@ -38,6 +35,7 @@ struct SearchArguments {
     with_scores: bool,
     with_payloads: bool,
     with_sort_keys: bool,
+    with_ids: bool,
     /// Paths or names of fields, and the names under which they are answered.
     returned: Option<Vec<(String, String)>>,
     sort_by: Option<(String, bool)>,
@@ -55,6 +53,7 @@ impl SearchArguments {
             with_scores: false,
             with_payloads: false,
             with_sort_keys: false,
+            with_ids: false,
             returned: None,
             sort_by: None,
             limit: (0, 10),
@@ -83,6 +82,8 @@ impl SearchArguments {
             self.with_payloads = true;
         } else if words.take("WITHSORTKEYS") {
             self.with_sort_keys = true;
+        } else if words.take("WITHRAWIDS") {
+            self.with_ids = true;
         } else if words.take("RETURN") {
             self.returned(words)?;
         } else if words.take("SORTBY") {
@@ -184,7 +185,8 @@ pub(super) fn run(
     match order {
         Order::Found => {}
         Order::Values(field, ascends) => {
-            sort(context, &index, &mut found, (field, ascends), time)?;
+            let dialect = asked.common.dialect;
+            sort(context, &index, &mut found, (field, ascends, dialect), time)?;
             page(&mut found, asked.limit);
             if let Some(profile) = &mut profile {
                 profile.is_done("Loader and sorter", found.total);
@@ -198,6 +200,8 @@ pub(super) fn run(
         }
         false => 0,
     };
+    let usage = &context.groups.indexes().usage;
+    usage.note_query(&index.number, asked.common.dialect);
     let is_profiled = profile.is_some();
     if is_profiled && context.reply.protocol() == Protocol::Resp2 {
         context.reply.array(2);
@@ -319,7 +323,7 @@ fn sort(
     context: &mut Context<'_, '_>,
     index: &Index,
     found: &mut Found,
-    (at, ascends): (u16, bool),
+    (at, ascends, dialect): (u16, bool, u8),
     time: Time<'_>,
 ) -> Result<(), ErrorReply> {
     let field = index.definition.schema.field(at);
@@ -330,10 +334,7 @@ fn sort(
         }
         done += 1;
         let contents = content::contents(context, index, &hit.key);
-        let value = contents.and_then(|contents| {
-            let of_one = (DIALECT_OF_ONE, false);
-            contents.property(&mut context.keys_of(0), field, of_one)
-        });
+        let value = contents.and_then(|contents| contents.sorting(&mut context.keys_of(0), field, dialect));
         hit.sorted_by = value.and_then(|value| match value {
             Value::Null => None,
             Value::Number(number) => Some(Sortable::Number(number)),
@@ -382,6 +383,7 @@ impl Answer<'_> {
                 let of_hit = 1
                     + usize::from(self.asked.with_scores)
                     + usize::from(self.asked.with_payloads)
+                    + usize::from(self.asked.with_ids)
                     + usize::from(self.asked.with_sort_keys)
                     + usize::from(!self.asked.no_content);
                 let mark = context.reply.mark();
@@ -423,6 +425,9 @@ impl Answer<'_> {
         if self.asked.with_scores {
             write_score(context, hit);
         }
+        if self.asked.with_ids {
+            context.reply.integer(hit.id as i64);
+        }
         if self.asked.with_payloads {
             self.payload(context, hit);
         }
@@ -438,6 +443,7 @@ impl Answer<'_> {
         let asked = self.asked;
         let options = [
             asked.with_scores,
+            asked.with_ids,
             asked.with_payloads,
             asked.with_sort_keys,
             !asked.no_content,
@@ -448,6 +454,10 @@ impl Answer<'_> {
         if asked.with_scores {
             context.reply.simple("score");
             write_score(context, hit);
+        }
+        if asked.with_ids {
+            context.reply.simple("id");
+            context.reply.integer(hit.id as i64);
         }
         if asked.with_payloads {
             context.reply.simple("payload");
@@ -535,6 +545,10 @@ impl Answer<'_> {
         let dialect = self.asked.common.dialect;
         let mut pairs = Vec::new();
         for (path, name) in returned {
+            // The first of several under one name counts.
+            if pairs.iter().any(|(known, _)| *known == name.as_bytes()) {
+                continue;
+            }
             let keys = &mut context.keys_of(0);
             let value = match self.index.definition.schema.find(path.as_bytes()) {
                 Some((_, field)) => contents.shown_field(keys, field, dialect),

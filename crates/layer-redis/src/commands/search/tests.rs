@@ -783,6 +783,222 @@ fn an_order_and_a_limit_are_one_step() {
     connection.check("FT.SEARCH i * SORTBY n DESC LIMIT 0 1 NOCONTENT WITHSORTKEYS => [9 k8 #8]");
 }
 
+/// An expression takes what was loaded before it; groups and orders load what they name.
+#[test]
+fn expressions_take_what_was_loaded_before_them() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC SORTABLE g TEXT => OK");
+    connection.check("HSET k n 1 g x => 2");
+    let lacks = |name: &str| format!("!SEARCH_PROP_NOT_FOUND Property `{name}` not loaded nor in pipeline");
+    let check = |connection: &mut Connection, steps: &str, expected: &str| {
+        connection.check(&format!("FT.AGGREGATE i * {steps} => {expected}"));
+    };
+    check(&mut connection, "APPLY upper(@g) AS a", &lacks("g"));
+    check(&mut connection, "FILTER @g=='x'", &lacks("g"));
+    check(&mut connection, "APPLY @n AS a LOAD 1 @g", "[1 [g x n 1 a 1]]");
+    check(&mut connection, "APPLY upper(@g) AS a LOAD 1 @g", &lacks("g"));
+    check(&mut connection, "LOAD 1 @g APPLY upper(@g) AS a", "[1 [g x a X]]");
+    check(
+        &mut connection,
+        "LIMIT 0 1 LOAD 1 @g APPLY upper(@g) AS a",
+        "[1 [g x a X]]",
+    );
+    check(&mut connection, "SORTBY 1 @g APPLY upper(@g) AS a", "[1 [g x a X]]");
+    check(&mut connection, "GROUPBY 1 @g APPLY upper(@g) AS a", "[1 [g x a X]]");
+}
+
+#[test]
+fn words_of_an_aggregation_are_refused_as_at_the_original() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC SORTABLE t TEXT SORTABLE => OK");
+    connection.check("HSET k n 1.5 t x => 2");
+    let twice = |name: &str| format!("!SEARCH_FIELD_DUP Property `{name}` specified more than once");
+    let bounds =
+        |option: &str| format!("!SEARCH_PARSE_ARGS Bad arguments for {option}: Value is outside acceptable bounds");
+    let load = "!SEARCH_PARSE_ARGS Bad arguments for LOAD: Expected number of fields or `*`";
+    let nine = "SORTBY 9 @n @n @n @n @n @n @n @n @n";
+    let many = vec!["@t"; 1 << 16].join(" ");
+    for (steps, expected) in [
+        ("GROUPBY 2 @n @n", twice("n")),
+        ("GROUPBY 1 @n REDUCE COUNT 0 AS n", twice("n")),
+        (
+            "GROUPBY 1 @n REDUCE COUNT 0 REDUCE COUNT 0",
+            twice("__generated_aliascount"),
+        ),
+        ("GROUPBY -1", bounds("GROUPBY")),
+        (&format!("GROUPBY {} {many}", 1 << 16), bounds("GROUPBY")),
+        ("SORTBY -1", bounds("SORTBY")),
+        (nine, "!SEARCH_LIMIT_OVER Cannot sort by more than 8 fields".into()),
+        ("LOAD some", load.into()),
+        ("LOAD -1", load.into()),
+        ("WITHSORTKEYS SORTBY 2 @n DESC", "[1 #1.5 [n 1.5]]".into()),
+        ("WITHSORTKEYS SORTBY 2 @t @n", "[1 $x [t x n 1.5]]".into()),
+        ("WITHSORTKEYS LOAD 1 @t", "[1 nil [t x]]".into()),
+    ] {
+        connection.check(&format!("FT.AGGREGATE i * {steps} => {expected}"));
+    }
+    connection.check("FT.SEARCH i * NOCONTENT WITHRAWIDS WITHSORTKEYS SORTBY n => [1 k 1 #1.5]");
+}
+
+/// A function's argument that is no text, in the original's words.
+#[test]
+fn functions_refuse_arguments_of_a_wrong_type() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC => OK");
+    connection.check("HSET k n 1 => 1");
+    let wrong = |at: usize, function: &str| {
+        format!(
+            "!SEARCH_EXPR Invalid type (1) for argument {at} in function '{function}'. \
+             VALIDATE_ARG__STRING(v, 0) was false."
+        )
+    };
+    for (expression, expected) in [
+        ("format(5)", wrong(0, "format")),
+        ("split(1)", wrong(0, "split")),
+        ("split(\"a\",1)", wrong(1, "split")),
+        ("startswith(1,\"a\")", wrong(0, "startswith")),
+        ("contains(\"a\",1)", wrong(1, "contains")),
+        ("strlen(1)", wrong(0, "strlen")),
+        ("parsetime(11,22)", wrong(0, "parsetime")),
+        ("parsetime(\"11\",22)", wrong(1, "parsetime")),
+        (
+            "substr(5,0,1)",
+            "!SEARCH_EXPR Invalid type for substr. Expected string".into(),
+        ),
+        (
+            "substr(matched_terms(),0,1)",
+            "!SEARCH_EXPR Invalid type for substr. Expected string".into(),
+        ),
+        ("upper(1)", "[1 [a nil]]".into()),
+        ("format(\"%s\",5)", "[1 [a 5]]".into()),
+    ] {
+        connection.check(&format!("FT.AGGREGATE i * APPLY {expression} AS a => {expected}"));
+    }
+}
+
+/// Each piece of a cursor has the total of all.
+#[test]
+fn a_piece_of_a_cursor_has_the_total() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC SORTABLE => OK");
+    (0..5).for_each(|key| _ = connection.run(&["HSET", &format!("k{key}"), "n", &key.to_string()]));
+    let words: Vec<&str> = "FT.AGGREGATE i * WITHCOUNT SORTBY 1 @n WITHCURSOR COUNT 2"
+        .split(' ')
+        .collect();
+    let Value::Array(parts) = connection.run(&words) else {
+        panic!("a piece and a cursor are two");
+    };
+    assert_eq!(show(&parts[0]), "[5 [n 0] [n 1]]");
+    let id = show(&parts[1]);
+    connection.check(&format!("FT.CURSOR READ i {id} => [[5 [n 2] [n 3]] {id}]"));
+    connection.check(&format!("FT.CURSOR READ i {id} => [[5 [n 4]] 0]"));
+}
+
+/// Which value of a path comes first is not defined if it leads to several.
+#[test]
+fn words_of_several_values_have_no_order() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i ON JSON SCHEMA $.a AS a TEXT $.b[*] AS b TEXT => OK");
+    connection.check("FT.CREATE h SCHEMA a TEXT b TEXT => OK");
+    let refused = "!SEARCH_ORDER_OPTION_BAD slop/inorder are not supported for field with undefined ordering `b`";
+    for (query, expected) in [
+        ("@b:(p q)=>{$slop:2}", refused),
+        ("@b:(p q)=>{$inorder:false}", refused),
+        ("@a|b:(p q)=>{$inorder:true}", refused),
+        ("(p q)=>{$slop:2}", refused),
+        ("@b:\"p q\"=>{$inorder:true}", refused),
+        ("@b:(p q)=>{$slop:-1}", "[0]"),
+        ("@b:\"p q\"", "[0]"),
+        ("@b:(p)=>{$slop:2}", "[0]"),
+        ("@a:(p q)=>{$slop:2}", "[0]"),
+    ] {
+        let run = |connection: &mut Connection, index: &str, options: &[&str]| {
+            show(&connection.run(&[&["FT.SEARCH", index, query][..], options].concat()))
+        };
+        assert_eq!(run(&mut connection, "i", &[]), expected, "{query}");
+        assert_eq!(run(&mut connection, "h", &[]), "[0]", "{query}");
+    }
+    connection.check("FT.SEARCH i p|q SLOP 2 => [0]");
+    for (query, option, expected) in [
+        ("@b:(p q)", "INORDER", refused),
+        ("@a:(p q)", "INORDER", "[0]"),
+        ("@b:p", "INORDER", "[0]"),
+    ] {
+        assert_eq!(
+            show(&connection.run(&["FT.SEARCH", "i", query, option])),
+            expected,
+            "{query}"
+        );
+    }
+}
+
+/// From dialect 3 on by the first value of an array, before by the array as text.
+#[test]
+fn an_array_without_an_order_is_sorted_by_its_first_value() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i ON JSON SCHEMA $.n AS n NUMERIC $.t AS t TEXT => OK");
+    for (key, document) in [
+        ("a", r#"{"n":[196,2],"t":["b","a"]}"#),
+        ("b", r#"{"n":[21,300],"t":["B"]}"#),
+        ("c", r#"{"n":[],"t":"ab"}"#),
+    ] {
+        connection.run(&["JSON.SET", key, "$", document]);
+    }
+    let search = "FT.SEARCH i * NOCONTENT WITHSORTKEYS SORTBY";
+    connection.check(&format!("{search} n DIALECT 3 => [3 b #21 a #196 c nil]"));
+    connection.check(&format!("{search} t DIALECT 3 => [3 b $B c $ab a $b]"));
+    connection.check(&format!(
+        "{search} t DIALECT 2 => [3 b $[\"B\"] a $[\"b\",\"a\"] c $ab]"
+    ));
+}
+
+/// Without fields a word is looked for in all of them.
+#[test]
+fn nofields_forgets_which_field_has_a_word() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i NOFIELDS SCHEMA a TEXT b TEXT => OK");
+    connection.check("HSET k a hello => 1");
+    connection.check("FT.SEARCH i @b:hello NOCONTENT => [1 k]");
+    connection.check("FT.SEARCH i hello INFIELDS 1 b NOCONTENT => [1 k]");
+    connection.check("FT.SEARCH i @b:hello INFIELDS 1 a NOCONTENT => [1 k]");
+    connection.check("FT.SEARCH i hello INFIELDS 1 none NOCONTENT => [0]");
+    connection.check("FT.SEARCH i @a:other NOCONTENT => [0]");
+}
+
+#[test]
+fn an_index_says_how_it_was_used() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA n NUMERIC t TAG => OK");
+    let mut figure = |request: &str, name: &str| {
+        connection.run(&request.split(' ').collect::<Vec<_>>());
+        let Value::Array(pairs) = connection.run(&["FT.INFO", "i"]) else {
+            panic!("FT.INFO is a list");
+        };
+        let at = pairs
+            .iter()
+            .position(|part| show(part) == name)
+            .expect("FT.INFO has the name");
+        show(&pairs[at + 1])
+    };
+    assert_eq!(figure("FT.SEARCH i *", "number_of_uses"), "1");
+    assert_eq!(figure("FT.AGGREGATE i * DIALECT 3", "number_of_uses"), "2");
+    assert_eq!(figure("FT.INFO i", "number_of_admin_ops"), "4");
+    let dialects = "[dialect_1 0 dialect_2 1 dialect_3 1 dialect_4 0]";
+    assert_eq!(figure("FT.SEARCH i @zz:[1", "dialect_stats"), dialects);
+    assert_eq!(figure("PING", "num_records"), "0");
+    assert_eq!(figure("PING", "records_per_doc_avg"), "nan");
+    assert_eq!(figure("HSET k n 1 t a,b", "num_records"), "3");
+    assert_eq!(figure("PING", "records_per_doc_avg"), "3");
+}
+
 #[test]
 fn a_group_collects_its_records() {
     let fixture = Fixture::new();
@@ -873,6 +1089,90 @@ fn a_hybrid_search_combines_ranks() {
             refused[0].contains("DIALECT is not supported in FT.HYBRID"),
             "{refused:?}"
         );
+    }
+}
+
+/// As 8.x reads what stands behind the two searches, and in which order it shows what is loaded.
+#[test]
+fn a_hybrid_search_reads_and_shows_as_8_x_does() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check("FT.CREATE i SCHEMA t TEXT g TAG v VECTOR FLAT 6 TYPE INT8 DIM 1 DISTANCE_METRIC L2 => OK");
+    for (key, text, vector) in [("k1", "shoes", "a"), ("k2", "shoes", "d"), ("k3", "hats", "b")] {
+        connection.run(&["HSET", key, "t", text, "g", "x", "v", vector]);
+    }
+    connection.check("CONFIG SET search-default-dialect 1 => OK");
+    let mut answer = |behind: &str| {
+        let request = format!("FT.HYBRID i SEARCH @t:($w) VSIM @v $q {behind} PARAMS 4 q a w shoes");
+        match connection.run(&request.split_whitespace().collect::<Vec<_>>()) {
+            Value::Array(parts) => show(&parts[3]),
+            other => show(&other),
+        }
+    };
+    let marked = "!SEARCH_PARSE_ARGS Missing prefix: name requires '@' prefix, JSON path require '$' prefix, got:";
+    for (behind, expected) in [
+        ("LOAD 1 t", format!("{marked} t in LOAD")),
+        ("SORTBY 2 t DESC", format!("{marked} t in SORTBY")),
+        ("GROUPBY 1 @t REDUCE SUM 1 t AS s", format!("{marked} t in SUM")),
+        (
+            "COMBINE",
+            "!SEARCH_PARSE_ARGS COMBINE: Invalid value for argument".into(),
+        ),
+        (
+            "COMBINE LINEAR 2 ALPHA 1",
+            "!SEARCH_SYNTAX Missing value for BETA".into(),
+        ),
+        (
+            "COMBINE LINEAR 4 WINDOW 5 BETA 1",
+            "!SEARCH_SYNTAX Missing value for ALPHA".into(),
+        ),
+        (
+            "COMBINE RRF 0 YIELD_SCORE_AS a YIELD_SCORE_AS b",
+            "!SEARCH_PARSE_ARGS YIELD_SCORE_AS: Unknown argument".into(),
+        ),
+        (
+            "COMBINE RRF 2 YIELD_SCORE_AS a YIELD_SCORE_AS b",
+            "!SEARCH_PARSE_ARGS YIELD_SCORE_AS specified more than once".into(),
+        ),
+        (
+            "FILTER 3 @g:{x} POLICY FAST",
+            "!SEARCH_PARSE_ARGS POLICY: Invalid value for argument".into(),
+        ),
+        (
+            "FILTER 5 @g:{x} POLICY adhoc BATCH_SIZE 9",
+            "!SEARCH_ADHOC_BATCH_SIZE_IRRELEVANT 'batch size' is irrelevant for the selected policy \
+             (Error parsing vector similarity parameters)"
+                .into(),
+        ),
+        (
+            "RANGE 2 RADIUS 9 FILTER 3 @g:{x} POLICY ADHOC",
+            "!SEARCH_HYBRID_ATTR_NON_HYBRID hybrid query attributes were sent for a non-hybrid query \
+             (Error parsing vector similarity parameters)"
+                .into(),
+        ),
+        (
+            "FILTER 99 @g:{x}",
+            "!SEARCH_SYNTAX Not enough arguments in FILTER, specified 99 but provided only 7".into(),
+        ),
+        (
+            "FILTER @t:hats=>{$weight:2}",
+            "!SEARCH_WEIGHT_NOT_ALLOWED Weight attributes are not allowed in FT.HYBRID VSIM FILTER".into(),
+        ),
+        (
+            "FILTER 3 @g:{x} POLICY BATCHES TIMEOUT 9000 COMBINE RRF 2 WINDOW 1 LOAD 2 @g @__key",
+            "[[g x __key k1]]".into(),
+        ),
+        (
+            "YIELD_SCORE_AS near LOAD 3 @g @__score @__key LIMIT 0 1",
+            "[[g x __score 0.0327868852459 __key k1 near 1]]".into(),
+        ),
+        ("LOAD 3 @__score AS s LIMIT 0 1", "[[]]".into()),
+        (
+            "LOAD 1 @__key APPLY matched_terms() AS m SORTBY 1 @__key",
+            "[[__key k1 m [shoes +shoe]] [__key k2 m [shoes +shoe]] [__key k3 m nil]]".into(),
+        ),
+    ] {
+        assert_eq!(answer(behind), expected, "{behind}");
     }
 }
 
