@@ -133,7 +133,7 @@ impl ThreadWaiters {
 }
 
 impl Arrivals {
-    /// Of as many partitions as there are numbers.
+    /// One of each partition: as many as there are numbers.
     #[cfg(test)]
     pub fn numbered(numbers: &[u64]) -> Arrivals {
         Arrivals {
