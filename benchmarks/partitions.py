@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""How long does a folder of several partitions take to open, beside one with the same data in one partition?
+"""What several partitions cost, beside one with the same 16 databases.
 
     cargo build --release && benchmarks/partitions.py --gigabytes 1 --out OUT
+    benchmarks/partitions.py --writes
 
-Both folders hold the same 16 databases, with values of 1 KB. The two servers are started in turn, after a kill and after a stop, and
-each start is timed until the server is ready.
+The first fills both folders with values of 1 KB, starts the two servers in turn, after a kill and after a stop, and times each start
+until the server is ready. The second (needs redis-benchmark) sends SETs with durability `always`, one connection to each database.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
@@ -25,6 +29,7 @@ from harness.server import Server
 VALUE_BYTES = 1000
 BATCH = 1000
 DATABASES = 16
+WRITES = 4000
 
 
 def fill(server, keys):
@@ -73,6 +78,45 @@ def measure(arguments, engine, data):
     ]
 
 
+def syncs(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("quartet_log_syncs_total"))
+
+
+def write(arguments, partitions, folder):
+    """Writes and syncs a second, and the median of the databases' median latencies in milliseconds."""
+    Path(folder).mkdir()
+    options = ["--partitions", str(partitions)]
+    server = Server("always", folder, "quartet", options=options, listeners=["redis", "http"], program=arguments.binary)
+    try:
+        server.start()
+        admin = Admin(server)
+        databases = [admin.create(f"database-{number}") for number in range(DATABASES)]
+        load = f"redis-benchmark -p {server.port} -c 1 -n {WRITES} -r 100000 -d 100 -t set".split()
+        before, begun = syncs(server), time.monotonic()
+        running = [
+            subprocess.Popen(
+                [*load, "--user", made["name"], "-a", made["credentials"]["token"]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            for made in databases
+        ]
+        reports = [process.communicate()[0] for process in running]
+        seconds = time.monotonic() - begun
+        medians = [float(re.search(r"avg\s+min\s+p50.*\n\s+\S+\s+\S+\s+(\S+)", report)[1]) for report in reports]
+        return DATABASES * WRITES / seconds, (syncs(server) - before) / seconds, statistics.median(medians)
+    finally:
+        server.close()
+
+
+def writes(arguments, data):
+    print("| partitions | writes/s | syncs/s | p50 ms |\n|---|---|---|---|")
+    for number in range(arguments.rounds):
+        for partitions in (1, arguments.partitions):
+            rate, synced, p50 = write(arguments, partitions, f"{data}/writes-{partitions}-{number}")
+            print(f"| {partitions} | {rate:.0f} | {synced:.0f} | {p50:.2f} |", flush=True)
+
+
 def report(results):
     lines = ["| engine | after a | partitions | median s | over one |", "|---|---|---|---|---|"]
     one = {(row["engine"], row["ending"]): statistics.median(row["seconds"]) for row in results if row["partitions"] == 1}
@@ -91,8 +135,12 @@ def main():
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", choices=["memory", "ssd"], action="append", help="default: both")
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--writes", action="store_true", help="writes that are synced, and not starts")
+    parser.add_argument("--out", default="target/partitions")
     arguments = parser.parse_args()
+    if arguments.writes:
+        with tempfile.TemporaryDirectory(dir=arguments.data) as data:
+            return writes(arguments, data)
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     results = []
