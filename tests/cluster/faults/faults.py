@@ -236,8 +236,8 @@ def jump(world: World, home: Node, seconds: int) -> None:
             nodes = json.loads(other.ask("/admin/v1/cluster"))["nodes"]
         except OSError:
             return False
-        # Ahead of whichever node has answered.
-        ahead = {node["name"]: node["clock_ahead_milliseconds"] for node in nodes}
+        # Ahead of whichever node has answered; not said of one that is away.
+        ahead = {node["name"]: node["clock_ahead_milliseconds"] for node in nodes if node.get("clock_ahead_milliseconds") is not None}
         if not {home.name, other.name} <= ahead.keys():
             return False
         return abs(ahead[home.name] - ahead[other.name] - 1000 * seconds) < 1000 * CLOCK_SEEN_WITHIN
