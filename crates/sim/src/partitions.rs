@@ -19,9 +19,7 @@ use quartet_engine::{
 use quartet_env::{Fault, FaultyDisk, ManualClock, Operation, Runtime};
 use quartet_log::{FileLogOpener, FileLogOptions};
 use quartet_model::{LayerId, Version};
-use quartet_tenancy::{
-    Catalogue, CatalogueError, Consistency, Database, Definition, KeptCredentials, Move, Partitions, Quotas,
-};
+use quartet_tenancy::{Catalogue, CatalogueError, Database, Definition, Move, Partitions};
 
 use crate::random::{Random, mixed};
 use crate::runtime::SeededRuntime;
@@ -189,19 +187,7 @@ impl World {
             if self.catalogue().named(name).is_some() {
                 return Ok(());
             }
-            let definition = Definition {
-                name: name.into(),
-                durability: Durability::Always,
-                consistency: Consistency::Strong,
-                eviction: false,
-                quotas: Quotas::default(),
-                credentials: KeptCredentials::default(),
-                created_micros: 0,
-                deleted: false,
-                partition: 0,
-                moved: None,
-                revision: 0,
-            };
+            let definition = Definition::new(name, Durability::Always);
             // A disk that was to fail while it was opened may fail here.
             if self.catalogue().create(definition).is_err() {
                 self.crash()?;

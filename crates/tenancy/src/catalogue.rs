@@ -760,7 +760,6 @@ mod tests {
     use quartet_env::{FaultyDisk, ManualClock};
 
     use super::*;
-    use crate::{Consistency, Quotas};
 
     const NOW: u64 = 1_700_000_000_000_000;
 
@@ -797,19 +796,7 @@ mod tests {
     }
 
     fn definition(name: &str) -> Definition {
-        Definition {
-            name: name.into(),
-            durability: Durability::Always,
-            consistency: Consistency::Strong,
-            eviction: false,
-            quotas: Quotas::default(),
-            credentials: KeptCredentials::default(),
-            created_micros: 0,
-            deleted: false,
-            partition: 0,
-            moved: None,
-            revision: 0,
-        }
+        Definition::new(name, Durability::Always)
     }
 
     fn two_disks() -> Vec<Arc<FaultyDisk>> {

@@ -201,9 +201,8 @@ mod tests {
     use quartet_log::FileLogOptions;
 
     use super::*;
-    use crate::definition::{Consistency, KeptCredentials};
+    use crate::Partitions;
     use crate::rows::{row, write};
-    use crate::{Partitions, Quotas};
 
     type Disks = [Arc<FaultyDisk>; 2];
 
@@ -230,19 +229,7 @@ mod tests {
     }
 
     fn definition(name: &str) -> Definition {
-        Definition {
-            name: name.into(),
-            durability: Durability::Always,
-            consistency: Consistency::Strong,
-            eviction: false,
-            quotas: Quotas::default(),
-            credentials: KeptCredentials::default(),
-            created_micros: 0,
-            deleted: false,
-            partition: 0,
-            moved: None,
-            revision: 0,
-        }
+        Definition::new(name, Durability::Always)
     }
 
     /// The definition as the second partition has it.

@@ -43,6 +43,25 @@ pub struct Definition {
     pub revision: u64,
 }
 
+impl Definition {
+    /// A database about which nothing else was decided: in the first partition, without quotas.
+    pub fn new(name: impl Into<String>, durability: Durability) -> Definition {
+        Definition {
+            name: name.into(),
+            durability,
+            consistency: Consistency::default(),
+            eviction: false,
+            quotas: Quotas::default(),
+            credentials: KeptCredentials::default(),
+            created_micros: 0,
+            deleted: false,
+            partition: 0,
+            moved: None,
+            revision: 0,
+        }
+    }
+}
+
 /// The last move of a database from one partition to another. Versions of two partitions are not
 /// one order, but those of the database are: each at `from` is below `left`, and each since is
 /// above `arrived`, which is above `left`.

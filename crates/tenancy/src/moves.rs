@@ -251,7 +251,7 @@ mod tests {
     use quartet_model::LayerId;
 
     use super::*;
-    use crate::{CatalogueInvariants, Consistency, KeptCredentials, Partitions, Quotas};
+    use crate::{CatalogueInvariants, Partitions};
 
     type Disks = [Arc<FaultyDisk>; 3];
 
@@ -325,19 +325,7 @@ mod tests {
     }
 
     fn shop(catalogue: &Catalogue) -> Arc<Database> {
-        let definition = Definition {
-            name: "shop".into(),
-            durability: Durability::Always,
-            consistency: Consistency::Strong,
-            eviction: false,
-            quotas: Quotas::default(),
-            credentials: KeptCredentials::default(),
-            created_micros: 0,
-            deleted: false,
-            partition: 0,
-            moved: None,
-            revision: 0,
-        };
+        let definition = Definition::new("shop", Durability::Always);
         catalogue.create(definition).unwrap().0
     }
 

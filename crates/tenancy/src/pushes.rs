@@ -174,8 +174,7 @@ mod tests {
     use quartet_env::{FaultyDisk, ManualClock};
 
     use super::*;
-    use crate::definition::{Consistency, KeptCredentials};
-    use crate::{Access, Catalogue, Partitions, Quotas, Secrets};
+    use crate::{Access, Catalogue, Partitions, Secrets};
 
     fn engine() -> Arc<Engine> {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
@@ -185,19 +184,7 @@ mod tests {
     }
 
     fn definition(name: &str) -> Definition {
-        Definition {
-            name: name.into(),
-            durability: Durability::Always,
-            consistency: Consistency::Strong,
-            eviction: false,
-            quotas: Quotas::default(),
-            credentials: KeptCredentials::default(),
-            created_micros: 0,
-            deleted: false,
-            partition: 0,
-            moved: None,
-            revision: 0,
-        }
+        Definition::new(name, Durability::Always)
     }
 
     /// A partition takes what is above what it took last, and says so again when it is asked again.

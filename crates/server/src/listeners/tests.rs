@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use quartet_engine::Durability;
-use quartet_tenancy::{Consistency, Definition, KeptCredentials, Quotas};
+use quartet_tenancy::Definition;
 
 use super::{ServedLayer, echo, redis};
 use crate::observability::exposition::Text;
@@ -16,19 +16,7 @@ use crate::{Server, metrics};
 static LAYERS: [ServedLayer; 2] = [redis::LAYER, echo::LAYER];
 
 fn create(server: &Server, name: &str) {
-    let definition = Definition {
-        name: name.into(),
-        durability: Durability::Always,
-        consistency: Consistency::default(),
-        eviction: false,
-        quotas: Quotas::default(),
-        credentials: KeptCredentials::default(),
-        created_micros: 0,
-        deleted: false,
-        partition: 0,
-        moved: None,
-        revision: 0,
-    };
+    let definition = Definition::new(name, Durability::Always);
     server.serving().tenants.catalogue.create(definition).unwrap();
 }
 

@@ -25,9 +25,7 @@ use std::sync::{Arc, Weak};
 
 use quartet_engine::{Durability, PartitionId};
 use quartet_layer_redis::Redis;
-use quartet_tenancy::{
-    CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, KeptCredentials, Quotas, Secrets,
-};
+use quartet_tenancy::{CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, Quotas, Secrets};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -264,19 +262,7 @@ impl Admin {
             return Err(bad("a database needs a name"));
         };
         let wanted: Change = serde_json::from_value(Value::Object(wanted)).map_err(bad)?;
-        let mut definition = Definition {
-            name,
-            durability: self.default.space.durability,
-            consistency: Consistency::default(),
-            eviction: false,
-            quotas: Quotas::default(),
-            credentials: KeptCredentials::default(),
-            created_micros: 0,
-            deleted: false,
-            partition: 0,
-            moved: None,
-            revision: 0,
-        };
+        let mut definition = Definition::new(name, self.default.space.durability);
         wanted.apply(&mut definition)?;
         let (database, secrets) = self.tenants.catalogue.create(definition)?;
         Ok((CREATED, self.show_with(&database, &secrets)))

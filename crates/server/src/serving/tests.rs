@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quartet_engine::{Durability, PartitionId};
 use quartet_layer_redis::access::acl::password_hash;
-use quartet_tenancy::{CatalogueError, Consistency, DEFAULT_DATABASE, Definition, KeptCredentials, Quotas, Secrets};
+use quartet_tenancy::{CatalogueError, DEFAULT_DATABASE, Definition, Secrets};
 use tokio::sync::watch;
 
 use super::{Entrances, Foundation, Serving};
@@ -105,19 +105,7 @@ fn settings() -> Settings {
 }
 
 fn definition(name: &str) -> Definition {
-    Definition {
-        name: name.into(),
-        durability: Durability::Always,
-        consistency: Consistency::default(),
-        eviction: false,
-        quotas: Quotas::default(),
-        credentials: KeptCredentials::default(),
-        created_micros: 0,
-        deleted: false,
-        partition: 0,
-        moved: None,
-        revision: 0,
-    }
+    Definition::new(name, Durability::Always)
 }
 
 /// A cluster's partitions, apart.
