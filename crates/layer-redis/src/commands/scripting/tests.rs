@@ -3,6 +3,7 @@
 //! uses.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::execution::long_run::LongRun;
 use crate::session::after::After;
@@ -374,27 +375,11 @@ fn answers_that_hold_themselves_are_refused_and_leave_nothing() {
 
 /// Two threads see the clock move: the fixture's stands still until it is moved.
 fn in_background<R: Send>(fixture: &Fixture, mut poke: impl FnMut(), run: impl FnOnce() -> R + Send) -> R {
-    let poke = |_| {
-        poke();
-        true
-    };
-    while_time_passes(fixture, poke, run)
-}
-
-/// The same; `poke` gets the milliseconds that have passed, and time goes on as long as it says so.
-fn while_time_passes<R: Send>(
-    fixture: &Fixture,
-    mut poke: impl FnMut(u64) -> bool,
-    run: impl FnOnce() -> R + Send,
-) -> R {
     std::thread::scope(|scope| {
         let running = scope.spawn(run);
-        let mut passed_ms = 0;
         while !running.is_finished() {
-            if poke(passed_ms) {
-                fixture.advance_ms(10);
-                passed_ms += 10;
-            }
+            poke();
+            fixture.advance_ms(10);
             std::thread::yield_now();
         }
         running.join().unwrap()
@@ -484,23 +469,20 @@ fn a_long_script_is_killed() {
 fn a_long_script_takes_effect_once() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
-    connection.check("CONFIG SET busy-reply-threshold 50 => OK\nSET go 0 => OK");
-    // For as long as a second of the fixture's time.
-    let script = "redis.call('INCR', 'count') while os.clock() < 1 do end return redis.call('INCR', 'count')";
-    const MEANWHILE_MS: u64 = 500;
+    connection.check("CONFIG SET busy-reply-threshold 50 => OK");
+    // The script lasts for an hour of the fixture's time. A thread that gets no processor for a
+    // while sees much of it pass at once, and none of it may be the whole hour.
+    const HOUR_MS: u64 = 3_600_000;
+    let script = "redis.call('INCR', 'count') while os.clock() < 3600 do end return redis.call('INCR', 'count')";
+    let let_some_pass = || std::thread::sleep(Duration::from_millis(1));
     let mut request = Vec::new();
     for words in [&["MULTI"][..], &["EVAL", script, "0"], &["EXEC"]] {
         quartet_wire_resp::encode_command(words, &mut request);
     }
-    // It is taken back before the second is over.
-    let received = while_time_passes(
-        &fixture,
-        |passed_ms| passed_ms < MEANWHILE_MS,
-        || {
-            let mut out = Vec::new();
-            connection.session.receive(&request, &mut out)
-        },
-    );
+    let received = in_background(&fixture, let_some_pass, || {
+        let mut out = Vec::new();
+        connection.session.receive(&request, &mut out)
+    });
     let Some(After::LongRun(mut run)) = received.after else {
         panic!("the script ended");
     };
@@ -508,13 +490,14 @@ fn a_long_script_takes_effect_once() {
     assert_eq!(show(&other.run(&["GET", "count"])), "nil");
     let layer = fixture.layer.clone();
     let mut answers = Vec::new();
-    let poke = |passed_ms| {
+    let poke = || {
+        let_some_pass();
         if layer.scripting.long_scripts.is_busy() && answers.is_empty() {
             answers.push(show(&other.run(&["SCRIPT", "KILL"])));
+            fixture.advance_ms(HOUR_MS);
         }
-        passed_ms < MEANWHILE_MS || !answers.is_empty()
     };
-    let run = while_time_passes(&fixture, poke, || {
+    let run = in_background(&fixture, poke, || {
         run.run();
         run
     });
