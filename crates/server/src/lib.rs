@@ -27,6 +27,7 @@ mod serving;
 mod settings;
 mod tenants;
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -324,33 +325,56 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Repli
     };
     // All folders are there before the first says that there are several.
     let memory_bytes = MEMORY_DISK_BYTES / data.len() as u64;
-    let disks = data.iter().map(|data| open_disk(data, memory_bytes));
-    let disks = disks.collect::<Result<Vec<Arc<dyn Disk>>>>()?;
+    let disks = side_by_side(data.iter(), |data| open_disk(data, memory_bytes))?;
     if let Some(folder) = settings.storage.data.folder()
         && disks.len() == 1
     {
         partition_folders::check_complete(&*disks[0], folder)?;
     }
-    let mut opening = PartitionOpening {
+    // A new partition is kept as those are that are there.
+    let mut store = settings.storage.engine;
+    for disk in &disks {
+        store = store.map_or_else(|| StoreKind::of(&**disk), |store| Ok(Some(store)))?;
+    }
+    let opening = PartitionOpening {
         settings,
         budget,
         partitions: disks.len(),
         memory: Arc::default(),
-        store: settings.storage.engine,
+        store,
     };
-    let mut engines = Vec::new();
     let mut shared = shared.into_iter().flatten();
-    for (data, disk) in data.iter().zip(disks) {
-        let engine = opening.open(data, disk, shared.next())?;
-        // A new partition is kept as the first is.
-        opening.store.get_or_insert(match engine.is_all_in_memory() {
-            true => StoreKind::Memory,
-            false => StoreKind::Ssd,
-        });
-        engines.push(Arc::new(engine));
-    }
-    Ok(Partitions::new(engines))
+    let parts = data.iter().zip(disks).map(|(data, disk)| (data, disk, shared.next()));
+    let engines = side_by_side(parts, |(data, disk, shared)| opening.open(data, disk, shared))?;
+    Ok(Partitions::new(engines.into_iter().map(Arc::new).collect()))
 }
+
+/// Does something to each item on a thread of its own, some at once.
+///
+/// Errors: that of the first item that has one.
+fn side_by_side<T: Send, R: Send>(
+    mut items: impl Iterator<Item = T>,
+    act: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (act, mut results) = (&act, Vec::new());
+    loop {
+        let some: Vec<T> = items.by_ref().take(AT_ONCE_MAX).collect();
+        if some.is_empty() {
+            return Ok(results);
+        }
+        let acted: Result<Vec<R>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = some.into_iter().map(|item| scope.spawn(move || act(item))).collect();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            ended
+                .map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
+        });
+        results.extend(acted?);
+    }
+}
+
+/// Most partitions that are opened at once. An opening waits for the disk more than it computes.
+const AT_ONCE_MAX: usize = 16;
 
 /// The settings that the partitions of a process have in common when they are opened.
 struct PartitionOpening<'s> {
