@@ -311,8 +311,8 @@ fn engine_parts(folder: &Path, settings: &Settings) -> Result<EngineParts> {
     ))
 }
 
-/// The size of a partition's log files. Opening reads the newest one of each from its beginning, and
-/// each reserves two: all partitions together take what one would.
+/// Returns the size of a partition's log files. Opening reads the newest one of each from its
+/// beginning, and each reserves two: all partitions together take what one would.
 fn segment_bytes(wanted: u64, partitions: u64) -> u64 {
     wanted.min((wanted / partitions).max(SEGMENT_BYTES_MIN))
 }

@@ -1402,6 +1402,11 @@ impl Shared {
         if self.foundation.partitions.engine(partition).is_home() {
             return self.hand_over_own(partition, node);
         }
+        // Clients would come to it by way of this node.
+        if node != self.settings.node() {
+            let successor = members.member(node).context("the node is not there")?;
+            self.call_once(&successor, "watch")?;
+        }
         let home = members.other_home(partition).context("no node is home")?;
         let verb = format!("hand-over {} {:016x}", partition.0, node.0);
         Ok(self.ask(&home, &verb, &[], 3 * DRAIN_TIMEOUT)?)
