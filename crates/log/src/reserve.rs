@@ -182,11 +182,14 @@ impl Prepared {
         })
     }
 
-    /// Writes the first zeros, once.
+    /// Writes the first zeros, once: those of an earlier run are as good.
     fn fill(&mut self) -> Result<(), FileLogError> {
         if self.filled == 0 {
             let to = (SEGMENT_HEADER_BYTES as u64 + FILL_BYTES_MIN).min(self.capacity);
-            write_zeros(self.file.as_ref(), NEXT_NAME, 0, to)?;
+            let is_filled = are_zeros(self.file.as_ref(), to).map_err(FileLogError::disk("read", NEXT_NAME))?;
+            if !is_filled {
+                write_zeros(self.file.as_ref(), NEXT_NAME, 0, to)?;
+            }
             self.file.sync_data().map_err(FileLogError::disk("sync", NEXT_NAME))?;
             self.filled = to;
         }
@@ -204,6 +207,13 @@ impl Prepared {
         disk.sync_directory()
             .map_err(FileLogError::disk("sync the directory of", name))
     }
+}
+
+/// True if the file has zeros up to `end`.
+fn are_zeros(file: &dyn File, end: u64) -> std::io::Result<bool> {
+    let mut bytes = vec![1; end as usize];
+    let read = file.read_at(0, &mut bytes)?;
+    Ok(read == bytes.len() && bytes.iter().all(|byte| *byte == 0))
 }
 
 /// Reserves `wanted` bytes for the file, or what it has and half of what is left on the disk: a

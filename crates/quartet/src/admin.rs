@@ -8,7 +8,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -118,7 +118,10 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
         return reset_key(data, *dynamodb);
     }
     let (method, path, body) = arguments.request.parts();
-    let (status, answer) = exchange(&arguments.server, method, &path, &body)?;
+    let (status, answer) = match &arguments.request {
+        Request::Move { to: Some(_), .. } => begin_move(&arguments.server, &path, &body)?,
+        _ => exchange(&arguments.server, method, &path, &body)?,
+    };
     if !(200..300).contains(&status) {
         bail!("the server answers {status}: {}", answer.trim());
     }
@@ -131,6 +134,34 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
         _ => println!("{answer:#}"),
     }
     Ok(())
+}
+
+/// How long a server is asked for a move again that is not ready for one. The homes of a cluster's
+/// partitions gather at one node first, one after the other.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
+const SERVICE_UNAVAILABLE: u16 = 503;
+
+/// Asks for a move, again while the server is not ready for one. Status and body of the last
+/// answer.
+fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> {
+    let (until, mut was_told) = (Instant::now() + BEGIN_TIMEOUT, false);
+    loop {
+        let asked = exchange(server, "POST", path, body);
+        match &asked {
+            Ok((SERVICE_UNAVAILABLE, answer)) if !was_told => {
+                println!("not yet: {}", answer.trim());
+                was_told = true;
+            }
+            Ok((SERVICE_UNAVAILABLE, _)) => {}
+            // A node that becomes home of all ends connections.
+            Err(_) if was_told => {}
+            _ => return asked,
+        }
+        if Instant::now() >= until {
+            return asked;
+        }
+        std::thread::sleep(MOVE_LOOK);
+    }
 }
 
 /// How often it is asked how far a move has come.

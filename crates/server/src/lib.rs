@@ -27,11 +27,13 @@ mod serving;
 mod settings;
 mod tenants;
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use quartet_engine::{Engine, EngineOptions, Memory, OpenProgress, Parts as EngineParts, Replicated, StoreKind};
 use quartet_env::{Disk, MemoryDisk, RealDisk, SystemClock};
 use quartet_log::{FileLogOptions, LogError};
@@ -66,6 +68,7 @@ use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
 use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::listeners::{LAYERS, ServedLayer};
+use crate::redis::opening::check_parameter;
 use crate::serving::{Foundation, Serving};
 
 /// A running server. Dropping it without [`Server::shutdown`] leaves the log to be replayed.
@@ -116,6 +119,7 @@ impl Server {
             partitions,
             engine,
             settings,
+            parameters: Mutex::default(),
             layers,
             budget,
             startup_bytes,
@@ -171,13 +175,14 @@ impl Server {
     /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
     /// says what is wrong with it.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
-        let set = |serving: &Serving| {
-            let layer = serving.redis.as_ref().expect("there while the server runs");
-            layer.config.start_with_file(name, value)?;
-            layer.decide_on_changes();
-            Ok(())
-        };
-        self.with_serving(set).unwrap_or_else(|| Err(NOT_HOME.into()))
+        check_parameter(&self.foundation.settings, name, value)?;
+        // From now on layers begin with it, and those that are there get it.
+        let parameter = (name.to_owned(), value.to_owned());
+        self.foundation.parameters.lock().push(parameter);
+        match &self.running {
+            Running::Alone(serving) => serving.set_parameter(name, value),
+            Running::Node(node) => node.set_parameter(name, value),
+        }
     }
 
     /// Uses the certificate of these files, or keeps the old one and says why.
@@ -290,8 +295,6 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
     }
 }
 
-const NOT_HOME: &str = "another node is home";
-
 /// Begins a new cluster with what the folder of the node `from` has. See
 /// [`cluster::adoption::adopt`].
 pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<AdoptedCluster> {
@@ -307,6 +310,15 @@ fn engine_parts(folder: &Path, settings: &Settings) -> Result<EngineParts> {
         log_options(settings),
     ))
 }
+
+/// Returns the size of a partition's log files. Opening reads the newest one of each from its
+/// beginning, and each reserves two: all partitions together take what one would.
+fn segment_bytes(wanted: u64, partitions: u64) -> u64 {
+    wanted.min((wanted / partitions).max(SEGMENT_BYTES_MIN))
+}
+
+/// Files are made smaller than that by the setting alone.
+const SEGMENT_BYTES_MIN: u64 = 4 << 20;
 
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -324,33 +336,56 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Repli
     };
     // All folders are there before the first says that there are several.
     let memory_bytes = MEMORY_DISK_BYTES / data.len() as u64;
-    let disks = data.iter().map(|data| open_disk(data, memory_bytes));
-    let disks = disks.collect::<Result<Vec<Arc<dyn Disk>>>>()?;
+    let disks = side_by_side(data.iter(), |data| open_disk(data, memory_bytes))?;
     if let Some(folder) = settings.storage.data.folder()
         && disks.len() == 1
     {
         partition_folders::check_complete(&*disks[0], folder)?;
     }
-    let mut opening = PartitionOpening {
+    // A new partition is kept as those are that are there.
+    let mut store = settings.storage.engine;
+    for disk in &disks {
+        store = store.map_or_else(|| StoreKind::of(&**disk), |store| Ok(Some(store)))?;
+    }
+    let opening = PartitionOpening {
         settings,
         budget,
         partitions: disks.len(),
         memory: Arc::default(),
-        store: settings.storage.engine,
+        store,
     };
-    let mut engines = Vec::new();
     let mut shared = shared.into_iter().flatten();
-    for (data, disk) in data.iter().zip(disks) {
-        let engine = opening.open(data, disk, shared.next())?;
-        // A new partition is kept as the first is.
-        opening.store.get_or_insert(match engine.is_all_in_memory() {
-            true => StoreKind::Memory,
-            false => StoreKind::Ssd,
-        });
-        engines.push(Arc::new(engine));
-    }
-    Ok(Partitions::new(engines))
+    let parts = data.iter().zip(disks).map(|(data, disk)| (data, disk, shared.next()));
+    let engines = side_by_side(parts, |(data, disk, shared)| opening.open(data, disk, shared))?;
+    Ok(Partitions::new(engines.into_iter().map(Arc::new).collect()))
 }
+
+/// Does something to each item on a thread of its own, some at once.
+///
+/// Errors: that of the first item that has one.
+fn side_by_side<T: Send, R: Send>(
+    mut items: impl Iterator<Item = T>,
+    act: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (act, mut results) = (&act, Vec::new());
+    loop {
+        let some: Vec<T> = items.by_ref().take(AT_ONCE_MAX).collect();
+        if some.is_empty() {
+            return Ok(results);
+        }
+        let acted: Result<Vec<R>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = some.into_iter().map(|item| scope.spawn(move || act(item))).collect();
+            let ended = threads.into_iter().map(|thread| thread.join());
+            ended
+                .map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
+        });
+        results.extend(acted?);
+    }
+}
+
+/// Most partitions that are opened at once. An opening waits for the disk more than it computes.
+const AT_ONCE_MAX: usize = 16;
 
 /// The settings that the partitions of a process have in common when they are opened.
 struct PartitionOpening<'s> {
@@ -372,6 +407,7 @@ impl PartitionOpening<'_> {
         let mut progress = opening_progress(settings, started);
         let mut log = log_options(settings);
         log.is_one_of_several = self.partitions > 1;
+        log.segment_bytes = segment_bytes(log.segment_bytes, self.partitions as u64);
         let options = self.options(&log);
         let parts = EngineParts::with_file_log(disk, Arc::new(SystemClock), log);
         let failed = Box::new(log_failed);
@@ -476,3 +512,30 @@ fn log_failed(error: &LogError) {
 
 /// The exit status after a failed write or sync of the log.
 pub const EXIT_LOG_FAILED: i32 = 74;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_have_equal_parts_of_what_a_log_takes() {
+        let parts = |wanted: u64, partitions| segment_bytes(wanted << 20, partitions) >> 20;
+        assert_eq!(
+            [parts(64, 1), parts(64, 4), parts(64, 16), parts(64, 64)],
+            [64, 16, 4, 4]
+        );
+        assert_eq!([parts(2, 1), parts(2, 16)], [2, 2]);
+    }
+
+    #[test]
+    fn many_are_acted_on_in_their_order_and_the_first_error_counts() {
+        let all: Vec<usize> = (0..3 * AT_ONCE_MAX + 1).collect();
+        let doubled = side_by_side(all.iter(), |number| Ok(2 * number)).unwrap();
+        assert!(doubled.iter().zip(&all).all(|(doubled, number)| *doubled == 2 * number));
+        let failed = side_by_side(all.iter(), |number| match number {
+            3 | 5 => bail!("{number}"),
+            _ => Ok(()),
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "3");
+    }
+}

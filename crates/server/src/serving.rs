@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use quartet_engine::{Engine, PartitionId};
 use quartet_layer_redis::Redis;
 use quartet_tenancy::{Catalogue, CatalogueError, Homes, Partitions};
@@ -63,6 +64,8 @@ pub struct Foundation {
     pub engine: Arc<Engine>,
     /// As they were given: credentials that the data hold are read when layers are made.
     pub settings: Settings,
+    /// Parameters of the configuration file that were read anew since, oldest first.
+    pub parameters: Mutex<Vec<(String, String)>>,
     pub layers: &'static [ServedLayer],
     pub budget: Budget,
     /// Resident bytes when the process started.
@@ -74,6 +77,18 @@ pub struct Foundation {
     pub stop_requested: Arc<StopRequest>,
     /// The node of a cluster that this is, if it is one.
     pub nodes: OnceLock<Weak<dyn Nodes>>,
+}
+
+impl Foundation {
+    /// The settings for layers that begin now.
+    fn settings_now(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        if let Some(file) = &mut settings.redis.config_file {
+            // Of two values the later one holds.
+            file.parameters.extend(self.parameters.lock().iter().cloned());
+        }
+        settings
+    }
 }
 
 /// Layers, their listeners and their threads.
@@ -179,7 +194,7 @@ impl Serving {
 
     /// Serves the first partition, and leads clients of databases in others to their homes.
     pub fn begin_apart(foundation: &Foundation, catalogue: Catalogue) -> Result<Serving> {
-        let mut settings = foundation.settings.clone();
+        let mut settings = foundation.settings_now();
         let new_credentials = credentials::settle(&mut settings, &catalogue)?;
         (settings.show)(&new_credentials);
         let scope = Scope {
@@ -199,7 +214,7 @@ impl Serving {
         let scope = Scope {
             catalogue: Catalogue::open_one(partitions.clone(), Box::new(process::system::fill_random))?,
             partitions,
-            settings: credentials::without_default(&foundation.settings),
+            settings: credentials::without_default(&foundation.settings_now()),
             new_credentials: NewCredentials::default(),
             accepts: false,
         };
@@ -307,6 +322,14 @@ impl Serving {
             threads,
             telemetry,
         })
+    }
+
+    /// Gives a parameter of CONFIG another value, as it stands in the configuration file.
+    pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
+        let layer = self.redis.as_ref().expect("there while the server runs");
+        layer.config.start_with_file(name, value)?;
+        layer.decide_on_changes();
+        Ok(())
     }
 
     /// Lets replies that are ready go out, closes all connections, ends a script that takes long

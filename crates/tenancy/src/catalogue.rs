@@ -32,7 +32,7 @@ use crate::meter::{Meter, Usage};
 use crate::partitions::{NUMBER, Partitions, number_in, number_row};
 use crate::pushes::{Homes, Push, TAKEN, take, taken};
 use crate::quotas::Limits;
-use crate::rows::{COPY, CatalogueError, PLACE, json, outcome, read_row, row, space, write};
+use crate::rows::{COPY, CatalogueError, PLACE, json, outcome, read, read_row, row, space, write};
 use crate::share::Turns;
 
 /// An entry of the index. Those who serve the database hold it while they do.
@@ -206,11 +206,12 @@ impl Index {
         self.by_id.insert(id, database);
     }
 
-    fn remove(&mut self, id: u16) {
-        self.by_secret.retain(|_, (owner, _)| *owner != id);
-        self.by_access_key.retain(|_, owner| *owner != id);
-        self.by_name.retain(|_, owner| *owner != id);
-        self.by_id.remove(&id);
+    /// Looks through all of it, however few they are.
+    fn remove(&mut self, ids: &BTreeSet<u16>) {
+        self.by_secret.retain(|_, (owner, _)| !ids.contains(owner));
+        self.by_access_key.retain(|_, owner| !ids.contains(owner));
+        self.by_name.retain(|_, owner| !ids.contains(owner));
+        self.by_id.retain(|id, _| !ids.contains(id));
     }
 
     fn named(&self, name: &str) -> Option<&Arc<Database>> {
@@ -441,22 +442,23 @@ impl Catalogue {
             return self.tell(database);
         }
         if !self.is_elsewhere(database.partition()) {
-            self.index_anew(database);
+            self.index_anew(std::slice::from_ref(database));
             return self.tell(database);
         }
         // Its home goes by the old credentials, and at some moment from now on by the new ones:
         // requests with either are for it.
         self.index.write().add(database.clone());
         self.tell(database)?;
-        self.index_anew(database);
+        self.index_anew(std::slice::from_ref(database));
         Ok(())
     }
 
-    /// From now on the database is found by what opens it as it is defined, and by nothing else.
-    pub(crate) fn index_anew(&self, database: &Arc<Database>) {
+    /// From now on the databases are found by what opens them as they are defined, and by nothing
+    /// else.
+    pub(crate) fn index_anew(&self, databases: &[Arc<Database>]) {
         let mut index = self.index.write();
-        index.remove(database.id.0);
-        index.add(database.clone());
+        index.remove(&databases.iter().map(|database| database.id.0).collect());
+        databases.iter().for_each(|database| index.add(database.clone()));
     }
 
     /// Gives the step of a transaction its number, where there are several partitions.
@@ -495,7 +497,7 @@ impl Catalogue {
         let mut changed = Vec::new();
         let mut leave = |database: Arc<Database>| {
             database.closed.store(true, Ordering::SeqCst);
-            self.index.write().remove(database.id.0);
+            self.index.write().remove(&BTreeSet::from([database.id.0]));
             changed.push(Changed {
                 before: database.definition(),
                 database,
@@ -514,6 +516,7 @@ impl Catalogue {
                 let there = there.filter(|database| (first..=last).contains(&database.id.0));
                 let gone = there.filter(|database| !definitions.get(&database.id.0).is_some_and(is_here));
                 gone.collect::<Vec<_>>().into_iter().for_each(&mut leave);
+                let mut here = Vec::new();
                 for (id, definition) in definitions.into_iter().filter(|(_, definition)| is_here(definition)) {
                     let known = self.numbered(DatabaseId(id));
                     let before = known.as_ref().map(|known| known.definition());
@@ -528,10 +531,11 @@ impl Catalogue {
                             &kept_usage(&self.partitions, id, partition)?,
                         )),
                     };
-                    self.index_anew(&database);
-                    self.is_empty.store(false, Ordering::SeqCst);
+                    here.push(database.clone());
                     changed.extend(before.map(|before| Changed { database, before }));
                 }
+                self.index_anew(&here);
+                self.is_empty.fetch_and(here.is_empty(), Ordering::SeqCst);
             }
         }
         Ok(changed)
@@ -576,7 +580,7 @@ impl Catalogue {
             tx.clear(&row(b'D', id));
             tx.clear(&row(b'U', id));
         })?;
-        self.index.write().remove(id);
+        self.index.write().remove(&BTreeSet::from([id]));
         Ok(())
     }
 
@@ -663,12 +667,7 @@ impl Catalogue {
 
     /// One row of the system space.
     pub(crate) fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, CatalogueError> {
-        let reader = self.engine().reader(space(Durability::Always))?;
-        let value = reader.get(key);
-        if reader.is_unreadable() {
-            return Err(CatalogueError::Unreadable);
-        }
-        Ok(value)
+        read(self.engine(), key)
     }
 
     /// Runs `body` as a transaction and waits until it is durable.

@@ -159,7 +159,7 @@ impl Catalogue {
             first = last + 1;
         }
         if self.is_elsewhere(partition) {
-            there.iter().for_each(|database| self.index_anew(database));
+            self.index_anew(&there);
         }
         Ok(())
     }

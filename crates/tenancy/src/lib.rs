@@ -39,7 +39,7 @@ pub use definition::{
 pub use invariants::CatalogueInvariants;
 pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
 pub use moves::is_place;
-pub use operator::{AccessKey, access_key};
+pub use operator::{AccessKey, access_key, kept_root_key};
 pub use partitions::Partitions;
 pub use pushes::Homes;
 pub use quotas::{Exceeded, Limits, Quotas};

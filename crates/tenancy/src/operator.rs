@@ -8,9 +8,11 @@
 //!
 //! A signature can only be verified with the secret itself, so the access key is kept as it is.
 
+use quartet_engine::Engine;
+
 use crate::catalogue::Catalogue;
 use crate::definition::Hash;
-use crate::rows::CatalogueError;
+use crate::rows::{CatalogueError, read};
 
 pub const ROOT_KEY: &[u8] = b"R";
 pub const ACCESS_KEY: &[u8] = b"A";
@@ -18,12 +20,18 @@ pub const ACCESS_KEY: &[u8] = b"A";
 /// A name and a secret.
 pub type AccessKey = (String, String);
 
+/// The hash of the root key that the first partition has, if one has been made. A replica of it
+/// has the one that it last heard of.
+pub fn kept_root_key(first: &Engine) -> Result<Option<Hash>, CatalogueError> {
+    let kept = read(first, ROOT_KEY)?;
+    kept.map(|bytes| root_key(&bytes).ok_or(CatalogueError::Damaged("the root key's hash")))
+        .transpose()
+}
+
 impl Catalogue {
     /// The hash of the root key, if one has been made.
     pub fn root_key(&self) -> Result<Option<Hash>, CatalogueError> {
-        let kept = self.read(ROOT_KEY)?;
-        kept.map(|bytes| root_key(&bytes).ok_or(CatalogueError::Damaged("the root key's hash")))
-            .transpose()
+        kept_root_key(self.engine())
     }
 
     /// Replaces the hash of the root key; durable when this returns.

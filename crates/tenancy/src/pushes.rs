@@ -166,12 +166,16 @@ fn number_in(row: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
 
     use parking_lot::Mutex;
-    use quartet_engine::EngineOptions;
+    use quartet_engine::{EngineOptions, Parts, Replicated, Role, Waker};
     use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_log_replicated::model::Store;
+    use quartet_log_replicated::{ClusterId, Event, NodeId, Place, Request, RequestId, Sequencer, Writer};
 
     use super::*;
     use crate::{Access, Catalogue, Partitions, Secrets};
@@ -432,5 +436,165 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The homes of partitions in this process, with a list of what they were given.
+    struct Heard {
+        homes: Vec<Catalogue>,
+        bytes: Mutex<Vec<usize>>,
+    }
+
+    struct ToHeard(Arc<Heard>);
+
+    impl Homes for ToHeard {
+        fn push(&self, partition: PartitionId, number: u64, push: &[u8]) -> Result<(), CatalogueError> {
+            self.0.bytes.lock().push(push.len());
+            let home = &self.0.homes[partition.0 as usize - 1];
+            home.take(number, push, |_| true).map(drop)
+        }
+    }
+
+    /// What a node takes as one push from another, in bytes.
+    const PUSH_BYTES_MAX: usize = 1 << 20;
+
+    /// A new home of the first partition tells the others of thousands in pieces that a node takes.
+    #[test]
+    fn thousands_of_databases_are_pushed_in_pieces() {
+        let engines = [(); 2].map(|()| engine());
+        let random = |seed: u64| {
+            let choices = Choices(AtomicU64::new(seed));
+            Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| choices.below(256) as u8))
+        };
+        let together = Partitions::new(engines.to_vec());
+        let catalogue = Catalogue::open(Arc::new(together), random(1)).unwrap();
+        let databases: Vec<_> = (0..4000)
+            .map(|number| {
+                // As long as a name may be.
+                let name = format!("{number:064}");
+                catalogue.create(definition(&name)).unwrap().0
+            })
+            .collect();
+        drop(catalogue);
+        // Nothing of what the partition knows is left.
+        let mut there = databases
+            .iter()
+            .filter(|database| database.partition() == PartitionId(1));
+        assert!(there.clone().count() >= 2000);
+        let everything = Push::Exactly {
+            first: 0,
+            last: u16::MAX,
+            definitions: BTreeMap::new(),
+        };
+        let number = taken(&engines[1]).unwrap() + 1;
+        take((PartitionId(1), &engines[1]), number, &everything).unwrap();
+        engines[0].land_above(quartet_model::Version(number)).unwrap();
+        let only = Partitions::of_one(PartitionId(1), engines[1].clone());
+        let heard = Arc::new(Heard {
+            homes: vec![Catalogue::open_one(Arc::new(only), random(2)).unwrap()],
+            bytes: Mutex::default(),
+        });
+        assert!(heard.homes[0].is_empty());
+        let partitions = Arc::new(Partitions::new(engines.to_vec()));
+        let apart = Catalogue::open_apart(partitions, Box::new(ToHeard(heard.clone())), random(3)).unwrap();
+        let pushed = heard.bytes.lock();
+        assert!(
+            pushed.len() > 4 && pushed.iter().all(|bytes| *bytes < PUSH_BYTES_MAX),
+            "{pushed:?}"
+        );
+        let is_known = |database: &Arc<crate::Database>| {
+            let known = heard.homes[0].numbered(database.id);
+            known.is_some_and(|known| known.definition() == database.definition())
+        };
+        assert!(there.all(is_known));
+        drop(apart);
+    }
+
+    /// A sequencer that answers at once.
+    struct AtOnce {
+        store: Arc<Mutex<Store>>,
+        waker: Waker,
+        inbox: VecDeque<Event>,
+        sent: u64,
+    }
+
+    impl Sequencer for AtOnce {
+        fn send(&mut self, request: Request) -> RequestId {
+            let id = RequestId(self.sent);
+            self.sent += 1;
+            let answer = self.store.lock().execute(0, Duration::ZERO, &request);
+            self.inbox.push_back(Event::Answered(id, Ok(answer)));
+            (self.waker)();
+            id
+        }
+
+        fn watch(&mut self, _: Vec<u8>, _: Vec<u8>) {}
+
+        fn receive(&mut self, _: Duration) -> Option<Event> {
+            self.inbox.pop_front()
+        }
+    }
+
+    /// The home of a partition of a cluster.
+    fn home_of(place: Place, store: &Arc<Mutex<Store>>) -> Arc<Engine> {
+        let store = store.clone();
+        let replicated = Replicated {
+            place,
+            me: Writer {
+                node: NodeId(1),
+                incarnation: 1,
+            },
+            nodes: 1,
+            sequencer: Box::new(move |waker| {
+                Box::new(AtOnce {
+                    store,
+                    waker,
+                    inbox: VecDeque::new(),
+                    sent: 0,
+                })
+            }),
+            on_role: Box::new(|_| {}),
+            budget_bytes: 64 << 20,
+            objects: None,
+        };
+        let parts = Parts::on_one_machine(
+            Arc::new(FaultyDisk::new()),
+            Arc::new(ManualClock::new(1_753_000_000_000_000)),
+        );
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let opened = Engine::open_replicated(parts, EngineOptions::default(), replicated, failure, &mut |_| {});
+        let engine = Arc::new(opened.unwrap());
+        engine.take_over();
+        let until = Instant::now() + Duration::from_secs(60);
+        while !matches!(engine.role(), Role::Home { .. }) {
+            assert!(Instant::now() < until, "it does not become home");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        engine
+    }
+
+    /// A node that became home of all of a cluster's partitions found nothing to tell them, and so
+    /// they still took what an earlier home of the first had sent.
+    #[test]
+    fn a_home_of_all_ends_what_an_earlier_home_has_sent() {
+        let store = Arc::new(Mutex::new(Store::default()));
+        let place = Place::new("/test", ClusterId(7), PartitionId(0)).with_partitions(2);
+        store.lock().execute(0, Duration::ZERO, &place.found());
+        let engines: Vec<_> = (0..2).map(|id| home_of(place.of(PartitionId(id)), &store)).collect();
+        let open = || {
+            let partitions = Arc::new(Partitions::new(engines.clone()));
+            Catalogue::open(partitions, Box::new(|bytes| bytes.fill(7))).unwrap()
+        };
+        let earlier = open();
+        let (database, _) = earlier.create(definition("shop")).unwrap();
+        assert_eq!(database.partition(), PartitionId(1));
+        let number = earlier.next_number().unwrap();
+        drop(earlier);
+        // The step was decided, and nothing of it has arrived.
+        let place = (PartitionId(1), &*engines[1]);
+        assert!(taken(&engines[1]).unwrap() < number);
+        let later = open();
+        let late = take(place, number, &Push::of(database.id.0, None));
+        assert!(matches!(late, Err(CatalogueError::Stale)), "{late:?}");
+        assert!(later.numbered(database.id).is_some());
     }
 }

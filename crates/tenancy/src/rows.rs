@@ -79,6 +79,16 @@ pub(crate) fn write<R>(engine: &Engine, body: impl FnOnce(&mut Transaction<'_>) 
     })?)
 }
 
+/// One row of the system space.
+pub(crate) fn read(engine: &Engine, key: &[u8]) -> Result<Option<Vec<u8>>, CatalogueError> {
+    let reader = engine.reader(space(Durability::Always))?;
+    let value = reader.get(key);
+    match reader.is_unreadable() {
+        true => Err(CatalogueError::Unreadable),
+        false => Ok(value),
+    }
+}
+
 pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("names and numbers are JSON")
 }

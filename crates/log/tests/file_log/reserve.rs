@@ -152,3 +152,21 @@ fn a_small_disk_takes_small_segments() {
     log.reserve().prepare().unwrap_err();
     append_bytes(&mut log, 500).unwrap();
 }
+
+/// Each opening wrote the zeros of the next segment anew, and waited for them.
+#[test]
+fn a_log_that_was_closed_is_opened_without_a_write() {
+    let disk = FaultyDisk::new();
+    let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;
+    append_bytes(&mut log, 1000).unwrap();
+    log.close().unwrap();
+    drop(log);
+    disk.fail(Operation::Write, 1, Fault::Error);
+    assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().log.tail().0, 1);
+    assert!(disk.fault_pending());
+    disk.clear_faults();
+    // What is no zero is overwritten.
+    disk.flip("log-next", 5000, 1);
+    assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().log.tail().0, 1);
+    assert!(disk.content("log-next").iter().all(|byte| *byte == 0));
+}

@@ -42,6 +42,7 @@ use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::stream::{Stream, exchange};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
+use crate::http::Head;
 use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::redis::NO_PLACE;
@@ -92,8 +93,8 @@ pub struct ForwardEntrance {
     pub hurry: watch::Receiver<bool>,
 }
 
-/// The node's own answer to a request for this path: status, content type, body.
-pub type Pages = dyn Fn(&str) -> Option<(u16, &'static str, String)> + Send + Sync;
+/// The node's own answer to a request with this head: status, content type, body.
+pub type Pages = dyn Fn(&Head<'_>) -> Option<(u16, &'static str, String)> + Send + Sync;
 
 struct Forwarded {
     socket: std::net::TcpStream,
@@ -403,7 +404,7 @@ impl Client {
             Ok(request) => request?,
             Err(refusal) => return Some(Next::Refuse(refusal.status())),
         };
-        let own = self.pages.as_ref().and_then(|pages| pages(request.head.path()));
+        let own = self.pages.as_ref().and_then(|pages| pages(&request.head));
         if let Some((status, kind, body)) = own
             && request.framing == framing::Framing::Length(0)
         {

@@ -26,9 +26,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -37,13 +37,13 @@ use parking_lot::{Mutex, RwLock};
 use quartet_engine::{
     Arrival, Condition, Dependency, Durability, Engine, Parts, Replicated, Replication, Role, Settled, StoreKind,
 };
-use quartet_layer_redis::Announcement;
+use quartet_layer_redis::{Announcement, Redis};
 use quartet_log_etcd::{Etcd, EtcdOptions, OpenError, Waker};
 use quartet_log_replicated::{
     ClusterId, Failure, Hold, NodeId, ObjectOptions, PartitionId, Place, Sequencer, Term, Writer,
 };
 use quartet_model::LogSequence;
-use quartet_tenancy::{Catalogue, Partitions};
+use quartet_tenancy::Catalogue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
@@ -62,9 +62,11 @@ use super::standby::Standby;
 use super::waiting::Waiting;
 use crate::connections::sockets::Sockets;
 use crate::connections::stream::{Stream, exchange};
+use crate::http::Head;
 use crate::layers::parts::{Calling, Nodes, OtherNode, PushError, Whereabouts};
-use crate::metrics::replication;
+use crate::metrics::{self, Service};
 use crate::observability::exposition::Text;
+use crate::operations::admin::shows_root_key;
 use crate::partition_folders;
 use crate::process::system::fill_random;
 use crate::serving::{Entrances, Foundation, Serving};
@@ -96,6 +98,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const GATHERED_FOR: Duration = Duration::from_secs(20);
 /// How long the homes have to be where they are before one is made another node's.
 const REST: Duration = Duration::from_secs(10);
+/// The home of the first partition, by way of which clients come to the others', replaces one that
+/// it has not heard for as long, though other nodes hear that.
+const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 /// Bytes that the system keeps each way of a connection within this process.
 const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
@@ -113,6 +118,7 @@ enum Stage {
 struct Way {
     entrances: Arc<Entrances>,
     tenants: Arc<Tenants>,
+    redis: Option<Arc<Redis>>,
 }
 
 /// A running node.
@@ -547,6 +553,15 @@ impl Node {
         }
     }
 
+    /// Gives a parameter of CONFIG another value in all layers that are there.
+    pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
+        self.with_serving(|serving| serving.set_parameter(name, value))
+            .unwrap_or(Ok(()))?;
+        let own = self.shared.own.lock();
+        own.values()
+            .try_for_each(|(_, serving)| serving.set_parameter(name, value))
+    }
+
     /// Ends all threads and everything that is served.
     pub fn end(mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
@@ -569,6 +584,7 @@ impl Way {
         Way {
             entrances: serving.entrances.clone(),
             tenants: serving.tenants.clone(),
+            redis: serving.redis.clone(),
         }
     }
 }
@@ -804,8 +820,9 @@ impl Shared {
     }
 
     fn stand_by(&self) -> Result<()> {
-        let (partitions, members) = (self.foundation.partitions.clone(), self.home.members.clone());
-        let pages = Arc::new(move |path: &str| own_page(path, &partitions, &members));
+        let foundation = self.foundation.clone();
+        let members = self.home.members.clone();
+        let pages = Arc::new(move |head: &Head<'_>| own_page(head, &foundation, &members));
         let standby = Standby::begin(&self.foundation, &self.home, pages)?;
         *self.stage.lock() = Stage::Standby(standby);
         Ok(())
@@ -873,7 +890,10 @@ impl Shared {
             .term_read_began(partition)
             .filter(|_| term.map(|term| term.writer.node) == home);
         let is_heard_elsewhere = home.is_some_and(|home| members.is_heard_elsewhere(partition, home));
-        !is_heard_elsewhere && signs.is_time_to_try(members.turn(partition, home), Instant::now())
+        // Clients come to it by way of this node alone.
+        let is_needed_here = partition != PartitionId(0) && self.foundation.engine.is_home();
+        let is_cut_off = is_needed_here && signs.heard.elapsed() >= CUT_OFF_AFTER;
+        (!is_heard_elsewhere || is_cut_off) && signs.is_time_to_try(members.turn(partition, home), Instant::now())
     }
 
     fn is_silent(signs: &Signs) -> bool {
@@ -1261,6 +1281,8 @@ impl Shared {
     /// Makes another node home of partitions that this one is home of.
     fn hand_over_to(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
         let _handing = self.handing.try_lock().context("another hand-over is under way")?;
+        // Nothing is held up for a node that is not reached.
+        self.call_once(successor, "watch")?;
         let engines = || partitions.iter().map(|id| self.foundation.partitions.engine(*id));
         engines().for_each(|engine| engine.drain());
         let handed = self
@@ -1305,18 +1327,23 @@ impl Shared {
             ensure!(Instant::now() < until, "not everything was confirmed in time");
             std::thread::sleep(LOOK_EVERY);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         for partition in partitions {
             let verb = match partition.0 {
                 0 => "take-over".to_owned(),
                 number => format!("take-over {number}"),
             };
-            let called = runtime.block_on(self.home.link.call(&successor.address, &verb));
-            called
-                .map(drop)
-                .with_context(|| format!("asking {} to take over", successor.name))?;
+            self.call_once(successor, &verb)?;
         }
         Ok(())
+    }
+
+    /// Calls another node, which is to take the verb.
+    fn call_once(&self, node: &Member, verb: &str) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let called = runtime.block_on(self.home.link.call(&node.address, verb));
+        called
+            .map(drop)
+            .with_context(|| format!("asking {}: {verb}", node.name))
     }
 
     // ---- homes at several nodes
@@ -1374,6 +1401,11 @@ impl Shared {
         let members = &self.home.members;
         if self.foundation.partitions.engine(partition).is_home() {
             return self.hand_over_own(partition, node);
+        }
+        // Clients would come to it by way of this node.
+        if node != self.settings.node() {
+            let successor = members.member(node).context("the node is not there")?;
+            self.call_once(&successor, "watch")?;
         }
         let home = members.other_home(partition).context("no node is home")?;
         let verb = format!("hand-over {} {:016x}", partition.0, node.0);
@@ -1490,6 +1522,20 @@ impl Nodes for Shared {
     fn records(&self) -> u64 {
         self.foundation.engine.replication().applied
     }
+
+    fn services(&self) -> Vec<Service> {
+        let ways = self.ways.read();
+        let others = (0..).map(PartitionId).zip(&*ways).skip(1);
+        let services = others.filter_map(|(partition, way)| {
+            let Way { tenants, redis, .. } = way.clone()?;
+            Some(Service {
+                partition,
+                redis: redis?,
+                tenants,
+            })
+        });
+        services.collect()
+    }
 }
 
 /// The two ends of a connection within this process. The system keeps little of it: a client that
@@ -1515,23 +1561,26 @@ async fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
 }
 
 /// The pages that each node answers for itself.
-fn own_page(path: &str, partitions: &Partitions, members: &Members) -> Option<(u16, &'static str, String)> {
+fn own_page(head: &Head<'_>, foundation: &Foundation, members: &Members) -> Option<(u16, &'static str, String)> {
     const TEXT: &str = "text/plain; charset=utf-8";
-    match path {
+    match head.path() {
         "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
         "/healthz/home" => Some((503, TEXT, "another node is home\n".into())),
         "/readyz" => Some(match members.other_home(PartitionId(0)) {
             Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
             None => (503, TEXT, "no node is home\n".into()),
         }),
-        "/metrics" => Some((200, "text/plain; version=0.0.4", replication_metrics(partitions))),
+        "/metrics" => Some((200, "text/plain; version=0.0.4", own_metrics(head, foundation))),
         _ => None,
     }
 }
 
-fn replication_metrics(partitions: &Partitions) -> String {
+fn own_metrics(head: &Head<'_>, foundation: &Foundation) -> String {
+    let nodes = foundation.nodes.get().and_then(Weak::upgrade);
+    let services = nodes.map(|nodes| nodes.services()).unwrap_or_default();
+    let is_for_operators = shows_root_key(head, &foundation.settings, &foundation.engine);
     let mut out = Text::default();
-    replication::write(partitions, &mut out);
+    metrics::write_without_first(&foundation.partitions, &services, is_for_operators, &mut out);
     out.text
 }
 

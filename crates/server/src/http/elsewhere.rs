@@ -4,19 +4,26 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::PartitionId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 use super::framing::{self, BodyReader, HEADERS_MAX};
 use super::message::{Answer, Credential, Head, Headers, Kept};
 use crate::connections::stream::Stream;
-use crate::layers::parts::{Nodes, Parts};
+use crate::layers::parts::{Nodes, Parts, Whereabouts};
 
 const BUFFER_BYTES: usize = 16 << 10;
+/// How long a connection to a home waits for the client's next request. The home ends none that is
+/// younger.
+const KEPT: Duration = Duration::from_secs(20);
 /// Pieces of an answer that wait for the client to read.
 const PIECES_UNREAD_MAX: usize = 16;
 /// Names of headers that answers of this program have, at most.
@@ -38,6 +45,81 @@ pub struct Elsewhere {
     request: Kept,
     /// Changes a whole answer.
     finish: fn(Answer) -> Answer,
+}
+
+/// The connection to a home that a client's last request has left, for its next one: one at most
+/// for each connection of a client.
+#[derive(Default)]
+pub struct IdleHome(Mutex<Idle>);
+
+#[derive(Default)]
+struct Idle {
+    connection: Option<HomeConnection>,
+    /// A task ends the connection when it has been idle for too long.
+    is_watched: bool,
+}
+
+struct HomeConnection {
+    partition: PartitionId,
+    listener: &'static str,
+    /// Where the home was when it was called.
+    home: Whereabouts,
+    stream: Box<dyn Stream>,
+    /// When it was used last.
+    used: Instant,
+}
+
+impl HomeConnection {
+    /// False if the home has closed it, or may soon.
+    async fn is_usable(&mut self) -> bool {
+        let stream = &mut self.stream;
+        let is_silent = std::future::poll_fn(|context| {
+            let mut byte = [0];
+            let read = Pin::new(&mut *stream).poll_read(context, &mut ReadBuf::new(&mut byte));
+            Poll::Ready(read.is_pending())
+        });
+        self.used.elapsed() < KEPT && is_silent.await
+    }
+}
+
+impl IdleHome {
+    /// The connection, if it leads to this listener of the partition's home that is now.
+    async fn take(&self, partition: PartitionId, listener: &str, home: &Whereabouts) -> Option<HomeConnection> {
+        let kept = self.0.lock().connection.take();
+        let is_it =
+            |kept: &HomeConnection| kept.partition == partition && kept.listener == listener && kept.home == *home;
+        let mut kept = kept.filter(is_it)?;
+        kept.is_usable().await.then_some(kept)
+    }
+
+    /// Keeps the connection for the next request instead of the one before.
+    fn keep(self: &Arc<IdleHome>, mut connection: HomeConnection) {
+        connection.used = Instant::now();
+        let mut idle = self.0.lock();
+        idle.connection = Some(connection);
+        if !std::mem::replace(&mut idle.is_watched, true) {
+            tokio::spawn(IdleHome::watch(Arc::downgrade(self)));
+        }
+    }
+
+    /// Ends a connection that is idle for too long, unless the client's ends first.
+    async fn watch(watched: Weak<IdleHome>) {
+        let mut until = Instant::now() + KEPT;
+        loop {
+            tokio::time::sleep_until(until).await;
+            let Some(watched) = watched.upgrade() else {
+                return;
+            };
+            let mut idle = watched.0.lock();
+            match &idle.connection {
+                Some(connection) if connection.used.elapsed() < KEPT => until = connection.used + KEPT,
+                _ => {
+                    *idle = Idle::default();
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// The answer of the home.
@@ -90,26 +172,44 @@ impl Elsewhere {
 
     /// Asks the home in the name of the client at `peer`. `wake` is notified of each piece of an
     /// answer that goes on, and of its end.
-    pub async fn ask(&self, peer: SocketAddr, wake: Arc<Notify>) -> Result<Answered, Unanswered> {
-        let nodes = self.nodes.as_ref().and_then(Weak::upgrade);
-        let nodes = nodes.ok_or(Unanswered::NotExecuted)?;
-        let called = nodes.call(self.partition, self.listener, peer).await;
-        let mut stream = called.map_err(|_| Unanswered::NotExecuted)?;
+    pub async fn ask(&self, peer: SocketAddr, idle: &Arc<IdleHome>, wake: Arc<Notify>) -> Result<Answered, Unanswered> {
+        let mut called = self.call(peer, idle).await.map_err(|_| Unanswered::NotExecuted)?;
+        let stream = called.stream.as_mut();
         stream.write_all(&self.request.with(written)).await?;
         stream.flush().await?;
-        let (head, headers, rest) =
-            read_head(stream.as_mut(), self.request.with(|head, _| head.method == "HEAD")).await?;
+        let is_for_head = self.request.with(|head, _| head.method == "HEAD");
+        let (head, headers, mut input) = read_head(stream, is_for_head).await?;
         match head.framing {
             Some(framing @ framing::Framing::Length(_)) => {
-                let body = read_body(stream.as_mut(), framing, rest).await?;
+                let body = read_body(stream, framing, &mut input).await?;
+                if head.keeps_alive && input.is_empty() {
+                    idle.keep(called);
+                }
                 Ok(Answered::Whole((self.finish)(answer(head.status, headers, body))))
             }
             framing => {
                 let (sender, pieces) = mpsc::channel(PIECES_UNREAD_MAX);
-                tokio::spawn(read_pieces(stream, framing, rest, sender, wake));
+                tokio::spawn(read_pieces(called.stream, framing, input, sender, wake));
                 Ok(Answered::GoesOn(head.status, headers, pieces))
             }
         }
+    }
+
+    async fn call(&self, peer: SocketAddr, idle: &IdleHome) -> io::Result<HomeConnection> {
+        let (partition, listener) = (self.partition, self.listener);
+        let nodes = self.nodes.as_ref().and_then(Weak::upgrade);
+        let nodes = nodes.ok_or(io::ErrorKind::NotConnected)?;
+        let home = nodes.whereabouts(partition);
+        if let Some(kept) = idle.take(partition, listener, &home).await {
+            return Ok(kept);
+        }
+        Ok(HomeConnection {
+            partition,
+            listener,
+            home,
+            stream: nodes.call(partition, listener, peer).await?,
+            used: Instant::now(),
+        })
     }
 }
 
@@ -126,7 +226,7 @@ fn written(head: &Head<'_>, body: Option<&[u8]>) -> Vec<u8> {
             bytes.extend_from_slice(b"\r\n");
         }
     }
-    bytes.extend_from_slice(format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
     bytes.extend_from_slice(body);
     bytes
 }
@@ -137,8 +237,9 @@ fn answer(status: u16, headers: Headers, body: Vec<u8>) -> Answer {
     if (200..300).contains(&status) {
         answer.credential = Credential::Right;
     }
-    // Its home has waited for what it rests on.
-    answer.is_of_the_node = true;
+    // Its home has waited for what it rests on. A refusal may be due to where this node has sent
+    // the request: it leaves only if this node is home still.
+    answer.is_of_the_node = !(400..500).contains(&status);
     answer
 }
 
@@ -195,16 +296,17 @@ fn name_of(name: String) -> Option<&'static str> {
     Some(kept)
 }
 
-async fn read_body(stream: &mut dyn Stream, framing: framing::Framing, mut input: Vec<u8>) -> io::Result<Vec<u8>> {
+/// Reads a body that `input` begins with. What came behind it stays there.
+async fn read_body(stream: &mut dyn Stream, framing: framing::Framing, input: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     let mut body = BodyReader::new(framing, usize::MAX);
     loop {
-        let taken = body.take(&input).map_err(|_| io::ErrorKind::InvalidData)?;
+        let taken = body.take(input).map_err(|_| io::ErrorKind::InvalidData)?;
+        input.drain(..taken);
         if body.is_done() {
             return Ok(body.body);
         }
-        input.drain(..taken);
         input.reserve(BUFFER_BYTES);
-        if stream.read_buf(&mut input).await? == 0 {
+        if stream.read_buf(input).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -255,7 +357,7 @@ mod tests {
     use crate::http::message::Header;
 
     #[test]
-    fn a_request_is_passed_on_as_a_connection_of_its_own() {
+    fn a_request_is_passed_on_without_the_headers_of_its_connection() {
         let headers = [
             ("Host", "a"),
             ("Connection", "keep-alive"),
@@ -271,8 +373,7 @@ mod tests {
             target: "/?a=b",
             headers: &headers,
         };
-        let expected =
-            "POST /?a=b HTTP/1.1\r\nHost: a\r\nX-Own: 1\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody";
+        let expected = "POST /?a=b HTTP/1.1\r\nHost: a\r\nX-Own: 1\r\ncontent-length: 4\r\n\r\nbody";
         assert_eq!(String::from_utf8(written(&head, Some(b"body"))).unwrap(), expected);
     }
 
@@ -283,9 +384,9 @@ mod tests {
             let _ = near.write_all(bytes).await;
         });
         let mut far: Box<dyn Stream> = Box::new(far);
-        let (head, headers, rest) = read_head(far.as_mut(), false).await?;
+        let (head, headers, mut rest) = read_head(far.as_mut(), false).await?;
         let body = match head.framing {
-            Some(framing @ framing::Framing::Length(_)) => read_body(far.as_mut(), framing, rest).await?,
+            Some(framing @ framing::Framing::Length(_)) => read_body(far.as_mut(), framing, &mut rest).await?,
             framing => {
                 let (sender, mut pieces) = mpsc::channel(PIECES_UNREAD_MAX);
                 tokio::spawn(read_pieces(far, framing, rest, sender, Arc::default()));

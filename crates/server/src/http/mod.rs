@@ -38,7 +38,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::elsewhere::{Answered, Elsewhere, Unanswered};
+use self::elsewhere::{Answered, Elsewhere, IdleHome, Unanswered};
 use self::http1::{Connection, Ended};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
@@ -244,6 +244,7 @@ impl Entrance for HttpEntrance {
                     memory: self.memory.clone(),
                     login_guard: self.login_guard.clone(),
                     spans: self.spans.clone(),
+                    idle_home: Arc::default(),
                 },
                 layer: self.layer.clone(),
                 evicted,
@@ -270,6 +271,8 @@ pub struct Peer {
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
     spans: Option<Arc<Spans>>,
+    /// For requests whose database has its home elsewhere.
+    idle_home: Arc<IdleHome>,
 }
 
 impl Peer {
@@ -344,6 +347,7 @@ impl Peer {
             memory: Arc::default(),
             login_guard: Arc::default(),
             spans: None,
+            idle_home: Arc::default(),
         }
     }
 }
@@ -440,7 +444,7 @@ impl Long {
 async fn take_long(
     layer: Arc<dyn HttpLayer>,
     long: Long,
-    peer: SocketAddr,
+    peer: &Peer,
     wake: Wake,
     mut stop: watch::Receiver<bool>,
 ) -> std::io::Result<ResponseStream> {
@@ -451,7 +455,7 @@ async fn take_long(
                 tokio::time::sleep(STOP_PATIENCE).await;
             };
             let asked = tokio::select! {
-                asked = elsewhere.ask(peer, wake) => asked,
+                asked = elsewhere.ask(peer.socket_address(), &peer.idle_home, wake) => asked,
                 () = given_up => Err(Unanswered::Unknown),
             };
             return match asked {

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Busy, Dependency, PartitionId, Reserved};
+use quartet_engine::{Busy, Dependency, Durability, PartitionId, Reserved};
 use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -100,24 +100,36 @@ async fn serve_greeted<S: AsyncRead + AsyncWrite + Unpin>(
         Greeted::Here(arrived, seated) => serve_arrived(*arrived, seated, database_login, waiters, stop).await,
         Greeted::Elsewhere(partition, socket, input) => tokio::select! {
             // How it ends, the peer sees.
-            _ = pass_on(partition, socket, &input, peer, database_login) => {}
+            _ = pass_on(partition, socket, &input, peer, database_login, &waiters) => {}
             _ = stop.wait_for(|stops| *stops) => {}
         },
     }
 }
 
 /// Passes a peer on to the home of its database. `input` has come of it.
+///
+/// Another home of the catalogue may know better where the database is, so the first answer, which
+/// may be a refusal, leaves only if this node is home still.
 async fn pass_on(
     partition: PartitionId,
-    socket: impl AsyncRead + AsyncWrite,
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
     input: &[u8],
     peer: SocketAddr,
     database_login: &KeyValueEndpoint,
+    waiters: &ThreadWaiters,
 ) -> io::Result<()> {
+    let first = waiters.of(PartitionId(0));
+    let (dependency, arrival) = (Dependency::ZERO, first.arrival(Durability::Always));
     let nodes = database_login.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
     let nodes = nodes.ok_or(io::ErrorKind::NotConnected)?;
     let mut home = nodes.call(partition, LISTENER, peer).await?;
     home.write_all(input).await?;
+    home.flush().await?;
+    let mut answer = Vec::new();
+    home.read_buf(&mut answer).await?;
+    first.released(Hold { dependency, arrival }).await?;
+    socket.write_all(&answer).await?;
+    socket.flush().await?;
     exchange(socket, home).await
 }
 

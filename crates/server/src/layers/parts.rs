@@ -15,6 +15,7 @@ use crate::connections::stream::Stream;
 use crate::connections::tls::Tls;
 use crate::layers::by_type::ByType;
 use crate::limits::memory::Budget;
+use crate::metrics::Service;
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
 use crate::observability::telemetry::spans::Spans;
@@ -60,6 +61,9 @@ pub trait Nodes: Send + Sync {
 
     /// Records of the log that this node has applied.
     fn records(&self) -> u64;
+
+    /// What serves partitions behind the first by layers of its own here, for metrics.
+    fn services(&self) -> Vec<Service>;
 }
 
 /// Where the home of a partition is.

@@ -12,6 +12,7 @@ pub const TABLE: Table = Table {
     title: "Databases",
     shown: "For operators.",
     is_shown: |sources| sources.is_for_operators,
+    is_by_service: true,
     metrics: &[
         Metric::samples(
             "quartet_layers_open",
@@ -28,7 +29,9 @@ pub const TABLE: Table = Table {
             Kind::Gauge,
             "Bytes of keys and values.",
             |sources, out| {
-                out.value(&[("database", "default")], sources.default_stored_bytes() as f64);
+                if sources.has_default() {
+                    out.value(&[("database", "default")], sources.default_stored_bytes() as f64);
+                }
                 each(sources, out, |figures| figures.stored_bytes as f64);
             },
         )
@@ -82,6 +85,7 @@ pub const USE: Table = Table {
     title: "Use by database",
     shown: "For operators, of the databases beside the default one.",
     is_shown: |sources| sources.is_for_operators && !sources.databases().names.is_empty(),
+    is_by_service: true,
     metrics: &[
         Metric::samples(
             "quartet_database_commands_total",
@@ -157,6 +161,7 @@ pub const REQUESTS: Table = Table {
     title: "Requests by database",
     shown: "For operators, of the databases that were asked for something since the start.",
     is_shown: |sources| sources.is_for_operators,
+    is_by_service: true,
     metrics: &[Metric::samples(
         "quartet_database_request_seconds",
         Kind::Histogram,
@@ -199,8 +204,10 @@ impl Databases {
 /// Writes durations of the databases that were asked for something since the start.
 fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let (redis, tenants) = (sources.redis, sources.tenants);
-    let default = durations::of_default_database(redis, &tenants.parts.durations);
-    out.histogram(&[("database", "default")], &default);
+    if sources.has_default() {
+        let default = durations::of_default_database(redis, &tenants.parts.durations);
+        out.histogram(&[("database", "default")], &default);
+    }
     let all = tenants.catalogue.list();
     let (names, used): (Vec<String>, Vec<Buckets>) = all
         .iter()

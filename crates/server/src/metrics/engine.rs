@@ -13,6 +13,7 @@ pub const TABLE: Table = Table {
     title: "Engine",
     shown: "All databases together. Where there are several partitions, of each, by the label `partition`.",
     is_shown: |_| true,
+    is_by_service: false,
     metrics: &[
         Metric::partition_counter("quartet_transactions_total", "Transactions executed.", |engine| {
             engine.statistics().transactions() as f64

@@ -14,6 +14,7 @@ pub const TABLE: Table = Table {
     title: "Names of redis_exporter",
     shown: "The default database alone, for dashboards that were made for redis_exporter.",
     is_shown: |_| true,
+    is_by_service: false,
     metrics: &[
         Metric::gauge("redis_up", "The server answers.", |_| 1.0),
         Metric::gauge("redis_uptime_in_seconds", "Time since the start.", |sources| {

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use quartet_engine::{Engine, Replication};
+use quartet_engine::{Engine, PartitionId, Replication};
 use quartet_layer_redis::Statistics as RedisStatistics;
 use quartet_layer_redis::{Redis, Resources};
 use quartet_tenancy::{DEFAULT_DATABASE, Usage};
@@ -37,6 +37,8 @@ pub struct Table {
     /// When they are shown, in words and in code. The use of single databases is for operators.
     pub shown: &'static str,
     pub is_shown: fn(&Sources<'_>) -> bool,
+    /// A home of partitions behind the first has them for each, by the label `partition`.
+    pub is_by_service: bool,
     pub metrics: &'static [Metric],
 }
 
@@ -155,6 +157,11 @@ impl<'s> Sources<'s> {
                 names: all.iter().map(|database| database.definition().name.clone()).collect(),
             }
         })
+    }
+
+    /// The default database is among those that are served.
+    pub fn has_default(&self) -> bool {
+        self.tenants.parts.partitions.has(PartitionId(0))
     }
 
     /// Bytes of keys and values of the default database.

@@ -17,18 +17,20 @@ mod keys;
 mod metric;
 mod process;
 mod redis;
-pub mod replication;
+mod replication;
 mod requests;
 mod search;
 mod telemetry;
 
-use quartet_engine::Engine;
+use std::sync::{Arc, Weak};
+
+use quartet_engine::{Engine, PartitionId};
 use quartet_layer_redis::Redis;
 use quartet_tenancy::Partitions;
 
 pub use self::keys::count_keys;
-use self::metric::{Read, Sources, Table};
-use crate::observability::exposition::{Exposition, Family};
+use self::metric::{Metric, Read, Sources, Table};
+use crate::observability::exposition::{Buckets, Exposition, Family, Labels};
 use crate::tenants::Tenants;
 
 /// In the order in which they are written: databases have the room that the others leave.
@@ -46,22 +48,130 @@ pub static METRICS: [Table; 11] = [
     databases::REQUESTS,
 ];
 
+/// The layers that serve one partition alone, behind the first.
+pub struct Service {
+    pub partition: PartitionId,
+    pub redis: Arc<Redis>,
+    pub tenants: Arc<Tenants>,
+}
+
 /// Writes all metrics. The names of the databases, and their use, are for the operator only.
 pub fn write(redis: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut dyn Exposition) {
+    let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
+    let services = nodes.map(|nodes| nodes.services()).unwrap_or_default();
+    let services = sources_of(&services, is_for_operators);
     let sources = Sources::new(redis, tenants, is_for_operators);
     for table in METRICS.iter().filter(|table| (table.is_shown)(&sources)) {
         for metric in table.metrics {
-            out.family(&metric.family);
+            write_engines(metric, &tenants.parts.partitions, out);
             match metric.read {
-                Read::Value(read) => out.value(&[], read(&sources)),
-                Read::Partition(read) => write_partitions(&tenants.parts.partitions, read, out),
-                Read::Replication(read) => {
-                    write_partitions(&tenants.parts.partitions, |engine| read(&engine.replication()), out);
+                Read::Value(read) => {
+                    out.family(&metric.family);
+                    out.value(&[], read(&sources));
                 }
-                Read::Samples(read) => read(&sources, out),
+                Read::Samples(read) => {
+                    out.family(&metric.family);
+                    read(&sources, out);
+                }
+                Read::Partition(_) | Read::Replication(_) => {}
+            }
+            write_services(table, metric, &services, out);
+        }
+    }
+}
+
+/// Writes the metrics of a node that is not home of the first partition.
+pub fn write_without_first(
+    partitions: &Partitions,
+    services: &[Service],
+    is_for_operators: bool,
+    out: &mut dyn Exposition,
+) {
+    for metric in engine::TABLE.metrics.iter().chain(replication::TABLE.metrics) {
+        write_engines(metric, partitions, out);
+    }
+    let services = sources_of(services, is_for_operators);
+    for table in METRICS.iter().filter(|table| table.is_by_service) {
+        if services.iter().any(|(_, sources)| (table.is_shown)(sources)) {
+            for metric in table.metrics {
+                out.family(&metric.family);
+                write_services(table, metric, &services, out);
             }
         }
     }
+}
+
+/// Writes a metric that needs nothing but the engines.
+fn write_engines(metric: &Metric, partitions: &Partitions, out: &mut dyn Exposition) {
+    match metric.read {
+        Read::Partition(read) => {
+            out.family(&metric.family);
+            write_partitions(partitions, read, out);
+        }
+        Read::Replication(read) => {
+            out.family(&metric.family);
+            write_partitions(partitions, |engine| read(&engine.replication()), out);
+        }
+        Read::Value(_) | Read::Samples(_) => {}
+    }
+}
+
+/// Each with the number of its partition.
+fn sources_of(services: &[Service], is_for_operators: bool) -> Vec<(String, Sources<'_>)> {
+    let sources = services.iter().map(|service| {
+        let Service {
+            partition,
+            redis,
+            tenants,
+        } = service;
+        (partition.0.to_string(), Sources::new(redis, tenants, is_for_operators))
+    });
+    sources.collect()
+}
+
+/// Writes the samples of each service, if it has some of its own.
+fn write_services(table: &Table, metric: &Metric, services: &[(String, Sources<'_>)], out: &mut dyn Exposition) {
+    if !table.is_by_service {
+        return;
+    }
+    for (partition, sources) in services.iter().filter(|(_, sources)| (table.is_shown)(sources)) {
+        let mut out = OfPartition { partition, out };
+        match metric.read {
+            Read::Value(read) => out.value(&[], read(sources)),
+            Read::Samples(read) => read(sources, &mut out),
+            Read::Partition(_) | Read::Replication(_) => {}
+        }
+    }
+}
+
+/// Adds the label of a partition to all samples.
+struct OfPartition<'o> {
+    partition: &'o str,
+    out: &'o mut dyn Exposition,
+}
+
+impl Exposition for OfPartition<'_> {
+    fn family(&mut self, family: &Family) {
+        self.out.family(family);
+    }
+
+    fn value(&mut self, labels: Labels<'_>, value: f64) {
+        self.out.value(&with_partition(self.partition, labels), value);
+    }
+
+    fn histogram(&mut self, labels: Labels<'_>, buckets: &Buckets) {
+        self.out.histogram(&with_partition(self.partition, labels), buckets);
+    }
+
+    fn room(&self) -> usize {
+        self.out.room()
+    }
+}
+
+fn with_partition<'l>(partition: &'l str, labels: Labels<'l>) -> Vec<(&'l str, &'l str)> {
+    let mut all = vec![("partition", partition)];
+    all.extend_from_slice(labels);
+    all
 }
 
 fn write_partitions(partitions: &Partitions, read: impl Fn(&Engine) -> f64, out: &mut dyn Exposition) {

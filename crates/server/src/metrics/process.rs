@@ -7,6 +7,7 @@ pub const TABLE: Table = Table {
     title: "Process",
     shown: "Those that begin with `process_` have the names of Prometheus' own clients.",
     is_shown: |_| true,
+    is_by_service: false,
     metrics: &[
         Metric::gauge(
             "quartet_memory_budget_bytes",

@@ -9,6 +9,7 @@ pub const TABLE: Table = Table {
     title: "Redis",
     shown: "The default database alone.",
     is_shown: |_| true,
+    is_by_service: false,
     metrics: &[
         Metric::gauge("quartet_redis_connections", "Open Redis connections.", |sources| {
             sources.redis.connections.clients.count() as f64

@@ -1,16 +1,15 @@
 //! A node of a cluster: its part in the log that the nodes share.
 
 use quartet_engine::{Replication, Role};
-use quartet_tenancy::Partitions;
 
 use super::metric::{Metric, Read, Table, flag};
-use super::write_partitions;
-use crate::observability::exposition::{Exposition, Kind};
+use crate::observability::exposition::Kind;
 
 pub const TABLE: Table = Table {
     title: "Replication",
     shown: "On each node of a cluster, whether it is home or not.",
     is_shown: |sources| sources.redis.engine.role() != Role::Alone,
+    is_by_service: false,
     metrics: &[
         Metric::replication_gauge("quartet_term", "The running term.", |log| log.term as f64),
         Metric::replication_gauge("quartet_home", "1 if this node is home.", |log| flag(log.is_home)),
@@ -110,16 +109,6 @@ pub const TABLE: Table = Table {
         ),
     ],
 };
-
-/// Writes these metrics alone, as a node has them that is not home.
-pub fn write(partitions: &Partitions, out: &mut dyn Exposition) {
-    for metric in TABLE.metrics {
-        if let Read::Replication(read) = metric.read {
-            out.family(&metric.family);
-            write_partitions(partitions, |engine| read(&engine.replication()), out);
-        }
-    }
-}
 
 impl Metric {
     const fn replication_gauge(name: &'static str, help: &'static str, read: fn(&Replication) -> f64) -> Metric {

@@ -15,6 +15,7 @@ pub const TABLE: Table = Table {
     title: "Search",
     shown: "The indexes of the default database, by whose they are: `ft` or `search`.",
     is_shown: |_| true,
+    is_by_service: false,
     metrics: &[
         Metric::gauge("quartet_search_indexes", "Indexes.", |sources| {
             sources.indexes().figures.len() as f64

@@ -7,6 +7,7 @@ pub const TABLE: Table = Table {
     title: "Telemetry",
     shown: "With `--otlp-endpoint`.",
     is_shown: |sources| sources.tenants.parts.spans.is_some(),
+    is_by_service: false,
     metrics: &[
         Metric::counter(
             "quartet_otlp_spans_sent_total",

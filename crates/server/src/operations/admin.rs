@@ -23,9 +23,11 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Durability, PartitionId};
+use quartet_engine::{Durability, Engine, PartitionId};
 use quartet_layer_redis::Redis;
-use quartet_tenancy::{CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, Quotas, Secrets};
+use quartet_tenancy::{
+    CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, Quotas, Secrets, kept_root_key,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -35,7 +37,7 @@ use crate::http::{Answer, Credential, Head, HeadShows};
 use crate::operations::backup_tasks::BackupTasks;
 use crate::operations::backups::Backups;
 use crate::operations::partitions;
-use crate::settings::Settings;
+use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
 
 /// The root key of a server started with `--dev`.
@@ -135,14 +137,12 @@ type Shown = Result<(u16, Value), Refused>;
 
 impl Admin {
     pub fn new(tenants: Arc<Tenants>, default: Arc<Redis>, settings: &Settings) -> Admin {
-        let root_key = settings.credentials.root_key();
-        let key_sha256 = root_key.unwrap_or_else(|| Sha256::digest(DEVELOPMENT_KEY).into());
         Admin {
             backups: Backups::new(tenants.clone()),
             backup_tasks: BackupTasks::new(tenants.clone(), &settings.backups),
             tenants,
             default,
-            key_sha256,
+            key_sha256: key_of(&settings.credentials),
             is_development: settings.is_development(),
         }
     }
@@ -314,6 +314,23 @@ impl Admin {
         self.tenants.close_layers(&database);
         Ok((OK, self.show_with(&database, &secrets)))
     }
+}
+
+/// True if the request shows the root key, as a node knows that that has no service for operators.
+pub fn shows_root_key(head: &Head<'_>, settings: &Settings, first: &Engine) -> bool {
+    if settings.is_development() && comes_from_elsewhere(head) {
+        return false;
+    }
+    let key = match &settings.credentials {
+        Credentials::Kept => kept_root_key(first).ok().flatten().map(|hash| hash.0),
+        given => Some(key_of(given)),
+    };
+    key.is_some_and(|key| has_key(head, key))
+}
+
+fn key_of(credentials: &Credentials) -> [u8; 32] {
+    let root_key = credentials.root_key();
+    root_key.unwrap_or_else(|| Sha256::digest(DEVELOPMENT_KEY).into())
 }
 
 /// Hashes are compared, so how much of a guess is right does not show in the time.

@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use quartet_engine::{Dependency, PartitionId};
+use quartet_engine::{Dependency, Durability, PartitionId};
 use quartet_layer_redis::After;
 use quartet_layer_redis::Client;
 use quartet_layer_redis::Counted;
@@ -693,6 +693,9 @@ impl Connection {
         let (Some(partition), Some(nodes), Ok(peer)) = (partition, nodes, peer) else {
             return Ok(true);
         };
+        // Another home of the catalogue may know better where the database is: a refusal leaves
+        // only if this node was home still, whatever the durability.
+        let arrival = self.waiters.arrival(Durability::Always);
         let introduction = self.session.introduction(database_login);
         let (request, behind) = self.input[self.consumed..].split_at(request_bytes);
         let (output, permit) = (&mut self.output, &self.permit);
@@ -738,6 +741,7 @@ impl Connection {
         };
         if !is_over {
             self.consumed += request_bytes;
+            self.hold.arrival = arrival;
         }
         Ok(is_over)
     }

@@ -151,6 +151,14 @@ impl RedisParts {
 
 /// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine
 /// can connect, and only for this machine where others can.
+/// Checks a parameter of the configuration file as a layer does that begins. The error says what is
+/// wrong with it.
+pub fn check_parameter(settings: &Settings, name: &str, value: &str) -> Result<(), String> {
+    let config = Config::default();
+    tell(settings, &config);
+    config.start_with_file(name, value)
+}
+
 fn tell(settings: &Settings, config: &Config) {
     if let Some(folder) = settings.storage.data.folder() {
         let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());

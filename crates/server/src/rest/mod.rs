@@ -143,7 +143,10 @@ impl Rest {
             return Dispatch::Answered(preflight());
         }
         if let Some(partition) = self.elsewhere(head) {
-            return Dispatch::Elsewhere(Elsewhere::new(&self.tenants.parts, partition, LISTENER, head, body));
+            // The length of a body that is not sent is not passed on, so the body is asked for.
+            let method = if head.method == "HEAD" { "GET" } else { head.method };
+            let head = Head { method, ..*head };
+            return Dispatch::Elsewhere(Elsewhere::new(&self.tenants.parts, partition, LISTENER, &head, body));
         }
         if listens(head) {
             return Dispatch::Later;

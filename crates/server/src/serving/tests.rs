@@ -3,27 +3,45 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use quartet_engine::{Durability, PartitionId};
+use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_tenancy::{CatalogueError, DEFAULT_DATABASE, Definition, Secrets};
 use tokio::sync::watch;
 
 use super::{Entrances, Foundation, Serving};
 use crate::layers::parts::{Calling, Nodes, OtherNode, PushError, Whereabouts};
+use crate::metrics::{self, Service};
+use crate::observability::exposition::Text;
 use crate::operations::backups;
 use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
 use crate::{Running, Server};
 
 /// The homes of the partitions behind the first.
-struct Homes(Vec<(Arc<Entrances>, Arc<Tenants>)>);
+struct Homes {
+    all: Vec<(Arc<Entrances>, Arc<Tenants>, Arc<Redis>)>,
+    calls: AtomicUsize,
+}
 
 impl Homes {
-    fn of(&self, partition: PartitionId) -> &(Arc<Entrances>, Arc<Tenants>) {
-        &self.0[partition.0 as usize - 1]
+    fn new(servings: &[Serving]) -> Homes {
+        let all = servings.iter().map(|serving| {
+            let redis = serving.redis.clone().unwrap();
+            (serving.entrances.clone(), serving.tenants.clone(), redis)
+        });
+        Homes {
+            all: all.collect(),
+            calls: AtomicUsize::new(0),
+        }
+    }
+
+    fn of(&self, partition: PartitionId) -> &(Arc<Entrances>, Arc<Tenants>, Arc<Redis>) {
+        &self.all[partition.0 as usize - 1]
     }
 }
 
@@ -41,7 +59,8 @@ impl Nodes for Homes {
     }
 
     fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling {
-        let (entrances, _) = self.of(partition).clone();
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let (entrances, ..) = self.of(partition).clone();
         Box::pin(async move {
             let between = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
             let ours = tokio::net::TcpStream::connect(between.local_addr()?).await?;
@@ -89,6 +108,15 @@ impl Nodes for Homes {
     fn records(&self) -> u64 {
         0
     }
+
+    fn services(&self) -> Vec<Service> {
+        let services = (1..).zip(&self.all).map(|(number, (_, tenants, redis))| Service {
+            partition: PartitionId(number),
+            redis: redis.clone(),
+            tenants: tenants.clone(),
+        });
+        services.collect()
+    }
 }
 
 fn settings() -> Settings {
@@ -125,9 +153,7 @@ impl Apart {
             Running::Node(_) => unreachable!("a server alone"),
         }
         let servings = [1, 2].map(|id| Serving::of_partition(&foundation, PartitionId(id)).unwrap());
-        let homes = servings.iter();
-        let homes = homes.map(|serving| (serving.entrances.clone(), serving.tenants.clone()));
-        let homes = Arc::new(Homes(homes.collect()));
+        let homes = Arc::new(Homes::new(&servings));
         let nodes: Arc<dyn Nodes> = homes.clone();
         let nodes: Weak<dyn Nodes> = Arc::downgrade(&nodes);
         assert!(foundation.nodes.set(nodes).is_ok());
@@ -239,4 +265,127 @@ fn clients_are_led_to_the_home_of_their_database() {
     ask(&mut apart.at("redis"), &format!("AUTH {}", news.token), "-WRONGPASS");
     assert!(matches!(third.read(&mut [0]), Ok(0) | Err(_)), "its connections end");
     apart.end();
+}
+
+/// Sends a request over a connection that stays, and reads the answer's head and as much of a body
+/// as `has_body` says.
+fn exchange(socket: &mut TcpStream, method: &str, path: &str, token: &str) -> (usize, String) {
+    let request = format!("{method} {path} HTTP/1.1\r\nauthorization: Bearer {token}\r\n\r\n");
+    socket.write_all(request.as_bytes()).unwrap();
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap();
+    let length: usize = length.parse().unwrap();
+    let mut body = vec![0; if method == "HEAD" { 0 } else { length }];
+    socket.read_exact(&mut body).unwrap();
+    (length, String::from_utf8(body).unwrap())
+}
+
+/// Each request that was passed on opened a connection, and an answer to HEAD had no length.
+#[test]
+fn requests_of_a_client_share_a_connection_to_a_home() {
+    let apart = Apart::begin();
+    let (shop, news) = (apart.create("shop"), apart.create("news"));
+    let mut client = apart.at("http");
+    for token in [&shop.token, &news.token] {
+        let before = apart.homes.calls.load(Ordering::SeqCst);
+        let (length, body) = exchange(&mut client, "GET", "/set/key/value", token);
+        assert_eq!(body, "{\"result\":\"OK\"}");
+        for _ in 0..5 {
+            assert_eq!(
+                exchange(&mut client, "GET", "/get/key", token).1,
+                "{\"result\":\"value\"}"
+            );
+        }
+        assert_eq!(
+            exchange(&mut client, "HEAD", "/echo/OK", token),
+            (length, String::new())
+        );
+        assert_eq!(
+            exchange(&mut client, "GET", "/get/key", token).1,
+            "{\"result\":\"value\"}"
+        );
+        assert_eq!(apart.homes.calls.load(Ordering::SeqCst), before + 1);
+    }
+    // What opens nothing any more is refused on it.
+    apart.first.tenants.catalogue.renew_credentials("shop").unwrap();
+    let refused = exchange(&mut client, "GET", "/get/key", &shop.token).1;
+    assert!(refused.contains("error"), "{refused}");
+    apart.end();
+}
+
+/// Requests were counted where nobody could see them.
+#[test]
+fn metrics_show_each_service_of_a_node() {
+    let apart = Apart::begin();
+    let shop = apart.create("shop");
+    exchange(&mut apart.at("http"), "GET", "/get/key", &shop.token);
+    let lines = |is_for_operators| {
+        let mut page = Text::default();
+        let redis = apart.first.redis.as_ref().unwrap();
+        metrics::write(redis, &apart.first.tenants, is_for_operators, &mut page);
+        let mut without_first = Text::default();
+        let partitions = &apart.foundation.partitions;
+        metrics::write_without_first(
+            partitions,
+            &apart.homes.services(),
+            is_for_operators,
+            &mut without_first,
+        );
+        [page.text, without_first.text].map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let number = apart.first.tenants.catalogue.named("shop").unwrap().partition().0;
+    let labels = format!("partition=\"{number}\"");
+    let by_operation =
+        format!("quartet_request_duration_seconds_count{{{labels},layer=\"rest\",operation=\"command\"}} 1");
+    let by_database = format!("quartet_database_request_seconds_count{{{labels},database=\"shop\"}} 1");
+    for page in lines(true) {
+        assert!(page.contains(&by_operation) && page.contains(&by_database), "{page:#?}");
+        // Samples of a metric stand together, behind one heading.
+        let headings: Vec<_> = page.iter().filter(|line| line.starts_with("# TYPE")).collect();
+        let mut different = headings.clone();
+        different.sort();
+        different.dedup();
+        assert_eq!(different.len(), headings.len());
+    }
+    for page in lines(false) {
+        assert!(
+            page.contains(&by_operation) && !page.iter().any(|line| line.contains("shop")),
+            "{page:#?}"
+        );
+    }
+    apart.end();
+}
+
+/// It waited without an end for clients that said nothing: no listener of its own woke them.
+#[test]
+fn a_service_without_sockets_ends_while_its_clients_are_silent() {
+    let apart = Apart::begin();
+    let shop = apart.create("shop");
+    let mut silent = apart.at("redis");
+    ask(&mut silent, &format!("AUTH {}", shop.token), "+OK\r\n");
+    let Apart {
+        foundation,
+        homes,
+        servings,
+        first,
+    } = apart;
+    drop(homes);
+    let (ended, has_ended) = mpsc::channel();
+    let ending = std::thread::spawn(move || {
+        servings.into_iter().for_each(Serving::end);
+        ended.send(()).unwrap();
+    });
+    assert_eq!(has_ended.recv_timeout(Duration::from_secs(60)), Ok(()));
+    ending.join().unwrap();
+    assert!(matches!(silent.read(&mut [0]), Ok(0) | Err(_)), "its connection ends");
+    first.end();
+    drop(foundation);
 }

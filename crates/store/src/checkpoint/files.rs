@@ -134,11 +134,7 @@ impl CheckpointFiles {
 
     /// Removes every checkpoint and what is reserved for the next.
     pub fn remove_all(disk: &dyn Disk) -> io::Result<()> {
-        let names = disk.list()?.into_iter();
-        for name in names.filter(|name| name == TEMPORARY || is_checkpoint(name)) {
-            disk.remove(&name)?;
-        }
-        disk.sync_directory()
+        remove_some(disk, |name| name == TEMPORARY || is_checkpoint(name))
     }
 
     /// Takes away what an unfinished checkpoint has left, and reserves room for the next one, as
@@ -238,6 +234,19 @@ impl Write for Writing<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Removes the files of these names durably. Without one, nothing waits for the disk.
+pub(crate) fn remove_some(disk: &dyn Disk, is_one: impl Fn(&str) -> bool) -> io::Result<()> {
+    let mut names = disk.list()?;
+    names.retain(|name| is_one(name));
+    for name in &names {
+        disk.remove(name)?;
+    }
+    match names.is_empty() {
+        true => Ok(()),
+        false => disk.sync_directory(),
     }
 }
 

@@ -63,6 +63,7 @@ use self::overlay::{ClearedPart, Overlay, hidden_bytes};
 use self::rebuild::{Edit, Rebuild};
 use self::root::{Root, Tree, Use};
 use self::writer::{RESERVE, Writer};
+use crate::checkpoint::files::remove_some;
 use crate::error::StoreError;
 use crate::interface::{Cleared, Flush, Flushed, Read, Store};
 use crate::memory::FAR_FROM_ROWS;
@@ -200,11 +201,8 @@ pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
         disk.remove(root::NAME)?;
         disk.sync_directory()?;
     }
-    let is_own = |name: &&str| [root::PARTIAL, root::COPY, RESERVE].contains(name) || Files::number(name).is_some();
-    for name in disk.list()?.iter().map(String::as_str).filter(is_own) {
-        disk.remove(name)?;
-    }
-    disk.sync_directory()
+    let is_own = |name: &str| [root::PARTIAL, root::COPY, RESERVE].contains(&name) || Files::number(name).is_some();
+    remove_some(disk, is_own)
 }
 
 impl SsdStore {
@@ -267,14 +265,11 @@ impl SsdStore {
         // A flush may have failed behind the renaming of its root: that is the one which the next
         // start reads.
         let on_disk = Root::read_and_copy(disk.as_ref()).map_err(io::Error::other)?;
-        for name in disk.list()? {
-            let is_needed = |number: &u32| self.uses.contains_key(number) || on_disk.files.contains_key(number);
-            let is_unknown = |number: u32| !is_needed(&number) && !self.files.is_doomed(number);
-            if name == root::PARTIAL || Files::number(&name).is_some_and(is_unknown) {
-                disk.remove(&name)?;
-            }
-        }
-        disk.sync_directory()
+        let is_needed = |number: &u32| self.uses.contains_key(number) || on_disk.files.contains_key(number);
+        let is_unknown = |number: u32| !is_needed(&number) && !self.files.is_doomed(number);
+        remove_some(disk.as_ref(), |name| {
+            name == root::PARTIAL || Files::number(name).is_some_and(is_unknown)
+        })
     }
 
     /// Sums over the files, from what is known in memory: nothing is read.

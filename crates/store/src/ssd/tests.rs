@@ -5,6 +5,7 @@ use quartet_model::{LogSequence, Version};
 
 use super::rebuild::LEAF_BYTES;
 use super::*;
+use crate::memory::MemoryStore;
 
 type Model = BTreeMap<Vec<u8>, Row>;
 
@@ -831,4 +832,23 @@ fn a_walk_keeps_no_leaves_at_hand() {
         .unwrap();
     assert_eq!(visited, 20_000);
     assert!(store.files.kept_nodes() > 10 * inner_nodes);
+}
+
+/// Each opening waited for the disk twice, though it had removed nothing.
+#[test]
+fn an_opening_that_removes_nothing_syncs_nothing() {
+    let disk = FaultyDisk::new();
+    drop(filled(&disk, 100, 20));
+    open(&disk).tidy(MemoryStore::remove);
+    let store = open(&disk);
+    disk.fail(Operation::Sync, 1, Fault::Error);
+    store.tidy(MemoryStore::remove);
+    assert!(disk.fault_pending());
+    disk.clear_faults();
+    // What an unfinished flush has left goes durably.
+    drop(disk.create(root::PARTIAL).unwrap());
+    disk.sync_directory().unwrap();
+    store.tidy(MemoryStore::remove);
+    disk.crash();
+    assert!(!disk.exists(root::PARTIAL).unwrap());
 }

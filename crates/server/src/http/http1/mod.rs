@@ -459,8 +459,8 @@ impl<S: Socket> Connection<S> {
     /// that was the last.
     async fn take_long(&mut self, long: Long, writing: Writing, span: Option<UnderWay>) -> io::Result<bool> {
         self.send().await?;
-        let (peer, stop) = (self.peer.socket_address(), self.stop.clone());
-        match take_long(self.layer.clone(), long, peer, self.woken.clone(), stop).await? {
+        let (layer, stop) = (self.layer.clone(), self.stop.clone());
+        match take_long(layer, long, &self.peer, self.woken.clone(), stop).await? {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));

@@ -222,15 +222,15 @@ async fn respond(
             Dispatch::Busy(partition) => waiters.of(partition).free().await,
             Dispatch::Later => {
                 let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));
-                break take_long(layer, long, peer.socket_address(), woken.clone(), stop.clone()).await?;
+                break take_long(layer, long, &peer, woken.clone(), stop.clone()).await?;
             }
             Dispatch::Elsewhere(elsewhere) => {
                 let long = Long::Elsewhere(elsewhere);
-                break take_long(layer, long, peer.socket_address(), woken.clone(), stop.clone()).await?;
+                break take_long(layer, long, &peer, woken.clone(), stop.clone()).await?;
             }
             Dispatch::Unfinished(scheduler_handle, work) => {
                 let long = Long::Rest(scheduler_handle, work);
-                break take_long(layer, long, peer.socket_address(), woken.clone(), stop.clone()).await?;
+                break take_long(layer, long, &peer, woken.clone(), stop.clone()).await?;
             }
         }
     };
