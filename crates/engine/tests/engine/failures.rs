@@ -136,7 +136,7 @@ fn a_panic_over_what_could_not_be_read_is_a_refusal() {
     world.disk.crash();
     let outcome: Result<_, ExecuteError<()>> = engine
         .partition()
-        .execute(ALWAYS, |tx| Ok(tx.get(b"k").expect("it was written").to_vec()));
+        .execute(ALWAYS, |tx| Ok(tx.get(b"k").expect("it was written").value().to_vec()));
     assert!(matches!(outcome, Err(ExecuteError::Unreadable(_))));
     // Another panic is the layer's own.
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
