@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quartet_engine::{Dependency, Engine, ExecuteError, StoreKind};
+use quartet_engine::{Dependency, Engine};
 use quartet_env::{Fault, Operation};
 
 use crate::world::{ALWAYS, World, execute, set};
@@ -118,30 +118,4 @@ fn a_start_asks_for_no_checkpoint_of_what_is_in_one() {
     }
     assert_eq!(statistics.checkpoints.load(Ordering::SeqCst), 0);
     engine.close().unwrap();
-}
-
-/// A row that has to be there was not, because the disk could not be read: the layer's code panicked
-/// over it, and with it the thread, although such a transaction is refused. Found by searches beside
-/// power cuts on the ssd engine.
-#[test]
-fn a_panic_over_what_could_not_be_read_is_a_refusal() {
-    let world = World {
-        store: Some(StoreKind::Ssd),
-        ..World::default()
-    };
-    let engine = world.open();
-    set(&engine, ALWAYS, b"k", b"v");
-    engine.close().unwrap();
-    let engine = world.open();
-    world.disk.crash();
-    let outcome: Result<_, ExecuteError<()>> = engine
-        .partition()
-        .execute(ALWAYS, |tx| Ok(tx.get(b"k").expect("it was written").value().to_vec()));
-    assert!(matches!(outcome, Err(ExecuteError::Unreadable(_))));
-    // Another panic is the layer's own.
-    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _: Result<((), _), ExecuteError<()>> = engine.partition().execute(ALWAYS, |_| panic!("a fault"));
-    }));
-    assert!(ended.is_err());
-    let _ = engine.close();
 }
