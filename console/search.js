@@ -155,30 +155,29 @@ function Hits({ database, index, found }) {
     ${neighbours && html`<${Nearest} of=${neighbours.of} nearest=${neighbours.nearest} measure="distance" onChoose=${(key) => choose(neighbours.field, key)} />`}`;
 }
 
-/** A condition as FT.PROFILE has it, with those below it: their lists stand behind the word. */
+/** A condition as FT.PROFILE has it, with those below it. */
 function stepOf(list) {
-  const at = list.findIndex((word) => word === "Child iterators" || word === "Child iterator");
-  const facts = asMap(at < 0 ? list : list.slice(0, at));
-  const below = at < 0 ? [] : list.slice(at + 1).filter(Array.isArray);
+  const facts = asMap(list);
+  const below = facts.has("Child iterator") ? [facts.get("Child iterator")] : facts.get("Child iterators") ?? [];
   return { facts, below: below.map(stepOf) };
 }
 
 function Step({ step }) {
   const { facts, below } = step;
   const title = ["Type", "Query type", "Term"].filter((name) => facts.has(name)).map((name) => shown(facts.get(name))).join(" ");
-  return html`<li><b>${title}</b> ${Number(facts.get("Time"))} ms, ${count(facts.get("Counter"))} given
+  return html`<li><b>${title}</b> ${Number(facts.get("Time"))} ms, ${count(facts.get("Number of reading operations"))} given
     ${below.length > 0 && html`<ul>${below.map((step, index) => html`<${Step} key=${index} step=${step} />`)}</ul>`}</li>`;
 }
 
 function profiled(reply) {
-  const parts = new Map(reply[1].map(([name, ...rest]) => [name, rest]));
-  return { total: parts.get("Total profile time")[0], parsing: parts.get("Parsing time")[0], root: stepOf(parts.get("Iterators profile")[0]), stages: parts.get("Result processors profile").map(asMap) };
+  const [shard] = asMap(reply[1]).get("Shards").map(asMap);
+  return { total: shard.get("Total profile time"), parsing: shard.get("Parsing time"), root: stepOf(shard.get("Iterators profile")), stages: shard.get("Result processors profile").map(asMap) };
 }
 
 function Profile({ profile }) {
   return html`<div id="profile"><p>${Number(profile.total)} ms, of which ${Number(profile.parsing)} ms to read the query</p>
     <ul><${Step} step=${profile.root} /></ul>
-    <ol>${profile.stages.map((stage, index) => html`<li key=${index}><b>${stage.get("Type")}</b> ${Number(stage.get("Time"))} ms, ${count(stage.get("Counter"))} given</li>`)}</ol></div>`;
+    <ol>${profile.stages.map((stage, index) => html`<li key=${index}><b>${stage.get("Type")}</b> ${Number(stage.get("Time"))} ms, ${count(stage.get("Results processed"))} given</li>`)}</ol></div>`;
 }
 
 function SearchPad({ database, index }) {

@@ -269,7 +269,8 @@ def is_returned(case: Case) -> bool:
 
 
 def is_order_refused(case: Case) -> bool:
-    return is_error(case.ours) and "MISSING ASC or DESC" in str(case.ours)
+    refusals = ("MISSING ASC or DESC", "Property `ASC` not loaded", "Property `DESC` not loaded")
+    return is_error(case.ours) and any(refusal in str(case.ours) for refusal in refusals)
 
 
 def has_no_number(case: Case) -> bool:
@@ -358,6 +359,9 @@ has_sign_before_circle = query_has(r"[~-]@l")
 
 
 def asks_for_order(case: Case) -> bool:
+    if has("FILTER")(case) and query_has("\"")(case):
+        # A condition on a number joins the words in quotes.
+        return True
     return has("SLOP", "INORDER")(case) or query_has(r"\$slop|\$inorder|\"\S+\s")(case)
 
 
@@ -367,6 +371,7 @@ Condition = Callable[[Case], bool]
 CLASSES: list[tuple[str, Condition, Condition]] = [
     ("order, total and absent values in dialect 4", is_of_dialect("4"), all_but_order_total_and_absent),
     ("order, total and absent values in dialect 4, with other scores", both(is_of_dialect("4"), shows_scores), keys_are_there),
+    ("a number that must not be, in an order, in dialect 4", both(is_of_dialect("4"), has("SORTBY"), query_has(r"!=")), is_answered),
     ("dialect 4 after documents have changed", both(is_of_dialect("4"), lambda case: case.index.has_changed), is_answered),
     ("circles near a pole", both(has_polar_circle, lambda case: not has_sign_before_circle(case)), less_is_found),
     ("circles near a pole, negated or optional", both(has_polar_circle, lambda case: has_sign_before_circle(case)), is_answered),
@@ -383,7 +388,8 @@ CLASSES: list[tuple[str, Condition, Condition]] = [
     ("FT.SPELLCHECK of the word DISTANCE", lambda case: case.is_about("FT.SPELLCHECK") and case.command[2] == "DISTANCE", lambda case: is_error(case.theirs)),
     ("ASC or DESC in front of a property", has("SORTBY"), is_order_refused),
     ("a circle whose place or radius is no number", has("nan"), lambda case: more_is_found(case) or is_error(case.ours)),
-    ("a number that begins with its point", query_has(r"(?<![\w.])\.\d"), lambda case: True),
+    ("a number that begins with its point", query_has(r"(?<![\w.])\.\d|\d\.\d+\.\d"), lambda case: True),
+    ("a backslash in front of a number that is compared", query_has(r"[<>=]\s*\\\d"), is_accepted),
     ("letters behind a number that is compared", query_has(r"[<>=]\s*-?[\d.]+[^\W\d]"), lambda case: is_error(case.ours)),
     ("a sign behind a number", query_has(r"\[\S*\d[-+]"), lambda case: is_error(case.ours)),
     ("an error in a later record", has("APPLY", "FILTER"), is_refused_of_one),

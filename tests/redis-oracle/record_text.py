@@ -203,7 +203,6 @@ FT.EXPLAINCLI i 'hello foo|bar baz|qux' DIALECT 1
 FT.EXPLAINCLI i 'hello (foo|bar) baz' DIALECT 1
 FT.EXPLAINCLI i the DIALECT 1
 FT.PROFILE i SEARCH hello
-FT.PROFILE i FOO QUERY hello
 """.strip().split("\n")
 
 

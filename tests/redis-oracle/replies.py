@@ -79,8 +79,13 @@ def runs(found: list[Hit], command: Command) -> list[list[Hit]]:
 
 
 def page(command: Command) -> tuple[int, int]:
-    at = command.index("LIMIT") if "LIMIT" in command else None
-    return (0, 10) if at is None else (int(command[at + 1]), int(command[at + 2]))
+    given = list(command)
+    if "RETURN" in given:
+        # A count that was changed may take the LIMIT for a field's name.
+        at = given.index("RETURN")
+        del given[at : at + 2 + int(given[at + 1])]
+    at = given.index("LIMIT") if "LIMIT" in given else None
+    return (0, 10) if at is None else (int(given[at + 1]), int(given[at + 2]))
 
 
 def are_same_hits(command: Command, theirs: object, ours: object) -> bool:

@@ -87,13 +87,13 @@ impl Frozen {
         }
         let dependency = self.dependency;
         let mut transaction = self.transaction();
-        let answer = body(&mut transaction);
+        let answer = transaction.run(body);
         if transaction.must_write() {
             return Err(MustWrite);
         }
-        if transaction.is_unreadable() {
+        let Some(answer) = answer else {
             return Ok(Err(ExecuteError::Unreadable(dependency)));
-        }
+        };
         Ok(match answer {
             Ok(answer) => Ok((answer, dependency)),
             Err(error) => Err(ExecuteError::Layer(error, dependency)),

@@ -151,10 +151,9 @@ impl<'e> PartitionGuard<'e> {
         self.stopwatch.executes(space.layer);
         let durable = self.shared.durable();
         let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
-        let answer = body(&mut transaction);
-        if transaction.is_unreadable() {
+        let Some(answer) = transaction.run(body) else {
             return Err(ExecuteError::Unreadable(transaction.failure_dependency()));
-        }
+        };
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return Err(ExecuteError::Layer(error, transaction.failure_dependency())),

@@ -71,16 +71,16 @@ impl<'e> ReadGuard<'e> {
         let key = std::mem::take(&mut self.key);
         let durable = self.shared.durable();
         let mut transaction = Transaction::reading(&self.state, key, space, durable, self.now_micros);
-        let answer = body(&mut transaction);
-        let (must_write, is_unreadable) = (transaction.must_write(), transaction.is_unreadable());
+        let answer = transaction.run(body);
+        let must_write = transaction.must_write();
         let (dependency, key) = transaction.into_read();
         self.key = key;
         if must_write {
             return Err(MustWrite);
         }
-        if is_unreadable {
+        let Some(answer) = answer else {
             return Ok(Err(ExecuteError::Unreadable(dependency)));
-        }
+        };
         Ok(match answer {
             Ok(answer) => {
                 self.transactions += 1;

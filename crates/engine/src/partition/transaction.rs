@@ -9,6 +9,7 @@
 //! a panic in the layer), it takes everything back.
 
 use std::ops::{ControlFlow, Deref};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 
 use quartet_model::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, Version, WrittenKey};
@@ -606,6 +607,17 @@ impl<'h> Transaction<'h> {
             self.depend_on_everything();
         }
         self.dependency.min(self.last)
+    }
+
+    /// Runs a layer's code. Returns `None` if something could not be read: the code may then panic
+    /// over a row that has to be there, which ends the transaction and nothing else.
+    pub(crate) fn run<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        let answer = catch_unwind(AssertUnwindSafe(|| body(self)));
+        match answer {
+            _ if self.unreadable => None,
+            Ok(answer) => Some(answer),
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     /// Something could not be read: the transaction will be refused, and whatever its code answers

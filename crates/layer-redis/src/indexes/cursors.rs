@@ -16,6 +16,13 @@ const OF_INDEX_MAX: usize = 128;
 /// Most bytes that all cursors of a database hold, about.
 const BYTES_MAX: usize = 64 << 20;
 
+/// Which parts of a record are shown.
+#[derive(Clone, Copy, Default)]
+pub struct RecordForm {
+    pub with_scores: bool,
+    pub no_content: bool,
+}
+
 /// The rest of a result.
 pub struct Cursor {
     /// The number of its index, which no later one of the same name has.
@@ -23,6 +30,7 @@ pub struct Cursor {
     /// How many records there were before the first piece.
     pub total: u64,
     pub records: VecDeque<Record>,
+    pub form: RecordForm,
     /// How many records a piece has.
     pub count: usize,
     pub idle_ms_max: u64,

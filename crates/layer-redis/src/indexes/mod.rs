@@ -41,7 +41,7 @@ mod words;
 
 pub use catalogue::{Catalogue, Index};
 pub use codes::AllCodes;
-pub use cursors::{Cursor, Cursors};
+pub use cursors::{Cursor, Cursors, RecordForm};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};
 pub use figures::IndexFigures;

@@ -119,7 +119,7 @@ impl Expression {
     /// Its outermost operation, in the original's words.
     pub fn kind(&self) -> String {
         match &self.0 {
-            Node::Value(_) => "Literal".into(),
+            Node::Value(value) => format!("Literal {value}"),
             Node::Property(name) => format!("Property {name}"),
             Node::Negation(_) => "Inverted".into(),
             Node::Chain(_, others) => {
@@ -289,16 +289,21 @@ impl Operator {
     }
 }
 
-/// A value beside a number has to read as one to be less or greater.
+/// A value beside a number has to read as one to be less or greater. What is no number (`0/0`)
+/// equals every number.
 fn compared(left: &Value, right: &Value) -> Result<Ordering, SearchError> {
     use Value::{List, Number, Text};
-    let other = match (left, right) {
-        (Number(_), other @ (Text(_) | List(_))) | (other @ (Text(_) | List(_)), Number(_)) => other,
-        _ => return Ok(left.compare(right)),
+    if !matches!(
+        (left, right),
+        (Number(_), Number(_) | Text(_) | List(_)) | (Text(_) | List(_), Number(_))
+    ) {
+        return Ok(left.compare(right));
+    }
+    let number = |value: &Value| {
+        let refused = || SearchError::Expression(format!("Error converting string '{}' to number", shown(value)));
+        value.number().ok_or_else(refused)
     };
-    let refused = || SearchError::Expression(format!("Error converting string '{}' to number", shown(other)));
-    other.number().ok_or_else(refused)?;
-    Ok(left.compare(right))
+    Ok(number(left)?.partial_cmp(&number(right)?).unwrap_or(Ordering::Equal))
 }
 
 /// An index's FILTER for a key without the property: not true.
@@ -572,6 +577,24 @@ mod tests {
             Ok(value) => value.to_string(),
             Err(error) => format!("ERR {error}"),
         }
+    }
+
+    /// As the original answers: `0/0` is neither less nor greater than a number, and equals it.
+    #[test]
+    fn what_is_no_number_equals_every_number() {
+        let check = |written: &str, expected: f64| {
+            let expression = Expression::parse(written.as_bytes()).unwrap();
+            let found = expression.value(&Record::default()).unwrap();
+            assert_eq!(found, Value::Number(expected), "{written}");
+        };
+        check("(0/0)>1", 0.0);
+        check("(0/0)>=1", 1.0);
+        check("1<(0/0)", 0.0);
+        check("(0/0)<=1", 1.0);
+        check("(0/0)==1", 1.0);
+        check("(0/0)!=1", 0.0);
+        check("(0*-1)<0", 0.0);
+        check("(0*-1)==0", 1.0);
     }
 
     #[test]

@@ -209,7 +209,11 @@ pub fn run_watched(
             Step::Filter(expression) => filtered(expression, records, &mut pace)?,
             Step::Limit { offset, count } => records.into_iter().skip(*offset).take(*count).collect(),
         };
-        watch(step.name(), records.len());
+        // The beginning of what is sorted is the sorter's own.
+        let is_sorted = at > 0 && matches!(steps[at - 1], Step::SortBy { .. });
+        if !(is_sorted && matches!(step, Step::Limit { offset: 0, .. })) {
+            watch(step.name(), records.len());
+        }
     }
     Ok(records)
 }

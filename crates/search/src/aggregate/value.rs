@@ -106,7 +106,7 @@ impl Value {
             (Value::List(a), Value::List(b)) => a.cmp(b),
             (Value::Number(_) | Value::Text(_), Value::Number(_) | Value::Text(_)) => {
                 match (self.number(), other.number()) {
-                    (Some(a), Some(b)) => a.total_cmp(&b),
+                    (Some(a), Some(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
                     _ => self.bytes().cmp(&other.bytes()),
                 }
             }
@@ -242,6 +242,7 @@ pub struct Record {
     properties: Vec<(String, Value)>,
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
+    score: f64,
     is_of_filter: bool,
 }
 
@@ -287,6 +288,17 @@ impl Record {
     pub fn clear(&mut self) {
         self.properties.clear();
         self.matched.clear();
+        self.score = 0.0;
+    }
+
+    /// The document's score, if one was set; zero for a group.
+    pub fn score(&self) -> f64 {
+        self.score
+    }
+
+    /// Sets the document's score.
+    pub fn set_score(&mut self, score: f64) {
+        self.score = score;
     }
 
     /// Bytes that it takes, about.

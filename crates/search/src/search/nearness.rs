@@ -55,14 +55,13 @@ impl Search<'_> {
         let clock = self.request.clock.clone();
         let started_micros = clock.as_ref().map(Clock::micros);
         let mut found = self.nearest(schema, nearest, &mut matcher)?;
+        let is_filtered = !matches!(matcher.seen_through(), Matcher::All(..));
         found.steps = clock.zip(started_micros).map(|(clock, started_micros)| Step {
             kind: "VECTOR",
+            mode: Some(if is_filtered { "HYBRID_ADHOC_BF" } else { "STANDARD_KNN" }),
             micros: clock.micros().saturating_sub(started_micros),
             reads: found.total,
-            children: match matcher.seen_through() {
-                Matcher::All(..) => Vec::new(),
-                _ => Step::of(&matcher).into_iter().collect(),
-            },
+            children: is_filtered.then(|| Step::of(&matcher)).flatten().into_iter().collect(),
             has_one_child: true,
             ..Step::default()
         });

@@ -38,14 +38,16 @@ pub struct Step {
     pub kind: &'static str,
     /// The kind of alternatives of a union.
     pub united: Option<String>,
-    /// The term, or the range.
-    pub term: Option<Vec<u8>>,
+    /// What it looks for (a term, a range, a field), behind the original's word for that.
+    pub about: Option<(&'static str, Vec<u8>)>,
     /// How long it took, with its children.
     pub micros: u64,
     /// How many documents it gave.
     pub reads: u64,
     /// How many it has, if that is known.
     pub size: Option<u64>,
+    /// The original's word for how vectors were compared.
+    pub mode: Option<&'static str>,
     /// The conditions that it asks.
     pub children: Vec<Step>,
     /// There is never more than one child.
@@ -116,13 +118,13 @@ fn step_of_term(matcher: &Matcher) -> Step {
     match matcher {
         Matcher::Words(words) => Step {
             kind: "TEXT",
-            term: Some(words.term.clone()),
+            about: Some(("Term", words.term.clone())),
             size: Some(words.documents),
             ..Step::default()
         },
         Matcher::Rows { term: Some(term), .. } => Step {
             kind: "TAG",
-            term: Some(term.text.clone()),
+            about: Some(("Term", term.text.clone())),
             size: Some(term.documents),
             ..Step::default()
         },
@@ -160,26 +162,28 @@ fn step_of(matcher: &Matcher, node: &Node, schema: &Schema) -> Step {
             ..of_kind("OPTIONAL")
         },
         (Matcher::All(..), _) => of_kind("WILDCARD"),
-        (Matcher::Near { near, .. }, _) => Step {
-            size: Some(near.len() as u64),
-            ..of_kind("METRIC - VECTOR DISTANCE")
+        (Matcher::Near { .. }, _) => Step {
+            mode: Some("RANGE_QUERY"),
+            ..of_kind("METRIC SORTED BY ID - VECTOR DISTANCE")
         },
         (Matcher::Ids(ids), NodeKind::Numeric(range)) => {
             let [from, to] = [range.from, range.to].map(|number| Value::Number(number).to_string());
             Step {
-                term: Some(format!("{from} - {to}").into_bytes()),
+                about: Some(("Term", format!("{from} - {to}").into_bytes())),
                 size: Some(ids.count() as u64),
                 ..of_kind("NUMERIC")
             }
         }
         (Matcher::Ids(ids), NodeKind::Geo { field, .. }) => Step {
-            term: Some(schema.field(*field).name.clone().into_bytes()),
+            about: Some(("Term", schema.field(*field).name.clone().into_bytes())),
             size: Some(ids.count() as u64),
             ..of_kind("GEO")
         },
-        (Matcher::Ids(ids), _) => Step {
-            size: Some(ids.count() as u64),
-            ..of_kind("ID-LIST")
+        (Matcher::Ids(_), NodeKind::Shape(_)) => of_kind("GEO-SHAPE"),
+        (Matcher::Ids(_), _) => of_kind("ID-LIST-SORTED"),
+        (Matcher::Rows { term: None, .. }, NodeKind::Missing(field)) => Step {
+            about: Some(("Field", schema.field(*field).name.clone().into_bytes())),
+            ..of_kind("MISSING")
         },
         (Matcher::Rows { term: None, .. }, _) => of_kind("MISSING"),
         (Matcher::Watched(_), _) => of_kind("UNION"),
@@ -212,7 +216,7 @@ impl Step {
         let mut step = watched.step.clone();
         step.children = children.into_iter().filter_map(Step::of).collect();
         // Alternatives of which one has documents are that one.
-        let is_alone = matches!(watched.matcher, Matcher::Any { is_written: true, .. }) && step.children.len() == 1;
+        let is_alone = matches!(watched.matcher, Matcher::Any { .. }) && step.children.len() == 1;
         if is_alone {
             return step.children.pop();
         }

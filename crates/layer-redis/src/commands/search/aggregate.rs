@@ -19,7 +19,7 @@ use super::query::{write_head, write_tail};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::query_memory::Held;
-use crate::indexes::{Cursor, Index, Words, refused};
+use crate::indexes::{Cursor, Index, RecordForm, Words, refused};
 
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
@@ -54,6 +54,7 @@ pub(super) struct AggregateArguments {
     pub loads_all: bool,
     pub loaded: Vec<Loaded>,
     with_sort_keys: bool,
+    form: RecordForm,
     /// Whether the names that LOAD, SORTBY and REDUCE take need an `@`, as those of FT.HYBRID do.
     names_are_marked: bool,
     pub steps: Vec<Step>,
@@ -113,6 +114,9 @@ const OF_QUERY: &[&str] = &[
     "INORDER",
     "INFIELDS",
     "ADDSCORES",
+    "WITHSCORES",
+    "WITHSORTKEYS",
+    "NOCONTENT",
 ];
 
 fn is_of_query(word: &[u8]) -> bool {
@@ -129,6 +133,7 @@ impl AggregateArguments {
             loads_all: false,
             loaded: Vec::new(),
             with_sort_keys: false,
+            form: RecordForm::default(),
             names_are_marked: false,
             steps: Vec::new(),
             cursor: None,
@@ -206,6 +211,10 @@ impl AggregateArguments {
             (arrangement.offset, arrangement.count) = (offset, Some(count));
         } else if words.take("WITHSORTKEYS") {
             self.with_sort_keys = true;
+        } else if !self.names_are_marked && words.take("WITHSCORES") {
+            self.form.with_scores = true;
+        } else if !self.names_are_marked && words.take("NOCONTENT") {
+            self.form.no_content = true;
         } else if words.take("WITHCURSOR") {
             self.cursor = Some(with_cursor(words)?);
         } else if self.common.take(words)? == Taken::No {
@@ -442,7 +451,9 @@ pub(super) fn run(
     let index = find(context, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
-    let asked = AggregateArguments::read(context, &mut rest)?;
+    let mut asked = AggregateArguments::read(context, &mut rest)?;
+    // A profile says how far a search came whose time was over, whatever is set.
+    asked.common.answers_parts |= profile.is_some();
     if profile.is_some() && asked.cursor.is_some() {
         return Err(refused("FT.PROFILE does not support cursor"));
     }
@@ -451,7 +462,8 @@ pub(super) fn run(
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
-    let is_by_key = !asked.adds_scores && query.distance_names().is_empty();
+    let has_scores = asked.adds_scores || asked.form.with_scores;
+    let is_by_key = !has_scores && query.distance_names().is_empty();
     let request = Request {
         count: HITS_MAX,
         by_key: is_by_key,
@@ -492,11 +504,18 @@ pub(super) fn run(
             let mut found = content::run(context, &index, &query, &request, time)?;
             held.set(content::bytes_of_hits(&found.hits))?;
             if let Some(profile) = &mut profile {
-                profile.is_searched(&mut found, "Scorer");
+                let mut behind = Vec::new();
+                if !query.distance_names().is_empty() {
+                    behind.push(("Metrics Applier", found.total));
+                }
+                if has_scores {
+                    behind.push(("Scorer", found.total));
+                }
+                profile.is_searched(&mut found, &behind);
             }
             let mut hits = found.hits;
             // Without scores and vectors the order says nothing: that of the keys is as good.
-            if !is_by_key && query.nearest.is_none() && !asked.adds_scores {
+            if !is_by_key && query.nearest.is_none() && !has_scores {
                 hits.sort_by(|a, b| a.key.cmp(&b.key));
             }
             match grouping {
@@ -512,7 +531,10 @@ pub(super) fn run(
         }
     };
     if let Some(profile) = &mut profile {
-        profile.is_done("Loader", records.len() as u64);
+        match source.needs_contents() {
+            true => profile.is_done("Loader", records.len() as u64),
+            false => profile.is_done_too(),
+        }
     }
     let mut watch = |name: String, count: usize| {
         if let Some(profile) = &mut profile {
@@ -536,17 +558,11 @@ pub(super) fn run(
         count_part(context);
     }
     let Some(cursor) = asked.cursor else {
-        let is_profiled = profile.is_some();
-        if is_profiled && context.reply.protocol() == Protocol::Resp2 {
-            context.reply.array(2);
+        if profile.is_some() {
+            Profile::write_head(context);
         }
-        write_records(
-            context,
-            total,
-            (&records, sorted_by.as_deref()),
-            is_profiled,
-            parts.was_over(),
-        );
+        let records = (&records[..], sorted_by.as_deref(), asked.form);
+        write_records(context, total, records, parts.was_over());
         if let Some(profile) = profile {
             profile.write(context, parts.was_over());
         }
@@ -557,9 +573,9 @@ pub(super) fn run(
     let piece: Vec<Record> = records.drain(..count).collect();
     let id = match records.is_empty() {
         true => 0,
-        false => open_cursor(context, &index, (total, records), cursor)?,
+        false => open_cursor(context, &index, (total, records, asked.form), cursor)?,
     };
-    write_piece(context, total, &piece, id, parts.was_over());
+    write_piece(context, total, (&piece, asked.form), id, parts.was_over());
     Ok(Outcome::Done)
 }
 
@@ -567,13 +583,14 @@ pub(super) fn run(
 pub(super) fn open_cursor(
     context: &mut Context<'_, '_>,
     index: &Index,
-    (total, records): (u64, VecDeque<Record>),
+    (total, records, form): (u64, VecDeque<Record>, RecordForm),
     (count, idle_ms_max): (usize, u64),
 ) -> Result<u64, ErrorReply> {
     let cursor = Cursor {
         index: index.number,
         total,
         records,
+        form,
         count,
         idle_ms_max,
         used_ms: context.now_ms,
@@ -710,6 +727,7 @@ impl Source<'_> {
         for (name, distance) in content::distances(self.query, hit) {
             record.set(&String::from_utf8_lossy(&name), distance);
         }
+        record.set_score(hit.score);
         if self.asked.adds_scores {
             record.set(SCORE, Value::Number(hit.score));
         }
@@ -778,9 +796,15 @@ pub(super) fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
     steps.split_at(steps.len() - behind)
 }
 
-fn write_piece(context: &mut Context<'_, '_>, total: u64, records: &[Record], id: u64, is_part: bool) {
+fn write_piece(
+    context: &mut Context<'_, '_>,
+    total: u64,
+    (records, form): (&[Record], RecordForm),
+    id: u64,
+    is_part: bool,
+) {
     context.reply.array(2);
-    write_records(context, total, (records, None), false, is_part);
+    write_records(context, total, (records, None, form), is_part);
     context.reply.integer(id as i64);
 }
 
@@ -799,44 +823,51 @@ fn shown_sort_key(steps: &[Step], record: &Record) -> Option<Vec<u8>> {
 }
 
 /// Records, and what they were sorted by if that is asked for.
-type Sorted<'r> = (&'r [Record], Option<&'r [Option<Vec<u8>>]>);
+type Sorted<'r> = (&'r [Record], Option<&'r [Option<Vec<u8>>]>, RecordForm);
 
-fn write_records(
-    context: &mut Context<'_, '_>,
-    total: u64,
-    (records, sorted_by): Sorted<'_>,
-    is_profiled: bool,
-    is_part: bool,
-) {
-    match context.reply.protocol() {
-        Protocol::Resp2 => {
-            context
-                .reply
-                .array(1 + records.len() * (1 + usize::from(sorted_by.is_some())));
-            context.reply.integer(total as i64);
-            for (at, record) in records.iter().enumerate() {
-                write_sort_key(context, sorted_by, at);
-                context.reply.array(2 * record.iter().count());
-                write_pairs(context, record);
-            }
-        }
-        Protocol::Resp3 => {
-            write_head(context, total, is_profiled);
+fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by, form): Sorted<'_>, is_part: bool) {
+    let optional = [form.with_scores, sorted_by.is_some(), !form.no_content];
+    let parts = optional.into_iter().filter(|is_shown| *is_shown).count();
+    let is_map = context.reply.protocol() == Protocol::Resp3;
+    match is_map {
+        true => {
+            write_head(context, total);
             context.reply.array(records.len());
-            for (at, record) in records.iter().enumerate() {
-                context.reply.map(2 + usize::from(sorted_by.is_some()));
-                if sorted_by.is_some() {
-                    context.reply.simple("sortkey");
-                    write_sort_key(context, sorted_by, at);
-                }
-                context.reply.simple("extra_attributes");
-                context.reply.map(record.iter().count());
-                write_pairs(context, record);
-                context.reply.simple("values");
-                context.reply.array(0);
-            }
-            write_tail(context, is_part);
         }
+        false => {
+            context.reply.array(1 + records.len() * parts);
+            context.reply.integer(total as i64);
+        }
+    }
+    for (at, record) in records.iter().enumerate() {
+        let name = |context: &mut Context<'_, '_>, name: &str| {
+            if is_map {
+                context.reply.simple(name);
+            }
+        };
+        if is_map {
+            context.reply.map(1 + parts);
+        }
+        if form.with_scores {
+            name(context, "score");
+            context.reply.double(record.score());
+        }
+        if sorted_by.is_some() {
+            name(context, "sortkey");
+            write_sort_key(context, sorted_by, at);
+        }
+        if !form.no_content {
+            name(context, "extra_attributes");
+            context.reply.map(record.iter().count());
+            write_pairs(context, record);
+        }
+        if is_map {
+            context.reply.simple("values");
+            context.reply.array(0);
+        }
+    }
+    if is_map {
+        write_tail(context, is_part);
     }
 }
 
@@ -896,13 +927,13 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     if is("READ") {
         let mut cursor = context.cursors().take(&index, id, now_ms).ok_or(CURSOR_GONE)?;
         let total = cursor.total;
-        let piece = cursor.piece(count);
+        let (piece, form) = (cursor.piece(count), cursor.form);
         cursor.used_ms = now_ms;
         let next = if cursor.records.is_empty() { 0 } else { id };
         if next != 0 {
             context.cursors().put_back(id, cursor);
         }
-        write_piece(context, total, &piece, next, false);
+        write_piece(context, total, (&piece, form), next, false);
         Ok(())
     } else if is("DEL") {
         let gone = "SEARCH_CURSOR_NOT_FOUND Cursor does not exist";

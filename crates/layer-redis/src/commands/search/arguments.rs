@@ -45,7 +45,7 @@ pub struct Common {
     pub in_order: bool,
     began_micros: u64,
     pub timeout_ms: u64,
-    answers_parts: bool,
+    pub answers_parts: bool,
     pub dialect: u8,
     pub names_dialect: bool,
     pub parameters: Option<Parameters>,
@@ -305,9 +305,15 @@ fn bit(schema: &Schema, name: &[u8]) -> quartet_search::schema::FieldMask {
 fn bound(word: &[u8], which: &str) -> Result<(f64, bool), ErrorReply> {
     let excluded = word.strip_prefix(b"(");
     let number = std::str::from_utf8(excluded.unwrap_or(word)).ok();
+    // Only the least is a lower bound without a number, and the greatest an upper one.
+    let infinity = if which == "lower" {
+        f64::NEG_INFINITY
+    } else {
+        f64::INFINITY
+    };
     let number = number
         .and_then(|number| number.parse::<f64>().ok())
-        .filter(|number| !number.is_nan());
+        .filter(|number| number.is_finite() || *number == infinity);
     let wrong = || refused(format!("Bad {which} range: {}", String::from_utf8_lossy(word)));
     Ok((number.ok_or_else(wrong)?, excluded.is_some()))
 }

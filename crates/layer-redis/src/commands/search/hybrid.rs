@@ -17,7 +17,7 @@ use super::lookup::{count_part, counted, find, words};
 use super::query::TIME_WAS_OVER;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{Index, Words, refused};
+use crate::indexes::{Index, RecordForm, Words, refused};
 
 /// How many searches there are, if the request says so.
 const SEARCHES: u64 = 2;
@@ -540,7 +540,12 @@ fn write_cursors(
         });
         let records: VecDeque<Record> = records.collect();
         let total = records.len() as u64;
-        ids.push(open_cursor(context, source.index, (total, records), cursor)?);
+        ids.push(open_cursor(
+            context,
+            source.index,
+            (total, records, RecordForm::default()),
+            cursor,
+        )?);
     }
     context.reply.map(3);
     for (name, id) in ["SEARCH", "VSIM"].into_iter().zip(ids) {

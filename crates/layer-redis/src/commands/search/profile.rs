@@ -1,8 +1,8 @@
 //! FT.PROFILE: a search or an aggregation with what its steps took.
 //!
-//! Only steps that exist here are listed, and their time is measured. Times hold those of the steps
-//! below them; matching and ranking go hand in hand, so the ranking's time is the rest of the
-//! search's.
+//! The answer has the form of 8.x: the results, and a profile of one shard whose conditions and
+//! stages have the original's names. Times are measured, and hold those of the conditions below
+//! them. Stages that go hand in hand here have one time: the first of them has it, the others zero.
 
 use quartet_search::search::{Clock, Found, Step};
 use quartet_wire_resp::{Arguments, Protocol};
@@ -61,15 +61,21 @@ impl Profile {
         self.parsed_micros = self.last_micros;
     }
 
-    /// The index was searched; `ranking` is the name of how the best were chosen.
-    pub fn is_searched(&mut self, found: &mut Found, ranking: &str) {
+    /// The index was searched; `behind` are the stages that go hand in hand with that, with the
+    /// results of each.
+    pub fn is_searched(&mut self, found: &mut Found, behind: &[(&str, u64)]) {
         self.steps = found.steps.take();
-        let matching_micros = self.steps.as_ref().map_or(0, |step| step.micros);
-        let reads = self.steps.as_ref().map_or(0, |step| step.reads);
         let lap_micros = self.lap_micros();
-        self.stages.push(("Index".into(), reads, matching_micros));
-        let ranking_micros = lap_micros.saturating_sub(matching_micros);
-        self.stages.push((ranking.into(), found.total, ranking_micros));
+        let matching_micros = match (&self.steps, behind) {
+            (Some(step), [_, ..]) => step.micros,
+            _ => lap_micros,
+        };
+        self.stages.push(("Index".into(), found.total, matching_micros));
+        let mut rest_micros = lap_micros.saturating_sub(matching_micros);
+        for (name, count) in behind {
+            let micros = std::mem::take(&mut rest_micros);
+            self.stages.push(((*name).into(), *count, micros));
+        }
     }
 
     /// A stage was done for `count` documents or records.
@@ -78,128 +84,120 @@ impl Profile {
         self.stages.push((name.into(), count, lap_micros));
     }
 
-    /// Writes the second part of the answer: in RESP2 an element of its own, in RESP3 a member of
-    /// the map.
+    /// What was done belongs to the last stage.
+    pub fn is_done_too(&mut self) {
+        let lap_micros = self.lap_micros();
+        if let Some((_, _, micros)) = self.stages.last_mut() {
+            *micros += lap_micros;
+        }
+    }
+
+    /// Writes what stands in front of the results.
+    pub fn write_head(context: &mut Context<'_, '_>) {
+        match context.reply.protocol() {
+            Protocol::Resp2 => context.reply.array(2),
+            Protocol::Resp3 => {
+                context.reply.map(2);
+                context.reply.simple("Results");
+            }
+        }
+    }
+
+    /// Writes what stands behind the results.
     pub fn write(mut self, context: &mut Context<'_, '_>, is_part: bool) {
         self.lap_micros();
         let total_micros = self.last_micros.saturating_sub(self.started_micros);
         let parsing_micros = self.parsed_micros.saturating_sub(self.started_micros);
         let steps = self.steps.take().unwrap_or_default();
-        let is_map = context.reply.protocol() == Protocol::Resp3;
         let reply = &mut context.reply;
-        match is_map {
-            true => {
-                reply.simple("profile");
-                reply.map(6);
-            }
-            false => reply.array(6),
+        if reply.protocol() == Protocol::Resp3 {
+            reply.simple("Profile");
         }
+        reply.map(2);
+        reply.simple("Shards");
+        reply.array(1);
+        reply.map(7);
         for (name, micros) in [
             ("Total profile time", total_micros),
             ("Parsing time", parsing_micros),
+            ("Workers queue time", 0),
             ("Pipeline creation time", 0),
         ] {
-            if !is_map {
-                reply.array(2);
-            }
             reply.simple(name);
             reply.double(milliseconds(micros));
         }
-        match is_map {
-            true => {
-                reply.simple("Warning");
-                reply.simple(if is_part { TIME_WAS_OVER } else { "None" });
-                reply.simple("Iterators profile");
-                reply.array(1);
-            }
-            false => {
-                reply.array(1 + usize::from(is_part));
-                reply.simple("Warning");
-                if is_part {
-                    reply.simple(TIME_WAS_OVER);
-                }
-                reply.array(2);
-                reply.simple("Iterators profile");
-            }
-        }
+        reply.simple("Warning");
+        reply.array(1);
+        reply.simple(if is_part { TIME_WAS_OVER } else { "None" });
+        reply.simple("Iterators profile");
         self.write_step(context, &steps);
         let reply = &mut context.reply;
-        match is_map {
-            true => {
-                reply.simple("Result processors profile");
-                reply.array(self.stages.len());
-            }
-            false => {
-                reply.array(1 + self.stages.len());
-                reply.simple("Result processors profile");
-            }
-        }
+        reply.simple("Result processors profile");
+        reply.array(self.stages.len());
         for (name, count, micros) in &self.stages {
             reply.map(3);
             reply.simple("Type");
             reply.simple(name);
             reply.simple("Time");
             reply.double(milliseconds(*micros));
-            reply.simple("Counter");
+            reply.simple("Results processed");
             reply.integer(*count as i64);
         }
+        reply.simple("Coordinator");
+        reply.map(0);
     }
 
     fn write_step(&self, context: &mut Context<'_, '_>, step: &Step) {
-        let mark = context.reply.mark();
-        let mut pairs = 3;
+        // Alternatives that a query writes are shown all the same.
+        let is_hidden = self.is_limited && step.united.as_deref().is_some_and(|united| united != "UNION");
+        let facts = [
+            step.united.is_some(),
+            step.about.is_some(),
+            step.size.is_some(),
+            step.mode.is_some(),
+            !step.children.is_empty(),
+        ];
         let reply = &mut context.reply;
-        let kind = if step.kind.is_empty() { "EMPTY" } else { step.kind };
+        reply.map(3 + facts.into_iter().filter(|is_there| *is_there).count());
         reply.simple("Type");
-        reply.simple(kind);
+        reply.simple(if step.kind.is_empty() { "EMPTY" } else { step.kind });
         if let Some(united) = &step.united {
             reply.simple("Query type");
             reply.bulk(united.as_bytes());
-            pairs += 1;
         }
-        if let Some(term) = &step.term {
-            reply.simple("Term");
-            reply.bulk(term);
-            pairs += 1;
+        if let Some((word, what)) = &step.about {
+            reply.simple(word);
+            reply.bulk(what);
         }
         reply.simple("Time");
         reply.double(milliseconds(step.micros));
-        reply.simple("Counter");
+        reply.simple("Number of reading operations");
         reply.integer(step.reads as i64);
         if let Some(size) = step.size {
-            reply.simple("Size");
+            reply.simple("Estimated number of matches");
             reply.integer(size as i64);
-            pairs += 1;
         }
-        // Alternatives that a query writes are shown all the same.
-        let is_hidden = self.is_limited && step.united.as_deref().is_some_and(|united| united != "UNION");
+        if let Some(mode) = step.mode {
+            reply.simple("Vector search mode");
+            reply.simple(mode);
+        }
         match &step.children[..] {
             [] => {}
             [only] if step.has_one_child => {
                 reply.simple("Child iterator");
                 self.write_step(context, only);
-                pairs += 1;
             }
             children if is_hidden => {
                 reply.simple("Child iterators");
                 let count = children.len();
                 reply.bulk(format!("The number of iterators in the union is {count}").as_bytes());
-                pairs += 1;
             }
-            children if context.reply.protocol() == Protocol::Resp3 => {
-                context.reply.simple("Child iterators");
-                context.reply.array(children.len());
-                children.iter().for_each(|child| self.write_step(context, child));
-                pairs += 1;
-            }
-            // In RESP2 they stand in the same list.
             children => {
-                context.reply.simple("Child iterators");
+                reply.simple("Child iterators");
+                reply.array(children.len());
                 children.iter().for_each(|child| self.write_step(context, child));
-                return context.reply.array_since(mark, 2 * pairs + 1 + children.len());
             }
         }
-        context.reply.map_since(mark, pairs);
     }
 }
 
@@ -212,7 +210,8 @@ pub fn profile(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     let is_aggregation = match given[1] {
         word if parse::is(word, "SEARCH") => false,
         word if parse::is(word, "AGGREGATE") => true,
-        _ => return Err(refused("No `SEARCH` or `AGGREGATE` provided")),
+        word if parse::is(word, "HYBRID") => return Err(refused("FT.PROFILE of HYBRID is not served")),
+        _ => return Err(refused("No `SEARCH`, `AGGREGATE`, or `HYBRID` provided")),
     };
     let is_limited = parse::is(given[2], "LIMITED");
     let behind = &given[2 + usize::from(is_limited)..];

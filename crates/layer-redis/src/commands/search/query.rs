@@ -157,7 +157,9 @@ pub(super) fn run(
     let index = find(context, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
-    let asked = SearchArguments::read(context, &mut rest)?;
+    let mut asked = SearchArguments::read(context, &mut rest)?;
+    // A profile says how far a search came whose time was over, whatever is set.
+    asked.common.answers_parts |= profile.is_some();
     asked.summaries.check(&index.definition)?;
     let query = asked.common.query(&index, text)?;
     if let Some(outcome) = content::wait(context, &index)? {
@@ -179,8 +181,8 @@ pub(super) fn run(
         page(&mut found, asked.limit);
     }
     if let Some(profile) = &mut profile {
-        let name = if asked.sort_by.is_some() { "Sorter" } else { "Scorer" };
-        profile.is_searched(&mut found, name);
+        let behind = stages(&asked, &query, &found, &order);
+        profile.is_searched(&mut found, &behind);
     }
     match order {
         Order::Found => {}
@@ -189,7 +191,8 @@ pub(super) fn run(
             sort(context, &index, &mut found, (field, ascends, dialect), time)?;
             page(&mut found, asked.limit);
             if let Some(profile) = &mut profile {
-                profile.is_done("Loader and sorter", found.total);
+                profile.is_done("Loader", found.total);
+                profile.is_done("Sorter", found.hits.len() as u64);
             }
         }
     }
@@ -202,28 +205,45 @@ pub(super) fn run(
     };
     let usage = &context.groups.indexes().usage;
     usage.note_query(&index.number, asked.common.dialect);
-    let is_profiled = profile.is_some();
-    if is_profiled && context.reply.protocol() == Protocol::Resp2 {
-        context.reply.array(2);
+    if profile.is_some() {
+        Profile::write_head(context);
     }
     Answer {
         index: &index,
         query: &query,
         asked: &asked,
         documents,
-        is_profiled,
     }
     .write(context, &found, time, &parts)?;
     if parts.was_over() {
         count_part(context);
     }
     if let Some(mut profile) = profile {
-        if !asked.no_content {
+        if !asked.no_content && asked.limit.1 > 0 {
             profile.is_done("Loader", found.hits.len() as u64);
         }
         profile.write(context, parts.was_over());
     }
     Ok(Outcome::Done)
+}
+
+/// The stages of a search that choose its hits while the index is searched, with their results.
+fn stages(asked: &SearchArguments, query: &Query, found: &Found, order: &Order) -> Vec<(&'static str, u64)> {
+    let mut stages = Vec::new();
+    if !query.distance_names().is_empty() {
+        stages.push(("Metrics Applier", found.total));
+    }
+    if asked.limit.1 == 0 {
+        stages.push(("Counter", 1));
+        return stages;
+    }
+    if asked.sort_by.is_none() || asked.with_scores {
+        stages.push(("Scorer", found.total));
+    }
+    if let Order::Found = order {
+        stages.push(("Sorter", found.hits.len() as u64));
+    }
+    stages
 }
 
 /// Scores by how much of the payloads is the same.
@@ -366,7 +386,6 @@ struct Answer<'a> {
     asked: &'a SearchArguments,
     /// How many documents the index has, if the answer depends on it.
     documents: u64,
-    is_profiled: bool,
 }
 
 impl Answer<'_> {
@@ -401,7 +420,7 @@ impl Answer<'_> {
                 context.reply.array_since(mark, 1 + written * of_hit);
             }
             Protocol::Resp3 => {
-                write_head(context, found.total, self.is_profiled);
+                write_head(context, found.total);
                 let mark = context.reply.mark();
                 for hit in &found.hits {
                     if content::is_over(written, time)? {
@@ -611,9 +630,9 @@ fn write_explanation(context: &mut Context<'_, '_>, explanation: &Explanation) {
     parts.for_each(|part| write_explanation(context, part));
 }
 
-/// The beginning of a RESP3 answer, up to the list of results. A profile may follow its end.
-pub fn write_head(context: &mut Context<'_, '_>, total: u64, is_profiled: bool) {
-    context.reply.map(5 + usize::from(is_profiled));
+/// The beginning of a RESP3 answer, up to the list of results.
+pub fn write_head(context: &mut Context<'_, '_>, total: u64) {
+    context.reply.map(5);
     context.reply.simple("attributes");
     context.reply.array(0);
     context.reply.simple("total_results");

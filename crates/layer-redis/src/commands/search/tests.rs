@@ -1367,3 +1367,131 @@ fn an_index_says_which_vectors_were_asked_for() {
         format!("{head} FLOAT16 dim 8 distance_metric IP {of_j}]]")
     );
 }
+
+/// The form of 8.x: one shard, whose conditions and stages have the original's names.
+#[test]
+fn a_profile_has_the_form_of_8() {
+    let fixture = Fixture::new();
+    let (mut resp2, mut resp3) = (fixture.connect(), fixture.connect());
+    resp3.run(&["HELLO", "3"]);
+    resp2.check(
+        "FT.CREATE i SCHEMA t TEXT n NUMERIC SORTABLE v VECTOR FLAT 6 TYPE UINT8 DIM 2 DISTANCE_METRIC L2 => OK
+         HSET 1 t hello n 1 v aa => 3
+         HSET 2 t world n 2 v bb => 3",
+    );
+    // The clock stands still.
+    let head = "Total profile time 0 Parsing time 0 Workers queue time 0 Pipeline creation time 0 Warning [None]";
+    // `~` is a blank within a word.
+    let mut check = |request: &str, results: &str, conditions: &str, stages: &[(&str, u64)]| {
+        let words: Vec<String> = request.split(' ').map(|word| word.replace('~', " ")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let stage = |(name, count): &(&str, u64)| format!("[Type {name} Time 0 Results processed {count}]");
+        let stages: Vec<_> = stages.iter().map(stage).collect();
+        let shard = format!(
+            "[{head} Iterators profile {conditions} Result processors profile [{}]]",
+            stages.join(" ")
+        );
+        let expected = format!("[{results} [Shards [{shard}] Coordinator []]]");
+        assert_eq!(show(&resp2.run(&words)), expected, "{request}");
+        let Value::Map(parts) = resp3.run(&words) else {
+            panic!("{request}");
+        };
+        let [(results, _), (profile, Value::Map(of_profile))] = &parts[..] else {
+            panic!("{parts:?}");
+        };
+        assert_eq!([show(results), show(profile)], ["Results", "Profile"]);
+        let [(_, Value::Array(shards)), (_, Value::Map(coordinator))] = &of_profile[..] else {
+            panic!("{of_profile:?}");
+        };
+        assert!(matches!(&shards[..], [Value::Map(_)]) && coordinator.is_empty());
+    };
+    let term = |word: &str, reads: u64| {
+        format!("[Type TEXT Term {word} Time 0 Number of reading operations {reads} Estimated number of matches 1]")
+    };
+    check(
+        "FT.PROFILE i SEARCH QUERY hello NOCONTENT",
+        "[1 1]",
+        &term("hello", 1),
+        &[("Index", 1), ("Scorer", 1), ("Sorter", 1)],
+    );
+    let union = format!(
+        "[Type UNION Query type UNION Time 0 Number of reading operations 2 Child iterators [{} {}]]",
+        term("hello", 1),
+        term("world", 1)
+    );
+    check(
+        "FT.PROFILE i SEARCH QUERY hello|world LIMIT 0 0",
+        "[2]",
+        &union,
+        &[("Index", 2), ("Counter", 1)],
+    );
+    let negated = format!(
+        "[Type NOT Time 0 Number of reading operations 1 Child iterator {}]",
+        term("hello", 1)
+    );
+    check(
+        "FT.PROFILE i SEARCH QUERY -hello RETURN 1 n SORTBY n",
+        "[1 2 [n 2]]",
+        &negated,
+        &[("Index", 1), ("Sorter", 1), ("Loader", 1)],
+    );
+    check(
+        "FT.PROFILE i SEARCH QUERY nothing",
+        "[0]",
+        "[Type EMPTY Time 0 Number of reading operations 0]",
+        &[("Index", 0), ("Scorer", 0), ("Sorter", 0), ("Loader", 0)],
+    );
+    let vector = "[Type VECTOR Time 0 Number of reading operations 1 Vector search mode STANDARD_KNN]";
+    check(
+        "FT.PROFILE i SEARCH QUERY *=>[KNN~1~@v~$q] PARAMS 2 q aa NOCONTENT SORTBY __v_score",
+        "[1 1]",
+        vector,
+        &[("Index", 1), ("Metrics Applier", 1), ("Sorter", 1)],
+    );
+    check(
+        "FT.PROFILE i AGGREGATE QUERY * LOAD 1 t APPLY startswith(@t,'hel') AS p SORTBY 1 @p LIMIT 0 1",
+        "[2 [t world p 0]]",
+        "[Type WILDCARD Time 0 Number of reading operations 2]",
+        &[
+            ("Index", 2),
+            ("Loader", 2),
+            ("Projector - Function startswith", 2),
+            ("Sorter", 1),
+        ],
+    );
+    resp2.check(
+        "FT.PROFILE i FOO QUERY hello => !SEARCH_PARSE_ARGS No `SEARCH`, `AGGREGATE`, or `HYBRID` provided
+         FT.PROFILE i HYBRID QUERY hello => !SEARCH_PARSE_ARGS FT.PROFILE of HYBRID is not served",
+    );
+}
+
+#[test]
+fn a_filter_has_its_infinities_on_their_sides() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "FT.CREATE i SCHEMA n NUMERIC => OK
+         HSET 1 n 1 => 1
+         FT.SEARCH i * NOCONTENT FILTER n -inf +inf => [1 1]
+         FT.SEARCH i * NOCONTENT FILTER n 3 -inf => !SEARCH_PARSE_ARGS Bad upper range: -inf
+         FT.SEARCH i * NOCONTENT FILTER n +inf 3 => !SEARCH_PARSE_ARGS Bad lower range: +inf",
+    );
+}
+
+/// As options of the query they stand in front of the steps; a group has no score.
+#[test]
+fn aggregations_show_scores_and_leave_contents_out() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "FT.CREATE i SCHEMA t TEXT n NUMERIC => OK
+         HSET 1 t hello n 1 => 2
+         HSET 2 t hello n 2 => 2
+         FT.AGGREGATE i hello NOCONTENT LOAD 1 @n => [2]
+         FT.AGGREGATE i hello WITHSCORES SCORER DOCSCORE LOAD 1 @n SORTBY 1 @n => [2 1 [n 1] 1 [n 2]]
+         FT.AGGREGATE i hello NOCONTENT WITHSCORES SCORER DOCSCORE => [2 1 1]
+         FT.AGGREGATE i hello WITHSCORES GROUPBY 1 @t REDUCE COUNT 0 AS c => [1 0 [t hello c 2]]
+         FT.AGGREGATE i hello NOCONTENT WITHCURSOR => [[2] 0]
+         FT.AGGREGATE i hello LOAD 1 @n NOCONTENT => !SEARCH_ARG_UNRECOGNIZED Unknown argument `NOCONTENT` at position 4 for <main>",
+    );
+}
