@@ -84,7 +84,7 @@ impl Foundation {
     fn settings_now(&self) -> Settings {
         let mut settings = self.settings.clone();
         if let Some(file) = &mut settings.redis.config_file {
-            // Of two values the later one holds.
+            // The later one of two values holds.
             file.parameters.extend(self.parameters.lock().iter().cloned());
         }
         settings

@@ -454,7 +454,7 @@ mod tests {
         }
     }
 
-    /// What a node takes as one push from another, in bytes.
+    /// Largest push that a node takes from another, in bytes.
     const PUSH_BYTES_MAX: usize = 1 << 20;
 
     /// A new home of the first partition tells the others of thousands in pieces that a node takes.

@@ -165,7 +165,7 @@ fn a_log_that_was_closed_is_opened_without_a_write() {
     assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().log.tail().0, 1);
     assert!(disk.fault_pending());
     disk.clear_faults();
-    // What is no zero is overwritten.
+    // A byte that is no zero is overwritten.
     disk.flip("log-next", 5000, 1);
     assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().log.tail().0, 1);
     assert!(disk.content("log-next").iter().all(|byte| *byte == 0));

@@ -296,7 +296,7 @@ fn name_of(name: String) -> Option<&'static str> {
     Some(kept)
 }
 
-/// Reads a body that `input` begins with. What came behind it stays there.
+/// Reads a body that `input` begins with. All that came behind it stays there.
 async fn read_body(stream: &mut dyn Stream, framing: framing::Framing, input: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     let mut body = BodyReader::new(framing, usize::MAX);
     loop {

@@ -62,7 +62,7 @@ pub trait Nodes: Send + Sync {
     /// Records of the log that this node has applied.
     fn records(&self) -> u64;
 
-    /// What serves partitions behind the first by layers of its own here, for metrics.
+    /// The services of partitions behind the first that have layers of their own here, for metrics.
     fn services(&self) -> Vec<Service>;
 }
 

@@ -314,7 +314,7 @@ fn requests_of_a_client_share_a_connection_to_a_home() {
         );
         assert_eq!(apart.homes.calls.load(Ordering::SeqCst), before + 1);
     }
-    // What opens nothing any more is refused on it.
+    // A token that opens nothing any more is refused on it.
     apart.first.tenants.catalogue.renew_credentials("shop").unwrap();
     let refused = exchange(&mut client, "GET", "/get/key", &shop.token).1;
     assert!(refused.contains("error"), "{refused}");

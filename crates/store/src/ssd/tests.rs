@@ -845,7 +845,7 @@ fn an_opening_that_removes_nothing_syncs_nothing() {
     store.tidy(MemoryStore::remove);
     assert!(disk.fault_pending());
     disk.clear_faults();
-    // What an unfinished flush has left goes durably.
+    // The rest of an unfinished flush goes durably.
     drop(disk.create(root::PARTIAL).unwrap());
     disk.sync_directory().unwrap();
     store.tidy(MemoryStore::remove);
