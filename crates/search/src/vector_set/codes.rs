@@ -13,7 +13,7 @@
 //! of Redis, in single precision and in its order. Sums over floats alone are taken in another
 //! order, which differs in the last digits.
 
-use crate::lanes::widely;
+use crate::lanes::{product_of_bytes, widely};
 
 /// Most components of a vector.
 pub const DIMENSIONS_MAX: usize = 65_536;
@@ -264,15 +264,6 @@ fn sum_over_pairs(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -
         lanes
     });
     lanes.iter().sum()
-}
-
-fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
-    widely(|| {
-        let pairs = one.iter().zip(other);
-        pairs
-            .map(|(one, other)| i32::from(i16::from(*one as i8) * i16::from(*other as i8)))
-            .sum()
-    })
 }
 
 /// How vectors are made shorter before they are stored (REDUCE).
