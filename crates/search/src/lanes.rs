@@ -35,6 +35,57 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Sums that are kept beside each other, so that a processor can do them at once.
+const LANES: usize = 16;
+
+/// Returns the sum of what `of_pair` makes of each two little-endian floats, as many as the shorter
+/// slice has.
+#[inline]
+pub(crate) fn sum_over_floats(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
+            // SAFETY: the processor has the instructions that the function is compiled for.
+            return unsafe { sum_with_avx512(one, other, of_pair) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { sum_with_avx2(one, other, of_pair) };
+        }
+    }
+    sum_in_lanes(one, other, of_pair)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512bw,avx512vl")]
+fn sum_with_avx512(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
+    sum_in_lanes(one, other, of_pair)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn sum_with_avx2(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
+    sum_in_lanes(one, other, of_pair)
+}
+
+/// A part of each caller, or it would not have the instructions that the caller is compiled for.
+#[inline(always)]
+fn sum_in_lanes(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
+    let (one, other) = (one.as_chunks::<4>().0, other.as_chunks::<4>().0);
+    let (one_rows, one_rest) = one.as_chunks::<LANES>();
+    let (other_rows, other_rest) = other.as_chunks::<LANES>();
+    let mut lanes = [0.0f32; LANES];
+    for (one, other) in one_rows.iter().zip(other_rows) {
+        for lane in 0..LANES {
+            lanes[lane] += of_pair(f32::from_le_bytes(one[lane]), f32::from_le_bytes(other[lane]));
+        }
+    }
+    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
+        lanes[lane] += of_pair(f32::from_le_bytes(*one), f32::from_le_bytes(*other));
+    }
+    lanes.iter().sum()
+}
+
 /// Returns the sum of the products of signed bytes, as many as the shorter slice has, modulo 2^32.
 #[inline]
 pub(crate) fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {

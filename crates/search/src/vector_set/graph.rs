@@ -37,6 +37,7 @@ pub(super) struct Near {
 impl Eq for Near {}
 
 impl Ord for Near {
+    #[inline]
     fn cmp(&self, other: &Near) -> Ordering {
         let by_distance = self.distance.total_cmp(&other.distance);
         by_distance.then_with(|| self.id.cmp(&other.id))
@@ -44,6 +45,7 @@ impl Ord for Near {
 }
 
 impl PartialOrd for Near {
+    #[inline]
     fn partial_cmp(&self, other: &Near) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -88,6 +90,33 @@ impl Nearest {
     /// The nearest first.
     pub fn sorted(self) -> Vec<Near> {
         self.found.into_sorted_vec()
+    }
+}
+
+/// The nodes that a search has seen.
+#[derive(Default)]
+struct Seen {
+    /// A bit for each id below [`BITS_MAX`].
+    bits: Vec<u64>,
+    others: FxHashSet<Id>,
+}
+
+const BITS_MAX: u64 = 1 << 20;
+
+impl Seen {
+    /// Returns true if it was not among them.
+    #[inline]
+    fn add(&mut self, id: Id) -> bool {
+        if id >= BITS_MAX {
+            return self.others.insert(id);
+        }
+        let (at, bit) = (id as usize / 64, 1 << (id % 64));
+        if at >= self.bits.len() {
+            self.bits.resize((at + 1).next_power_of_two(), 0);
+        }
+        let is_new = self.bits[at] & bit == 0;
+        self.bits[at] |= bit;
+        is_new
     }
 }
 
@@ -236,11 +265,11 @@ impl<'r> Graph<'r> {
 
     /// The nearest nodes of a level, the nearest first, found from the entries.
     fn search(&mut self, vector: &[u8], entries: &[Near], level: usize, count: usize, wanted: Wanted<'_>) -> Vec<Near> {
-        let mut seen: FxHashSet<Id> = FxHashSet::default();
+        let mut seen = Seen::default();
         let mut unseen = Vec::new();
         let mut candidates = BinaryHeap::new();
         let mut found = Nearest::new(count);
-        for entry in entries.iter().filter(|entry| seen.insert(entry.id)) {
+        for entry in entries.iter().filter(|entry| seen.add(entry.id)) {
             candidates.push(Reverse(*entry));
             if self.is_wanted(entry.id, wanted) {
                 found.add(*entry);
@@ -255,10 +284,10 @@ impl<'r> Graph<'r> {
             looked_at += 1;
             unseen.clear();
             self.read_links(nearest.id, level, &mut unseen);
-            unseen.retain(|id| seen.insert(*id));
+            unseen.retain(|id| seen.add(*id));
             for (at, &id) in unseen.iter().enumerate() {
                 if let Some(ahead) = unseen.get(at + FETCHED_AHEAD) {
-                    self.rows.fetch_numbered(VECTORS, *ahead);
+                    self.rows.fetch_numbered(VECTORS, *ahead, vector.len());
                 }
                 let near = self.near(vector, id);
                 if found.has_room_for(&near) {
