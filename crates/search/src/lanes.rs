@@ -1,4 +1,4 @@
-//! Runs loops over components with wider instructions than every processor has.
+//! Loops over components with wider instructions than every processor has.
 //!
 //! The order of a sum of floats is that of the source on every processor, and sums of integers are
 //! exact in every order, so what comes out does not depend on which instructions there are.
@@ -10,22 +10,10 @@
 #[inline]
 pub(crate) fn widely<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
-            // SAFETY: the processor has the instructions that the function is compiled for.
-            return unsafe { with_avx512(work) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: as above.
-            return unsafe { with_avx2(work) };
-        }
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions that the function is compiled for.
+        return unsafe { with_avx2(work) };
     }
-    work()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512bw,avx512vl")]
-fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
@@ -38,52 +26,122 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
 /// Sums that are kept beside each other, so that a processor can do them at once.
 const LANES: usize = 16;
 
-/// Returns the sum of what `of_pair` makes of each two little-endian floats, as many as the shorter
-/// slice has.
+/// Sixteen floats, little-endian.
+type LaneBytes = [u8; 4 * LANES];
+
+/// What is summed over pairs of floats.
+#[derive(Clone, Copy)]
+pub(crate) enum OfPair {
+    Product,
+    SquareOfDifference,
+}
+
+impl OfPair {
+    #[inline]
+    fn apply(self, one: f32, other: f32) -> f32 {
+        match self {
+            OfPair::Product => one * other,
+            OfPair::SquareOfDifference => (one - other) * (one - other),
+        }
+    }
+}
+
+/// Returns the sum over pairs of little-endian floats, as many as the shorter slice has. Each lane
+/// has a sum of its own, and the lanes are summed in their order.
 #[inline]
-pub(crate) fn sum_over_floats(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
+pub(crate) fn sum_over_floats(one: &[u8], other: &[u8], of_pair: OfPair) -> f32 {
+    let bytes = one.len().min(other.len());
+    let (ones, one_rest) = one[..bytes].as_chunks::<{ 4 * LANES }>();
+    let (others, other_rest) = other[..bytes].as_chunks::<{ 4 * LANES }>();
+    let mut lanes = sums(ones, others, of_pair);
+    add_to_lanes(&mut lanes, one_rest, other_rest, of_pair);
+    lanes.iter().sum()
+}
+
+fn add_to_lanes(lanes: &mut [f32; LANES], one: &[u8], other: &[u8], of_pair: OfPair) {
+    let pairs = one.as_chunks::<4>().0.iter().zip(other.as_chunks::<4>().0);
+    for (lane, (one, other)) in lanes.iter_mut().zip(pairs) {
+        *lane += of_pair.apply(f32::from_le_bytes(*one), f32::from_le_bytes(*other));
+    }
+}
+
+#[inline]
+fn sums(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
     #[cfg(target_arch = "x86_64")]
     {
-        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
+        if is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor has the instructions that the function is compiled for.
-            return unsafe { sum_with_avx512(one, other, of_pair) };
+            return unsafe { sums_with_avx512(ones, others, of_pair) };
         }
         if is_x86_feature_detected!("avx2") {
             // SAFETY: as above.
-            return unsafe { sum_with_avx2(one, other, of_pair) };
+            return unsafe { sums_with_avx2(ones, others, of_pair) };
         }
     }
-    sum_in_lanes(one, other, of_pair)
+    sums_in_turn(ones, others, of_pair)
+}
+
+fn sums_in_turn(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    let mut lanes = [0.0; LANES];
+    for (one, other) in ones.iter().zip(others) {
+        add_to_lanes(&mut lanes, one, other, of_pair);
+    }
+    lanes
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512bw,avx512vl")]
-fn sum_with_avx512(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
-    sum_in_lanes(one, other, of_pair)
+#[target_feature(enable = "avx512f")]
+fn sums_with_avx512(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    use std::arch::x86_64::*;
+    let mut sums = _mm512_setzero_ps();
+    for (one, other) in ones.iter().zip(others) {
+        // SAFETY: there are the 64 bytes that are read.
+        let (one, other) = unsafe {
+            (
+                _mm512_loadu_ps(one.as_ptr().cast()),
+                _mm512_loadu_ps(other.as_ptr().cast()),
+            )
+        };
+        let of_pairs = match of_pair {
+            OfPair::Product => _mm512_mul_ps(one, other),
+            OfPair::SquareOfDifference => _mm512_mul_ps(_mm512_sub_ps(one, other), _mm512_sub_ps(one, other)),
+        };
+        sums = _mm512_add_ps(sums, of_pairs);
+    }
+    let mut lanes = [0.0; LANES];
+    // SAFETY: there is room for the 64 bytes that are written.
+    unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), sums) };
+    lanes
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn sum_with_avx2(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
-    sum_in_lanes(one, other, of_pair)
-}
-
-/// A part of each caller, or it would not have the instructions that the caller is compiled for.
-#[inline(always)]
-fn sum_in_lanes(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
-    let (one, other) = (one.as_chunks::<4>().0, other.as_chunks::<4>().0);
-    let (one_rows, one_rest) = one.as_chunks::<LANES>();
-    let (other_rows, other_rest) = other.as_chunks::<LANES>();
-    let mut lanes = [0.0f32; LANES];
-    for (one, other) in one_rows.iter().zip(other_rows) {
-        for lane in 0..LANES {
-            lanes[lane] += of_pair(f32::from_le_bytes(one[lane]), f32::from_le_bytes(other[lane]));
+fn sums_with_avx2(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    use std::arch::x86_64::*;
+    let mut sums = [_mm256_setzero_ps(); 2];
+    for (one, other) in ones.iter().zip(others) {
+        let halves = one.as_chunks::<32>().0.iter().zip(other.as_chunks::<32>().0);
+        for (sums, (one, other)) in sums.iter_mut().zip(halves) {
+            // SAFETY: there are the 32 bytes that are read.
+            let (one, other) = unsafe {
+                (
+                    _mm256_loadu_ps(one.as_ptr().cast()),
+                    _mm256_loadu_ps(other.as_ptr().cast()),
+                )
+            };
+            let of_pairs = match of_pair {
+                OfPair::Product => _mm256_mul_ps(one, other),
+                OfPair::SquareOfDifference => _mm256_mul_ps(_mm256_sub_ps(one, other), _mm256_sub_ps(one, other)),
+            };
+            *sums = _mm256_add_ps(*sums, of_pairs);
         }
     }
-    for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
-        lanes[lane] += of_pair(f32::from_le_bytes(*one), f32::from_le_bytes(*other));
+    let mut lanes = [0.0; LANES];
+    for (lanes, sums) in lanes.as_chunks_mut::<8>().0.iter_mut().zip(sums) {
+        // SAFETY: there is room for the 32 bytes that are written.
+        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), sums) };
     }
-    lanes.iter().sum()
+    lanes
 }
 
 /// Returns the sum of the products of signed bytes, as many as the shorter slice has, modulo 2^32.
@@ -165,6 +223,31 @@ fn product_by_pairs(one: &[u8], other: &[u8]) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_of_floats_are_the_same_to_the_bit() {
+        for count in [0, 1, 15, 16, 17, 100, 384, 1000] {
+            let floats = |step: f32| -> Vec<u8> {
+                let floats = (0..count).map(|at| (at as f32 * step).sin() / 3.0);
+                floats.flat_map(f32::to_le_bytes).collect()
+            };
+            let (one, other) = (floats(0.7), floats(1.3));
+            for of_pair in [OfPair::Product, OfPair::SquareOfDifference] {
+                let (ones, one_rest) = one.as_chunks();
+                let (others, other_rest) = other.as_chunks();
+                let lanes = sums_in_turn(ones, others, of_pair);
+                assert_eq!(sums(ones, others, of_pair), lanes, "{count}");
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has the instructions that the function is compiled for.
+                    assert_eq!(unsafe { sums_with_avx2(ones, others, of_pair) }, lanes, "{count}");
+                }
+                let mut lanes = lanes;
+                add_to_lanes(&mut lanes, one_rest, other_rest, of_pair);
+                assert_eq!(sum_over_floats(&one, &other, of_pair), lanes.iter().sum(), "{count}");
+            }
+        }
+    }
 
     #[test]
     fn products_are_alike_with_all_instructions() {

@@ -13,7 +13,7 @@
 //! of Redis, in single precision and in its order. Sums over floats alone are taken in another
 //! order, which differs in the last digits.
 
-use crate::lanes::{product_of_bytes, sum_over_floats};
+use crate::lanes::{OfPair, product_of_bytes, sum_over_floats};
 
 /// Most components of a vector.
 pub const DIMENSIONS_MAX: usize = 65_536;
@@ -236,11 +236,11 @@ pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8]
 }
 
 fn product_of_floats(one: &[u8], other: &[u8]) -> f32 {
-    sum_over_floats(one, other, |one, other| one * other)
+    sum_over_floats(one, other, OfPair::Product)
 }
 
 fn square_of_distance(one: &[u8], other: &[u8]) -> f32 {
-    sum_over_floats(one, other, |one, other| (one - other) * (one - other))
+    sum_over_floats(one, other, OfPair::SquareOfDifference)
 }
 
 /// How vectors are made shorter before they are stored (REDUCE).
