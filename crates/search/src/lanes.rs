@@ -244,7 +244,11 @@ mod tests {
                 }
                 let mut lanes = lanes;
                 add_to_lanes(&mut lanes, one_rest, other_rest, of_pair);
-                assert_eq!(sum_over_floats(&one, &other, of_pair), lanes.iter().sum(), "{count}");
+                assert_eq!(
+                    sum_over_floats(&one, &other, of_pair),
+                    lanes.iter().sum::<f32>(),
+                    "{count}"
+                );
             }
         }
     }
