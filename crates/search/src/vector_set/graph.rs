@@ -384,8 +384,8 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// Makes room for one more link of a node, whose vector comes along. False if it keeps those that
-    /// it has.
+    /// Makes room for one more link of a node, whose vector comes along. False if it keeps those
+    /// that it has.
     fn has_place(&mut self, near: &Near, vector: &[u8], level: usize, urgency: u8) -> bool {
         let max = self.links_max(level);
         let others = self.links(near.id, level);
