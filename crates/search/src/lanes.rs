@@ -1,7 +1,7 @@
-//! Runs loops over components with wider instructions than every processor has.
+//! Loops over components with wider instructions than every processor has.
 //!
-//! The order of a sum is that of the source on every processor, so what comes out does not depend
-//! on which instructions there are.
+//! The order of a sum of floats is that of the source on every processor, and sums of integers are
+//! exact in every order, so what comes out does not depend on which instructions there are.
 
 // Instructions that a processor may lack are out of reach of safe code.
 #![allow(unsafe_code)]
@@ -21,4 +21,256 @@ pub(crate) fn widely<R>(work: impl FnOnce() -> R) -> R {
 #[target_feature(enable = "avx2")]
 fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
+}
+
+/// Sums that are kept beside each other, so that a processor can do them at once.
+const LANES: usize = 16;
+
+/// Sixteen floats, little-endian.
+type LaneBytes = [u8; 4 * LANES];
+
+/// What is summed over pairs of floats.
+#[derive(Clone, Copy)]
+pub(crate) enum OfPair {
+    Product,
+    SquareOfDifference,
+}
+
+impl OfPair {
+    #[inline]
+    fn apply(self, one: f32, other: f32) -> f32 {
+        match self {
+            OfPair::Product => one * other,
+            OfPair::SquareOfDifference => (one - other) * (one - other),
+        }
+    }
+}
+
+/// Returns the sum over pairs of little-endian floats, as many as the shorter slice has. Each lane
+/// has a sum of its own, and the lanes are summed in their order.
+#[inline]
+pub(crate) fn sum_over_floats(one: &[u8], other: &[u8], of_pair: OfPair) -> f32 {
+    let bytes = one.len().min(other.len());
+    let (ones, one_rest) = one[..bytes].as_chunks::<{ 4 * LANES }>();
+    let (others, other_rest) = other[..bytes].as_chunks::<{ 4 * LANES }>();
+    let mut lanes = sums(ones, others, of_pair);
+    add_to_lanes(&mut lanes, one_rest, other_rest, of_pair);
+    lanes.iter().sum()
+}
+
+fn add_to_lanes(lanes: &mut [f32; LANES], one: &[u8], other: &[u8], of_pair: OfPair) {
+    let pairs = one.as_chunks::<4>().0.iter().zip(other.as_chunks::<4>().0);
+    for (lane, (one, other)) in lanes.iter_mut().zip(pairs) {
+        *lane += of_pair.apply(f32::from_le_bytes(*one), f32::from_le_bytes(*other));
+    }
+}
+
+#[inline]
+fn sums(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the instructions that the function is compiled for.
+            return unsafe { sums_with_avx512(ones, others, of_pair) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { sums_with_avx2(ones, others, of_pair) };
+        }
+    }
+    sums_in_turn(ones, others, of_pair)
+}
+
+fn sums_in_turn(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    let mut lanes = [0.0; LANES];
+    for (one, other) in ones.iter().zip(others) {
+        add_to_lanes(&mut lanes, one, other, of_pair);
+    }
+    lanes
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn sums_with_avx512(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    use std::arch::x86_64::*;
+    let mut sums = _mm512_setzero_ps();
+    for (one, other) in ones.iter().zip(others) {
+        // SAFETY: there are the 64 bytes that are read.
+        let (one, other) = unsafe {
+            (
+                _mm512_loadu_ps(one.as_ptr().cast()),
+                _mm512_loadu_ps(other.as_ptr().cast()),
+            )
+        };
+        let of_pairs = match of_pair {
+            OfPair::Product => _mm512_mul_ps(one, other),
+            OfPair::SquareOfDifference => _mm512_mul_ps(_mm512_sub_ps(one, other), _mm512_sub_ps(one, other)),
+        };
+        sums = _mm512_add_ps(sums, of_pairs);
+    }
+    let mut lanes = [0.0; LANES];
+    // SAFETY: there is room for the 64 bytes that are written.
+    unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), sums) };
+    lanes
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn sums_with_avx2(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> [f32; LANES] {
+    use std::arch::x86_64::*;
+    let mut sums = [_mm256_setzero_ps(); 2];
+    for (one, other) in ones.iter().zip(others) {
+        let halves = one.as_chunks::<32>().0.iter().zip(other.as_chunks::<32>().0);
+        for (sums, (one, other)) in sums.iter_mut().zip(halves) {
+            // SAFETY: there are the 32 bytes that are read.
+            let (one, other) = unsafe {
+                (
+                    _mm256_loadu_ps(one.as_ptr().cast()),
+                    _mm256_loadu_ps(other.as_ptr().cast()),
+                )
+            };
+            let of_pairs = match of_pair {
+                OfPair::Product => _mm256_mul_ps(one, other),
+                OfPair::SquareOfDifference => _mm256_mul_ps(_mm256_sub_ps(one, other), _mm256_sub_ps(one, other)),
+            };
+            *sums = _mm256_add_ps(*sums, of_pairs);
+        }
+    }
+    let mut lanes = [0.0; LANES];
+    for (lanes, sums) in lanes.as_chunks_mut::<8>().0.iter_mut().zip(sums) {
+        // SAFETY: there is room for the 32 bytes that are written.
+        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), sums) };
+    }
+    lanes
+}
+
+/// Returns the sum of the products of signed bytes, as many as the shorter slice has, modulo 2^32.
+#[inline]
+pub(crate) fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni") {
+            // SAFETY: the processor has the instructions that the function is compiled for.
+            return unsafe { product_by_fours(one, other) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { product_by_pairs(one, other) };
+        }
+    }
+    product_one_by_one(one, other)
+}
+
+#[inline]
+fn product_one_by_one(one: &[u8], other: &[u8]) -> i32 {
+    let product = |(one, other): (&u8, &u8)| i32::from(*one as i8) * i32::from(*other as i8);
+    one.iter().zip(other).map(product).fold(0, i32::wrapping_add)
+}
+
+/// Products of unsigned with signed bytes are summed by fours. A signed byte is an unsigned one
+/// from which 128 is taken again.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+fn product_by_fours(one: &[u8], other: &[u8]) -> i32 {
+    use std::arch::x86_64::*;
+    let bytes = one.len().min(other.len());
+    let (ones, one_rest) = one[..bytes].as_chunks::<64>();
+    let (others, other_rest) = other[..bytes].as_chunks::<64>();
+    let high = _mm512_set1_epi8(-128);
+    let (mut raised, mut excess) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for (one, other) in ones.iter().zip(others) {
+        // SAFETY: a chunk has the 64 bytes that are read.
+        let (one, other) = unsafe {
+            (
+                _mm512_loadu_epi8(one.as_ptr().cast()),
+                _mm512_loadu_epi8(other.as_ptr().cast()),
+            )
+        };
+        raised = _mm512_dpbusd_epi32(raised, _mm512_xor_si512(one, high), other);
+        excess = _mm512_dpbusd_epi32(excess, high, other);
+    }
+    let sum = _mm512_reduce_add_epi32(_mm512_sub_epi32(raised, excess));
+    sum.wrapping_add(product_one_by_one(one_rest, other_rest))
+}
+
+/// Products of words are summed by pairs.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn product_by_pairs(one: &[u8], other: &[u8]) -> i32 {
+    use std::arch::x86_64::*;
+    let bytes = one.len().min(other.len());
+    let (ones, one_rest) = one[..bytes].as_chunks::<16>();
+    let (others, other_rest) = other[..bytes].as_chunks::<16>();
+    let mut sums = _mm256_setzero_si256();
+    for (one, other) in ones.iter().zip(others) {
+        // SAFETY: a chunk has the 16 bytes that are read.
+        let (one, other) = unsafe {
+            (
+                _mm_loadu_si128(one.as_ptr().cast()),
+                _mm_loadu_si128(other.as_ptr().cast()),
+            )
+        };
+        let products = _mm256_madd_epi16(_mm256_cvtepi8_epi16(one), _mm256_cvtepi8_epi16(other));
+        sums = _mm256_add_epi32(sums, products);
+    }
+    let mut lanes = [0i32; 8];
+    // SAFETY: the array has the 32 bytes that are written.
+    unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sums) };
+    let sum = lanes.into_iter().fold(0, i32::wrapping_add);
+    sum.wrapping_add(product_one_by_one(one_rest, other_rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_floats_are_the_same_to_the_bit() {
+        for count in [0, 1, 15, 16, 17, 100, 384, 1000] {
+            let floats = |step: f32| -> Vec<u8> {
+                let floats = (0..count).map(|at| (at as f32 * step).sin() / 3.0);
+                floats.flat_map(f32::to_le_bytes).collect()
+            };
+            let (one, other) = (floats(0.7), floats(1.3));
+            for of_pair in [OfPair::Product, OfPair::SquareOfDifference] {
+                let (ones, one_rest) = one.as_chunks();
+                let (others, other_rest) = other.as_chunks();
+                let lanes = sums_in_turn(ones, others, of_pair);
+                assert_eq!(sums(ones, others, of_pair), lanes, "{count}");
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has the instructions that the function is compiled for.
+                    assert_eq!(unsafe { sums_with_avx2(ones, others, of_pair) }, lanes, "{count}");
+                }
+                let mut lanes = lanes;
+                add_to_lanes(&mut lanes, one_rest, other_rest, of_pair);
+                assert_eq!(
+                    sum_over_floats(&one, &other, of_pair),
+                    lanes.iter().sum::<f32>(),
+                    "{count}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_alike_with_all_instructions() {
+        for bytes in [0, 1, 15, 16, 63, 64, 65, 384, 1000, 65_536] {
+            let pattern = |step: usize| (0..bytes).map(|at| (at * step) as u8).collect::<Vec<_>>();
+            let cases = [
+                (pattern(7), pattern(11)),
+                (vec![128; bytes], vec![128; bytes]),
+                (vec![127; bytes], vec![128; bytes]),
+            ];
+            for (one, other) in cases {
+                let expected = product_one_by_one(&one, &other);
+                assert_eq!(product_of_bytes(&one, &other), expected, "{bytes}");
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has the instructions that the function is compiled for.
+                    assert_eq!(unsafe { product_by_pairs(&one, &other) }, expected, "{bytes}");
+                }
+            }
+        }
+    }
 }

@@ -10,6 +10,13 @@ use std::ops::ControlFlow;
 /// Takes a key and its value; breaks to end the scan.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
+/// Returns the key of a row that has a number below its tag.
+pub fn numbered(tag: u8, number: u64) -> [u8; 9] {
+    let mut key = [tag; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
 /// Rows that can be read. All reads of one value see the same snapshot.
 pub trait Rows {
     /// The value at `key`.
@@ -18,6 +25,14 @@ pub trait Rows {
     /// Shows the value at `key` to `visit`, without a copy where that is possible. Returns false if
     /// there is none.
     fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool;
+
+    /// As [`Rows::show`], for the key that [`numbered`] makes.
+    fn show_numbered(&mut self, tag: u8, number: u64, visit: &mut dyn FnMut(&[u8])) -> bool {
+        self.show(&numbered(tag, number), visit)
+    }
+
+    /// Prefetches about so many bytes of that value, which will be read soon, if that costs little.
+    fn fetch_numbered(&mut self, _tag: u8, _number: u64, _bytes: usize) {}
 
     /// Prefetches the values at the keys, which will be read soon: several take little longer than
     /// one.

@@ -104,6 +104,9 @@ const LINE_BYTES: usize = 64;
 /// anyway.
 const PREFETCHED_MAX: usize = 1024;
 
+/// A page of most systems, in bytes.
+const PAGE_BYTES: usize = 4096;
+
 /// Size of a row's entry in the tree: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
@@ -215,6 +218,13 @@ impl Row {
         let start = self.start.as_ptr();
         prefetch(start);
         prefetch(start.wrapping_add(SMALL_ROW_END));
+    }
+
+    /// Prefetches the row's header and about this many bytes behind it, at most a page.
+    #[inline]
+    pub fn prefetch_bytes(&self, bytes: usize) {
+        let lines = (0..(LONG_BYTES + bytes).min(PAGE_BYTES)).step_by(LINE_BYTES);
+        lines.for_each(|at| prefetch(self.start.as_ptr().wrapping_add(at)));
     }
 
     /// Prefetches what [`Row::prefetch`] leaves of a row that is not small, as far as it is worth

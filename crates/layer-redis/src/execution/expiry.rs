@@ -89,6 +89,7 @@ impl Redis {
         self.keep_replicas(now_micros);
         self.observation.statistics.used_peak(self.used_bytes());
         self.fill_indexes();
+        self.indexes.resident_sets.count(self.engine.memory());
         if self.connections.tracking.is_on()
             && let Ok(_home) = self.partition_in_time()
         {

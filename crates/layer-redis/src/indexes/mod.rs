@@ -32,6 +32,7 @@ mod followed_stream;
 mod key_index;
 mod marks;
 pub mod query_memory;
+mod resident;
 mod rows;
 mod stored;
 pub mod temporary;
@@ -48,6 +49,7 @@ pub use figures::IndexFigures;
 pub use followed_stream::{FollowedStream, row_key as followed_stream_key};
 pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
+pub use resident::{ResidentSets, SetRows};
 pub use rows::{Overlay, TransactionRows};
 pub use stored::StoredIndex;
 pub use vectors::Algorithm;
@@ -70,6 +72,7 @@ pub struct Indexes {
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
+    pub resident_sets: ResidentSets,
     pub uses: temporary::Uses,
     pub usage: usage::Usage,
     pub query_memory: query_memory::QueryMemory,

@@ -7,6 +7,7 @@ use std::ops::{Bound, ControlFlow};
 use quartet_engine::Transaction;
 use quartet_search::rows::Visit;
 use quartet_search::{Rows, WriteRows};
+use quartet_store::Row;
 
 /// The rows of one index inside a transaction.
 pub struct TransactionRows<'r, 't> {
@@ -15,6 +16,11 @@ pub struct TransactionRows<'r, 't> {
 }
 
 impl TransactionRows<'_, '_> {
+    /// The row at a key, to be kept.
+    pub fn row_at(&mut self, key: &[u8]) -> Option<Row> {
+        self.tx.get_parts(&[&self.prefix, key])
+    }
+
     fn row(&self, key: &[u8]) -> Vec<u8> {
         [&self.prefix, key].concat()
     }

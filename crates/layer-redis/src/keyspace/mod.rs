@@ -144,6 +144,11 @@ impl Entry {
         }
     }
 
+    /// The key's row.
+    pub fn row(&self) -> &Row {
+        &self.row
+    }
+
     /// The header of the key's row, before the payload.
     pub fn header_bytes(&self) -> usize {
         self.payload_start.into()

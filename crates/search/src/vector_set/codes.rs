@@ -13,7 +13,7 @@
 //! of Redis, in single precision and in its order. Sums over floats alone are taken in another
 //! order, which differs in the last digits.
 
-use crate::lanes::widely;
+use crate::lanes::{OfPair, product_of_bytes, sum_over_floats};
 
 /// Most components of a vector.
 pub const DIMENSIONS_MAX: usize = 65_536;
@@ -235,44 +235,12 @@ pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8]
     }
 }
 
-/// Sums that are kept beside each other, so that a processor can do them at once.
-const LANES: usize = 16;
-
 fn product_of_floats(one: &[u8], other: &[u8]) -> f32 {
-    sum_over_pairs(one, other, |one, other| one * other)
+    sum_over_floats(one, other, OfPair::Product)
 }
 
 fn square_of_distance(one: &[u8], other: &[u8]) -> f32 {
-    sum_over_pairs(one, other, |one, other| (one - other) * (one - other))
-}
-
-fn sum_over_pairs(one: &[u8], other: &[u8], of_pair: impl Fn(f32, f32) -> f32) -> f32 {
-    let (one, other) = (one.as_chunks::<4>().0, other.as_chunks::<4>().0);
-    let (one_rows, one_rest) = one.as_chunks::<LANES>();
-    let (other_rows, other_rest) = other.as_chunks::<LANES>();
-    let of_pair = |one: &[u8; 4], other: &[u8; 4]| of_pair(f32::from_le_bytes(*one), f32::from_le_bytes(*other));
-    let lanes = widely(|| {
-        let mut lanes = [0.0f32; LANES];
-        for (one, other) in one_rows.iter().zip(other_rows) {
-            for lane in 0..LANES {
-                lanes[lane] += of_pair(&one[lane], &other[lane]);
-            }
-        }
-        for (lane, (one, other)) in one_rest.iter().zip(other_rest).enumerate() {
-            lanes[lane] += of_pair(one, other);
-        }
-        lanes
-    });
-    lanes.iter().sum()
-}
-
-fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
-    widely(|| {
-        let pairs = one.iter().zip(other);
-        pairs
-            .map(|(one, other)| i32::from(i16::from(*one as i8) * i16::from(*other as i8)))
-            .sum()
-    })
+    sum_over_floats(one, other, OfPair::SquareOfDifference)
 }
 
 /// How vectors are made shorter before they are stored (REDUCE).

@@ -7,7 +7,7 @@
 //! commands make equal graphs.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -15,14 +15,17 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::Head;
 use super::codes;
 use super::filter::Filter;
-use super::rows::{Id, Levels, attributes_row, links_row, read_level, read_levels, vector_row, write_levels};
+use super::rows::{
+    Id, Levels, NODES, VECTORS, attributes_row, count_levels, count_links, links_row, read_level, read_levels,
+    vector_row, write_levels,
+};
 use crate::{Rows, WriteRows};
 
 /// Most levels above the lowest, as in Redis.
 pub(super) const LEVELS_MAX: usize = 16;
 
-/// Nodes, and vectors, that a walk keeps, apart from those that it changes.
-const KEPT_MAX: usize = 16_384;
+/// Vectors that are fetched before the one that is compared.
+const FETCHED_AHEAD: usize = 2;
 
 /// A node with its distance. Equally far ones stand in the order of ids.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +37,7 @@ pub(super) struct Near {
 impl Eq for Near {}
 
 impl Ord for Near {
+    #[inline]
     fn cmp(&self, other: &Near) -> Ordering {
         let by_distance = self.distance.total_cmp(&other.distance);
         by_distance.then_with(|| self.id.cmp(&other.id))
@@ -41,6 +45,7 @@ impl Ord for Near {
 }
 
 impl PartialOrd for Near {
+    #[inline]
     fn partial_cmp(&self, other: &Near) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -88,6 +93,33 @@ impl Nearest {
     }
 }
 
+/// The nodes that a search has seen.
+#[derive(Default)]
+struct Seen {
+    /// A bit for each id below [`BITS_MAX`].
+    bits: Vec<u64>,
+    others: FxHashSet<Id>,
+}
+
+const BITS_MAX: u64 = 1 << 20;
+
+impl Seen {
+    /// Returns true if it was not among them.
+    #[inline]
+    fn add(&mut self, id: Id) -> bool {
+        if id >= BITS_MAX {
+            return self.others.insert(id);
+        }
+        let (at, bit) = (id as usize / 64, 1 << (id % 64));
+        if at >= self.bits.len() {
+            self.bits.resize((at + 1).next_power_of_two(), 0);
+        }
+        let is_new = self.bits[at] & bit == 0;
+        self.bits[at] |= bit;
+        is_new
+    }
+}
+
 /// The nodes that a search may find: all, or those whose attributes meet a condition, as far as
 /// they are met while this many nodes are looked at.
 #[derive(Clone, Copy)]
@@ -111,15 +143,12 @@ pub(super) fn passes(rows: &mut dyn Rows, filter: &Filter, id: Id) -> bool {
     passes
 }
 
-/// A walk through a graph: nodes as they are read, and as they change.
+/// A walk through a graph, and what it changes.
 pub(super) struct Graph<'r> {
     rows: &'r mut dyn Rows,
     head: Head,
-    nodes: FxHashMap<Id, Levels>,
-    /// Rows of vectors, while the graph is changed.
-    vectors: FxHashMap<Id, Vec<u8>>,
-    keeps_vectors: bool,
-    changed: BTreeSet<Id>,
+    /// Nodes that have changed; none: one that is gone.
+    changed: FxHashMap<Id, Option<Levels>>,
 }
 
 impl<'r> Graph<'r> {
@@ -127,25 +156,16 @@ impl<'r> Graph<'r> {
         Graph {
             rows,
             head,
-            nodes: FxHashMap::default(),
-            vectors: FxHashMap::default(),
-            keeps_vectors: false,
-            changed: BTreeSet::new(),
+            changed: FxHashMap::default(),
         }
     }
 
-    /// One that is to be changed.
-    pub fn to_change(rows: &'r mut dyn Rows, head: Head) -> Graph<'r> {
-        Graph {
-            keeps_vectors: true,
-            ..Graph::new(rows, head)
-        }
-    }
-
-    /// The rows of the nodes that have changed. None: the node is gone.
+    /// The rows of the nodes that have changed, by id. None: the node is gone.
     pub fn changes(self) -> Vec<(Id, Option<Vec<u8>>)> {
-        let row = |id: Id| (id, self.nodes.get(&id).map(write_levels));
-        self.changed.iter().map(|id| row(*id)).collect()
+        let row = |(id, levels): (Id, Option<Levels>)| (id, levels.as_ref().map(write_levels));
+        let mut changes: Vec<_> = self.changed.into_iter().map(row).collect();
+        changes.sort_unstable_by_key(|(id, _)| *id);
+        changes
     }
 
     /// The nodes nearest to a vector in a set that has some, the nearest first.
@@ -154,70 +174,76 @@ impl<'r> Graph<'r> {
         self.search(vector, &[entry], 0, count, wanted)
     }
 
+    fn distance(&self, one: &[u8], other: &[u8]) -> f32 {
+        codes::distance(self.head.quantization, self.head.dimensions, one, other)
+    }
+
     fn near(&mut self, vector: &[u8], id: Id) -> Near {
         let (quantization, dimensions) = (self.head.quantization, self.head.dimensions);
-        if let Some(kept) = self.vectors.get(&id) {
-            let distance = codes::distance(quantization, dimensions, vector, kept);
-            return Near { distance, id };
-        }
-        let (mut distance, mut kept) = (f32::INFINITY, None);
-        let keeps = self.keeps_vectors;
-        self.rows.show(&vector_row(id), &mut |row| {
+        let mut distance = f32::INFINITY;
+        self.rows.show_numbered(VECTORS, id, &mut |row| {
             distance = codes::distance(quantization, dimensions, vector, row);
-            kept = keeps.then(|| row.to_vec());
         });
-        if let Some(kept) = kept {
-            if self.vectors.len() >= KEPT_MAX {
-                self.vectors.clear();
-            }
-            self.vectors.insert(id, kept);
-        }
         Near { distance, id }
     }
 
-    /// Takes a vector's row out of those that are kept, or reads it.
     fn vector(&mut self, id: Id) -> Vec<u8> {
-        let kept = self.vectors.remove(&id);
-        kept.unwrap_or_else(|| self.rows.get(&vector_row(id)).expect("a node has a vector"))
+        self.rows.get(&vector_row(id)).expect("a node has a vector")
     }
 
-    fn between(&mut self, one: Id, other: Id) -> f32 {
-        let row = self.vector(one);
-        let near = self.near(&row, other);
-        self.vectors.insert(one, row);
-        near.distance
-    }
-
+    /// The levels of a node, to be changed.
     fn levels(&mut self, id: Id) -> &mut Levels {
-        if self.nodes.len() >= KEPT_MAX {
-            self.nodes.retain(|id, _| self.changed.contains(id));
-        }
         let rows = &mut self.rows;
         let read = || {
             let mut levels = Levels::new();
-            rows.show(&links_row(id), &mut |row| levels = read_levels(row));
-            levels
+            rows.show_numbered(NODES, id, &mut |row| levels = read_levels(row));
+            Some(levels)
         };
-        self.nodes.entry(id).or_insert_with(read)
+        let levels = self.changed.entry(id).or_insert_with(read);
+        levels.as_mut().expect("no link leads to a node that is gone")
     }
 
     fn links(&mut self, id: Id, level: usize) -> Vec<Id> {
-        if self.keeps_vectors {
-            return self.levels(id).get(level).cloned().unwrap_or_default();
-        }
         let mut links = Vec::new();
-        self.rows
-            .show(&links_row(id), &mut |row| links = read_level(row, level));
+        self.read_links(id, level, &mut links);
         links
     }
 
+    /// Adds the links of a node on a level to a list.
+    fn read_links(&mut self, id: Id, level: usize, links: &mut Vec<Id>) {
+        match self.changed.get(&id) {
+            Some(levels) => links.extend(levels.iter().filter_map(|levels| levels.get(level)).flatten()),
+            None => {
+                _ = self
+                    .rows
+                    .show_numbered(NODES, id, &mut |row| read_level(row, level, links))
+            }
+        }
+    }
+
     fn degree(&mut self, id: Id, level: usize) -> usize {
-        self.levels(id).get(level).map_or(0, Vec::len)
+        if let Some(levels) = self.changed.get(&id) {
+            let links = levels.as_ref().and_then(|levels| levels.get(level));
+            return links.map_or(0, Vec::len);
+        }
+        let mut degree = 0;
+        self.rows
+            .show_numbered(NODES, id, &mut |row| degree = count_links(row, level));
+        degree
     }
 
     /// The level of a node.
     pub fn level(&mut self, id: Id) -> usize {
-        self.levels(id).len().saturating_sub(1)
+        let mut levels = 0;
+        match self.changed.get(&id) {
+            Some(changed) => levels = changed.as_ref().map_or(0, Vec::len),
+            None => {
+                _ = self
+                    .rows
+                    .show_numbered(NODES, id, &mut |row| levels = count_levels(row))
+            }
+        }
+        levels.saturating_sub(1)
     }
 
     /// The nearest node of the level above `level`, as far as steps to nearer ones lead.
@@ -239,10 +265,11 @@ impl<'r> Graph<'r> {
 
     /// The nearest nodes of a level, the nearest first, found from the entries.
     fn search(&mut self, vector: &[u8], entries: &[Near], level: usize, count: usize, wanted: Wanted<'_>) -> Vec<Near> {
-        let mut seen: FxHashSet<Id> = FxHashSet::default();
+        let mut seen = Seen::default();
+        let mut unseen = Vec::new();
         let mut candidates = BinaryHeap::new();
         let mut found = Nearest::new(count);
-        for entry in entries.iter().filter(|entry| seen.insert(entry.id)) {
+        for entry in entries.iter().filter(|entry| seen.add(entry.id)) {
             candidates.push(Reverse(*entry));
             if self.is_wanted(entry.id, wanted) {
                 found.add(*entry);
@@ -255,9 +282,12 @@ impl<'r> Graph<'r> {
                 break;
             }
             looked_at += 1;
-            for id in self.links(nearest.id, level) {
-                if !seen.insert(id) {
-                    continue;
+            unseen.clear();
+            self.read_links(nearest.id, level, &mut unseen);
+            unseen.retain(|id| seen.add(*id));
+            for (at, &id) in unseen.iter().enumerate() {
+                if let Some(ahead) = unseen.get(at + FETCHED_AHEAD) {
+                    self.rows.fetch_numbered(VECTORS, *ahead, vector.len());
                 }
                 let near = self.near(vector, id);
                 if found.has_room_for(&near) {
@@ -280,12 +310,11 @@ impl<'r> Graph<'r> {
 
     /// Takes in a node whose vector has its row already. Returns where the graph begins.
     pub fn insert(&mut self, id: Id, level: usize, effort: usize) -> Id {
-        self.nodes.insert(id, vec![Vec::new(); level + 1]);
-        self.changed.insert(id);
+        self.changed.insert(id, Some(vec![Vec::new(); level + 1]));
         if self.head.entry == 0 {
             return id;
         }
-        let vector = self.rows.get(&vector_row(id)).expect("a node has a vector");
+        let vector = self.vector(id);
         let top = self.level(self.head.entry);
         let mut entries = vec![self.descend(&vector, level)];
         for level in (0..=level.min(top)).rev() {
@@ -306,14 +335,12 @@ impl<'r> Graph<'r> {
     fn link(&mut self, one: Id, other: Id, level: usize) {
         for (from, to) in [(one, other), (other, one)] {
             self.levels(from)[level].push(to);
-            self.changed.insert(from);
         }
     }
 
     fn unlink(&mut self, one: Id, other: Id, level: usize) {
         for (from, to) in [(one, other), (other, one)] {
             self.levels(from)[level].retain(|id| *id != to);
-            self.changed.insert(from);
         }
     }
 
@@ -321,23 +348,31 @@ impl<'r> Graph<'r> {
     /// that leaves it with few links, with whatever is near, at the cost of others.
     fn connect(&mut self, id: Id, candidates: &[Near], level: usize) {
         let links = self.head.links;
+        let mut own = self.links(id, level);
+        let mut own_vectors: Vec<Vec<u8>> = own.iter().map(|other| self.vector(*other)).collect();
+        let mut vector = Vec::new();
         for (urgency, wanted) in [(0, links), (1, links / 2), (2, links / 4)] {
             for near in candidates {
-                if self.degree(id, level) >= wanted {
+                if own.len() >= wanted {
                     break;
                 }
-                let own = self.links(id, level);
                 if near.id == id || own.contains(&near.id) {
                     continue;
                 }
-                let is_hidden = urgency == 0 && own.iter().any(|other| self.between(*other, near.id) < near.distance);
-                if !is_hidden && self.has_place(near, level, urgency) {
+                vector.clear();
+                self.rows
+                    .show_numbered(VECTORS, near.id, &mut |row| vector.extend_from_slice(row));
+                let is_nearer = |other: &Vec<u8>| self.distance(other, &vector) < near.distance;
+                let is_hidden = urgency == 0 && own_vectors.iter().any(is_nearer);
+                if !is_hidden && self.has_place(near, &vector, level, urgency) {
                     self.link(id, near.id, level);
+                    own.push(near.id);
+                    own_vectors.push(vector.clone());
                 }
             }
         }
         // Nobody stays alone.
-        if self.degree(id, level) == 0 {
+        if own.is_empty() {
             let others: Vec<Id> = candidates
                 .iter()
                 .map(|near| near.id)
@@ -349,8 +384,9 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// Makes room for one more link of a node. False if it keeps those that it has.
-    fn has_place(&mut self, near: &Near, level: usize, urgency: u8) -> bool {
+    /// Makes room for one more link of a node, whose vector comes along. False if it keeps those
+    /// that it has.
+    fn has_place(&mut self, near: &Near, vector: &[u8], level: usize, urgency: u8) -> bool {
         let max = self.links_max(level);
         let others = self.links(near.id, level);
         if others.len() < max {
@@ -362,9 +398,8 @@ impl<'r> Graph<'r> {
             if self.degree(other, level) <= least {
                 continue;
             }
-            let distance = self.between(near.id, other);
-            let is_farther = urgency > 0 || distance > near.distance;
-            let candidate = Near { distance, id: other };
+            let candidate = self.near(vector, other);
+            let is_farther = urgency > 0 || candidate.distance > near.distance;
             if is_farther && farthest.is_none_or(|farthest| candidate > farthest) {
                 farthest = Some(candidate);
             }
@@ -388,14 +423,11 @@ impl<'r> Graph<'r> {
             true => self.next_entry(&levels, id),
             false => self.head.entry,
         };
-        self.nodes.remove(&id);
-        self.changed.insert(id);
+        self.changed.insert(id, None);
         self.head.entry = entry;
         for (level, links) in levels.iter().enumerate() {
             self.mend(links, level);
         }
-        // Mending reads no row of this node, as nothing leads to it.
-        self.nodes.remove(&id);
         entry
     }
 
@@ -426,9 +458,9 @@ impl<'r> Graph<'r> {
         let max = self.links_max(level);
         let mut pairs = Vec::new();
         for (at, one) in nodes.iter().enumerate() {
-            let own = self.links(*one, level);
+            let (own, vector) = (self.links(*one, level), self.vector(*one));
             for other in nodes[at + 1..].iter().filter(|other| !own.contains(other)) {
-                pairs.push((self.between(*one, *other), *one, *other));
+                pairs.push((self.near(&vector, *other).distance, *one, *other));
             }
         }
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
@@ -448,7 +480,6 @@ impl<'r> Graph<'r> {
                 let vector = self.vector(*id);
                 let entry = self.descend(&vector, level);
                 let near = self.search(&vector, &[entry], level, self.links_max(level), Wanted::All);
-                self.vectors.insert(*id, vector);
                 self.connect(*id, &near, level);
             }
         }

@@ -18,7 +18,7 @@ use self::graph::{Graph, Near, Nearest, Wanted};
 use self::rows::{Levels, attributes_row, links_row, read_levels, vector_row};
 use crate::{Rows, WriteRows};
 
-pub use self::rows::{Id, MEMBERS_RANGE, find, member_row};
+pub use self::rows::{Id, MEMBERS_RANGE, NODES, VECTORS, find, member_row};
 
 /// Least and most links that a node asks for (M).
 pub const LINKS_MIN: usize = 4;
@@ -147,7 +147,7 @@ pub fn add(
         rows.set(&attributes_row(id), &attributes);
         head.with_attributes += 1;
     }
-    let mut graph = Graph::to_change(rows, *head);
+    let mut graph = Graph::new(rows, *head);
     let entry = graph.insert(id, graph::level_of(id, element), effort.max(head.links));
     let changes = graph.changes();
     graph::write(rows, changes);
@@ -166,7 +166,7 @@ pub fn remove(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8]) -> bool
 
 /// Takes out all of an element but its name. Returns its attributes.
 fn take(rows: &mut dyn WriteRows, head: &mut Head, id: Id) -> Option<Vec<u8>> {
-    let mut graph = Graph::to_change(rows, *head);
+    let mut graph = Graph::new(rows, *head);
     let entry = graph.remove(id);
     let changes = graph.changes();
     graph::write(rows, changes);

@@ -11,7 +11,8 @@
 use std::ops::ControlFlow;
 
 use crate::Rows;
-use crate::layout::{Cursor, push_number};
+use crate::layout::push_number;
+use crate::rows::numbered;
 
 /// An element's number. It is given once and grows, and there is no zero.
 pub type Id = u64;
@@ -19,7 +20,10 @@ pub type Id = u64;
 /// The links of a node, the lowest level first.
 pub(super) type Levels = Vec<Vec<Id>>;
 
-const VECTORS: u8 = b'v';
+/// The tag of vectors' rows; a number follows.
+pub const VECTORS: u8 = b'v';
+/// The tag of nodes' rows; a number follows.
+pub const NODES: u8 = b'l';
 const MEMBERS: u8 = b'm';
 
 /// The keys between which the elements stand, in the order of their names.
@@ -27,22 +31,16 @@ pub const MEMBERS_RANGE: [&[u8]; 2] = [b"m", b"n"];
 
 pub(super) const MATRIX: &[u8] = b"p";
 
-fn of_id(tag: u8, id: Id) -> [u8; 9] {
-    let mut key = [tag; 9];
-    key[1..].copy_from_slice(&id.to_be_bytes());
-    key
-}
-
 pub(super) fn attributes_row(id: Id) -> [u8; 9] {
-    of_id(b'a', id)
+    numbered(b'a', id)
 }
 
 pub(super) fn links_row(id: Id) -> [u8; 9] {
-    of_id(b'l', id)
+    numbered(NODES, id)
 }
 
 pub(super) fn vector_row(id: Id) -> [u8; 9] {
-    of_id(VECTORS, id)
+    numbered(VECTORS, id)
 }
 
 /// Returns the key at which an element's id stands.
@@ -69,26 +67,79 @@ fn id_of(key: &[u8]) -> Id {
 }
 
 pub(super) fn read_levels(row: &[u8]) -> Levels {
-    let mut cursor = Cursor(row);
+    let mut numbers = Numbers(row);
     let mut levels = Levels::new();
-    while !cursor.is_at_end() {
-        levels.push((0..cursor.number()).map(|_| cursor.number() as Id).collect());
+    while !numbers.is_at_end() {
+        levels.push((0..numbers.next()).map(|_| numbers.next()).collect());
     }
     levels
 }
 
-/// The links of one level; none if the node is not on it.
-pub(super) fn read_level(row: &[u8], level: usize) -> Vec<Id> {
-    let mut cursor = Cursor(row);
-    for _ in 0..level {
-        if cursor.is_at_end() {
-            return Vec::new();
-        }
-        (0..cursor.number()).for_each(|_| _ = cursor.number());
+/// How many levels a node is on.
+pub(super) fn count_levels(row: &[u8]) -> usize {
+    let mut numbers = Numbers(row);
+    let mut levels = 0;
+    while !numbers.is_at_end() {
+        numbers.skip_level();
+        levels += 1;
     }
-    match cursor.is_at_end() {
-        true => Vec::new(),
-        false => (0..cursor.number()).map(|_| cursor.number() as Id).collect(),
+    levels
+}
+
+/// How many links a node has on a level; none if it is not on it.
+pub(super) fn count_links(row: &[u8], level: usize) -> usize {
+    Numbers::of_level(row, level).map_or(0, |mut numbers| numbers.next() as usize)
+}
+
+/// Adds the links of one level to a list; none if the node is not on it.
+pub(super) fn read_level(row: &[u8], level: usize, links: &mut Vec<Id>) {
+    if let Some(mut numbers) = Numbers::of_level(row, level) {
+        let count = numbers.next();
+        links.extend((0..count).map(|_| numbers.next()));
+    }
+}
+
+/// The numbers of a node's row. Seven bits of a number stand in a byte, the lowest first; the
+/// eighth is set if more follow.
+struct Numbers<'a>(&'a [u8]);
+
+impl<'a> Numbers<'a> {
+    /// From the count of a level on; none if the node is not on it.
+    fn of_level(row: &'a [u8], level: usize) -> Option<Numbers<'a>> {
+        let mut numbers = Numbers(row);
+        for _ in 0..level {
+            if numbers.is_at_end() {
+                return None;
+            }
+            numbers.skip_level();
+        }
+        (!numbers.is_at_end()).then_some(numbers)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn skip_level(&mut self) {
+        for _ in 0..self.next() {
+            self.next();
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let [byte, rest @ ..] = self.0 else {
+                panic!("a node's row ends within a number");
+            };
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).unbounded_shl(shift);
+            if byte & 0x80 == 0 {
+                return number;
+            }
+            shift += 7;
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use quartet_search::vector_set::{self, Head, Hit, Id, Query};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use self::request::{CreateRequest, Profile, QueryRequest, check_dimensions, checked_id};
-use super::vector_sets::{COMPARED_WITH_LOCK, head, put, rows_of};
+use super::vector_sets::{COMPARED_WITH_LOCK, Changed, head, put, rows_to_read};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::indexes::TransactionRows;
+use crate::indexes::SetRows;
 use crate::keyspace::{Entry, Header, Kind, LARGE};
 
 /// Links that a node asks for: what a vector set has that names no other number.
@@ -87,8 +87,8 @@ impl Index {
         Ok(Index::of(entry))
     }
 
-    fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> TransactionRows<'r, 't> {
-        rows_of(&self.entry.elements(), context.tx)
+    fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> SetRows<'r, 't> {
+        rows_to_read(context, &self.entry, &self.head)
     }
 
     fn find(&self, context: &mut Context<'_, '_>, id: &[u8]) -> Option<Id> {
@@ -130,12 +130,13 @@ fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
     if !behind.is_empty() {
         return Err("ERR syntax error".into());
     }
-    let Index { entry, mut head } = Index::to_change(context, name)?;
+    let Index { entry, head } = Index::to_change(context, name)?;
     check_dimensions(&vector, &head)?;
-    let elements = entry.elements();
-    let mut rows = rows_of(&elements, context.tx);
-    let is_new = vector_set::add(&mut rows, &mut head, id, &vector, None, EFFORT_OF_ADD);
-    put(&mut context.keys(), name, Header::of(&entry), &elements, &head);
+    let mut is_new = false;
+    Changed::of(name, entry).change(context.groups, &mut context.keys(), |rows, head| {
+        is_new = vector_set::add(rows, head, id, &vector, None, EFFORT_OF_ADD);
+        true
+    });
     context.reply.boolean(is_new);
     Ok(())
 }
@@ -157,12 +158,11 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
 
 fn delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, id) = (&arguments[1], checked_id(&arguments[2])?);
-    let Index { entry, mut head } = Index::to_change(context, name)?;
-    let elements = entry.elements();
-    let is_removed = vector_set::remove(&mut rows_of(&elements, context.tx), &mut head, id);
-    if is_removed {
-        put(&mut context.keys(), name, Header::of(&entry), &elements, &head);
-    }
+    let Index { entry, .. } = Index::to_change(context, name)?;
+    let changed = Changed::of(name, entry);
+    let is_removed = changed.change(context.groups, &mut context.keys(), |rows, head| {
+        vector_set::remove(rows, head, id)
+    });
     context.reply.boolean(is_removed);
     Ok(())
 }

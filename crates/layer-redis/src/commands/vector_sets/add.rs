@@ -1,11 +1,12 @@
 //! VADD, VREM and VSETATTR.
 
+use quartet_search::WriteRows;
 use quartet_search::vector_set::codes::{Projection, Quantization};
 use quartet_search::vector_set::{self, Head, LINKS_MAX, LINKS_MIN};
 use quartet_wire_resp::Arguments;
 
 use super::vector::{self, input_mismatch, mismatch};
-use super::{Set, check_arity, put, rows_of, wrong_arity};
+use super::{Changed, check_arity, wrong_arity};
 use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 use crate::handler::context::Context;
@@ -130,57 +131,65 @@ impl<'a> Request<'a> {
 pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let request = Request::read(arguments)?;
     let name = &arguments[1];
-    let old = context.keys().find_kind(name, Kind::VectorSet)?.map(Set::of);
-    let (header, elements, mut head) = match old {
-        Some(set) => {
-            request.check(&set.head)?;
-            context.note_change(name, Some(&set.entry));
-            (Header::of(&set.entry), set.entry.elements(), set.head)
+    let changed = match context.keys().find_kind(name, Kind::VectorSet)? {
+        Some(entry) => {
+            let changed = Changed::of(name, entry);
+            request.check(&changed.head)?;
+            context.note_change(name, changed.entry.as_ref());
+            changed
         }
-        None => {
-            let head = request.new_head()?;
-            let header = Header::new(Kind::VectorSet).flags(LARGE);
-            (header, context.keys().new_elements(), head)
-        }
+        None => Changed {
+            name,
+            header: Header::new(Kind::VectorSet).flags(LARGE),
+            head: request.new_head()?,
+            elements: context.keys().new_elements(),
+            entry: None,
+        },
     };
-    let mut rows = rows_of(&elements, context.tx);
-    let vector = vector_set::projected(&mut rows, &head, &request.vector);
-    let (element, attributes) = (request.element, request.attributes);
-    let is_new = vector_set::add(&mut rows, &mut head, element, &vector, attributes, request.effort);
-    put(&mut context.keys(), name, header, &elements, &head);
+    let mut is_new = false;
+    changed.change(context.groups, &mut context.keys(), |rows, head| {
+        let vector = vector_set::projected(rows, head, &request.vector);
+        let (element, attributes) = (request.element, request.attributes);
+        is_new = vector_set::add(rows, head, element, &vector, attributes, request.effort);
+        true
+    });
     context.reply.boolean(is_new);
     Ok(())
 }
 
 pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_arity(arguments, 3, "VREM")?;
-    change(context, arguments, &mut |rows, head, element| {
-        vector_set::remove(rows, head, element)
+    change(context, arguments, |rows, head| {
+        vector_set::remove(rows, head, &arguments[2])
     })
 }
 
 pub fn set_attributes(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     check_arity(arguments, 4, "VSETATTR")?;
-    change(context, arguments, &mut |rows, head, element| {
-        vector_set::set_attributes(rows, head, element, &arguments[3])
+    change(context, arguments, |rows, head| {
+        vector_set::set_attributes(rows, head, &arguments[2], &arguments[3])
     })
 }
 
-type Change<'c> = &'c mut dyn FnMut(&mut dyn quartet_search::WriteRows, &mut Head, &[u8]) -> bool;
-
 /// Changes an element of a set that has it, and answers whether it has.
-fn change(context: &mut Context<'_, '_>, arguments: Arguments<'_>, change: Change<'_>) -> Result<(), ErrorReply> {
-    let (name, element) = (&arguments[1], &arguments[2]);
-    let found = context.keys().find_kind(name, Kind::VectorSet)?.map(Set::of);
-    let mut is_changed = false;
-    if let Some(Set { entry, mut head }) = found {
-        let elements = entry.elements();
-        is_changed = change(&mut rows_of(&elements, context.tx), &mut head, element);
-        if is_changed {
-            context.note_change(name, Some(&entry));
-            put(&mut context.keys(), name, Header::of(&entry), &elements, &head);
+fn change(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    change: impl FnOnce(&mut dyn WriteRows, &mut Head) -> bool,
+) -> Result<(), ErrorReply> {
+    let name = &arguments[1];
+    let found = context.keys().find_kind(name, Kind::VectorSet)?;
+    let is_changed = match found {
+        Some(entry) => {
+            let changed = Changed::of(name, entry.clone());
+            let is_changed = changed.change(context.groups, &mut context.keys(), change);
+            if is_changed {
+                context.note_change(name, Some(&entry));
+            }
+            is_changed
         }
-    }
+        None => false,
+    };
     context.reply.boolean(is_changed);
     Ok(())
 }

@@ -19,6 +19,7 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
+use quartet_search::WriteRows;
 use quartet_search::vector_set::{self, Head, Id};
 
 pub use self::add::ELEMENT_BYTES_MAX;
@@ -27,7 +28,8 @@ pub use self::stored::{head, is_sound, judge, nodes_hashed, replace, value};
 pub use self::vector::{of_blob, of_words};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::indexes::TransactionRows;
+use crate::handler::groups::Groups;
+use crate::indexes::{SetRows, TransactionRows};
 use crate::keyspace::{Elements, Entry, Header, Keyspace, Kind};
 
 const READ: u32 = READONLY;
@@ -103,11 +105,11 @@ impl Set {
     }
 
     fn element(&self, context: &mut Context<'_, '_>, element: &[u8]) -> Option<Id> {
-        vector_set::find(&mut self.rows(context), element)
+        vector_set::find(&mut rows_of(&self.entry.elements(), context.tx), element)
     }
 
-    fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> TransactionRows<'r, 't> {
-        rows_of(&self.entry.elements(), context.tx)
+    fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> SetRows<'r, 't> {
+        rows_to_read(context, &self.entry, &self.head)
     }
 }
 
@@ -115,6 +117,76 @@ impl Set {
 pub fn rows_of<'r, 't>(elements: &Elements, tx: &'r mut quartet_engine::Transaction<'t>) -> TransactionRows<'r, 't> {
     let prefix = [b"E".as_slice(), elements.id()].concat();
     TransactionRows { tx, prefix }
+}
+
+/// The rows of a set or an index, which a command reads.
+pub fn rows_to_read<'r, 't>(context: &'r mut Context<'_, 't>, entry: &Entry, head: &Head) -> SetRows<'r, 't> {
+    let (groups, elements) = (context.groups, entry.elements());
+    let has_resident = groups.engine().is_all_in_memory();
+    let of_state = || {
+        groups
+            .indexes()
+            .resident_sets
+            .of_state(elements.id(), entry.row(), head)
+    };
+    SetRows {
+        rows: rows_of(&elements, context.tx),
+        resident: has_resident.then(of_state).flatten(),
+    }
+}
+
+/// A set or an index that a command makes or changes.
+pub struct Changed<'a> {
+    pub name: &'a [u8],
+    pub header: Header,
+    pub elements: Elements,
+    /// As it was; none if it is new.
+    pub entry: Option<Entry>,
+    pub head: Head,
+}
+
+impl<'a> Changed<'a> {
+    pub fn of(name: &'a [u8], entry: Entry) -> Changed<'a> {
+        Changed {
+            name,
+            header: Header::of(&entry),
+            elements: entry.elements(),
+            head: head(&entry).expect("the row of a vector set"),
+            entry: Some(entry),
+        }
+    }
+
+    /// Changes the rows by what `work` does, and writes the key's row if it returns true.
+    pub fn change(
+        mut self,
+        groups: Groups<'_>,
+        keys: &mut Keyspace<'_, '_>,
+        work: impl FnOnce(&mut dyn WriteRows, &mut Head) -> bool,
+    ) -> bool {
+        let has_resident = groups.engine().is_all_in_memory() && !keys.tx.only_reads();
+        let row = self.entry.as_ref().map(Entry::row);
+        let take = || groups.indexes().resident_sets.take(self.elements.id(), row, &self.head);
+        let resident = has_resident.then(take);
+        let rows = rows_of(&self.elements, keys.tx);
+        let mut rows = SetRows { rows, resident };
+        let is_changed = work(&mut rows, &mut self.head);
+        let resident = rows.resident;
+        if is_changed {
+            put(keys, self.name, self.header, &self.elements, &self.head);
+        }
+        let is_own = |entry: &Entry| entry.is_large() && entry.elements().id() == self.elements.id();
+        if let Some(resident) = resident
+            && let Some(entry) = keys.find(self.name).filter(is_own)
+        {
+            let id = self.elements.id();
+            let old = self.entry.as_ref().map(Entry::row);
+            groups
+                .indexes()
+                .resident_sets
+                .put(id, old, is_changed, entry.row(), resident);
+        }
+        is_changed
+    }
 }
 
 /// Writes the key's row; without elements, the key goes, unless it is a vector index.

@@ -4,6 +4,9 @@
 use quartet_wire_resp::Value;
 use serde_json::Value as Json;
 
+use super::{Changed, rows_of};
+use crate::handler::groups::Groups;
+use crate::keyspace::Kind;
 use crate::testing::{Connection, Fixture, show};
 
 fn check(script: &str) {
@@ -283,4 +286,158 @@ fn the_graph_is_judged_beside_all_vectors() {
         right += found(&[]).intersection(&found(&["TRUTH"])).count();
     }
     assert!(right >= 475, "{right} of 500");
+}
+
+/// Numbers by a seed, so that a failure comes again.
+struct Choice(u64);
+
+impl Choice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn numbers(&mut self) -> String {
+        let numbers: Vec<String> = (0..4).map(|_| (self.below(2001) as f32 - 1000.0).to_string()).collect();
+        format!("VALUES 4 {}", numbers.join(" "))
+    }
+
+    /// A command on one of a few sets.
+    fn command(&mut self) -> String {
+        let (name, element) = (format!("s{}", self.below(3)), format!("e{}", self.below(400)));
+        let numbers = self.numbers();
+        match self.below(40) {
+            0..20 => format!("VADD {name} {numbers} {element} NOQUANT EF 40"),
+            20..24 => format!("VREM {name} {element}"),
+            24..26 => format!("VSETATTR {name} {element} {{}}"),
+            26 => format!("RENAME {name} s{}", self.below(3)),
+            27 => format!("COPY {name} s{} REPLACE", self.below(3)),
+            28 => format!("PEXPIRE {name} {}", 1 + self.below(400)),
+            29 if self.below(10) == 0 => format!("DEL {name}"),
+            30..32 => format!("VLINKS {name} {element} WITHSCORES"),
+            32..34 => format!("VSIM {name} ELE {element} WITHSCORES TRUTH"),
+            34 => format!("VSIM {name} {numbers} WITHSCORES EF 5000"),
+            _ => format!("VSIM {name} {numbers} WITHSCORES"),
+        }
+    }
+}
+
+fn run(connection: &mut Connection, command: &str, is_long: bool) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    show(&match is_long {
+        true => connection.run_long(&words),
+        false => connection.run(&words),
+    })
+}
+
+/// Adds an element in a transaction that is taken back, and shows what a search finds in it.
+fn add_in_vain(fixture: &Fixture, name: &str, element: &str) {
+    let layer = &fixture.layer;
+    let mut partition = layer.partition_in_time().unwrap();
+    let now_ms = partition.now_micros() / 1000;
+    let taken_back = partition.execute(layer.space, |tx| -> Result<(), ()> {
+        let keys = &mut layer.keyspace(tx, 0, now_ms);
+        if let Some(entry) = keys.find(name.as_bytes()).filter(|entry| entry.kind == Kind::VectorSet) {
+            let vector = [1.0, 2.0, 3.0, 4.0];
+            Changed::of(name.as_bytes(), entry).change(Groups::of(layer), keys, |rows, head| {
+                quartet_search::vector_set::add(rows, head, element.as_bytes(), &vector, None, 100)
+            });
+        }
+        Err(())
+    });
+    assert!(taken_back.is_err());
+    layer.changes.take();
+    layer.forget_indexes();
+}
+
+/// The same commands with rows at hand and without: in transactions and scripts, in some that are
+/// taken back, with deadlines that pass, on other threads, and at states that nobody sees again.
+#[test]
+fn rows_at_hand_change_no_answer() {
+    for seed in 0..6 {
+        let fixtures = [Fixture::new(), Fixture::new()];
+        let mut connections = fixtures.each_ref().map(Fixture::connect);
+        let mut choice = Choice(seed);
+        for _ in 0..600 {
+            let (kind, is_long) = (choice.below(20), choice.below(4) == 0);
+            let commands: Vec<String> = (0..1 + choice.below(4)).map(|_| choice.command()).collect();
+            let both = commands.join(" ");
+            let replies = [0, 1].map(|side| {
+                let (fixture, connection) = (&fixtures[side], &mut connections[side]);
+                let mut one = |command: &str| {
+                    let reply = run(connection, command, is_long);
+                    if side == 1 {
+                        fixture.layer.indexes.resident_sets.forget();
+                    }
+                    reply
+                };
+                match kind {
+                    0..3 => {
+                        one("MULTI");
+                        commands.iter().for_each(|command| _ = one(command));
+                        one(if kind == 0 { "DISCARD" } else { "EXEC" })
+                    }
+                    3..6 => {
+                        let words = commands[0].replace(' ', "','");
+                        one(&format!(
+                            "EVAL return{{redis.pcall('{words}'),redis.pcall('{words}')}} 0"
+                        ))
+                    }
+                    6..8 => {
+                        add_in_vain(fixture, "s0", "in-vain");
+                        one(&commands[0])
+                    }
+                    8 => {
+                        fixture.advance_ms(50);
+                        fixture.layer.expire_due();
+                        String::new()
+                    }
+                    _ => commands.iter().map(|command| one(command)).collect(),
+                }
+            });
+            assert_eq!(replies[0], replies[1], "seed {seed}: {both}");
+        }
+        let mut sums = connections.map(|mut connection| show(&connection.run(&["DEBUG", "DIGEST"])));
+        sums.sort();
+        assert_eq!(sums[0], sums[1], "seed {seed}");
+    }
+}
+
+/// A transaction that is too large keeps its key's row and some of its elements'. Nothing of it
+/// stays, though the version of its rows is given again.
+#[test]
+fn rows_of_a_transaction_in_vain_are_not_kept() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for at in 0..50 {
+        run(&mut connection, &format!("VADD v VALUES 2 1 {at} e{at}"), false);
+    }
+    let before = run(&mut connection, "VSIM v VALUES 2 1 7 WITHSCORES", false);
+    let layer = &fixture.layer;
+    let mut partition = layer.partition_in_time().unwrap();
+    let taken_back = partition.execute(layer.space, |tx| -> Result<(), ()> {
+        let now_ms = tx.now_micros() / 1000;
+        let keys = &mut layer.keyspace(tx, 0, now_ms);
+        let entry = keys.find(b"v").unwrap();
+        let head = super::head(&entry).unwrap();
+        let rows = &mut rows_of(&entry.elements(), keys.tx);
+        quartet_search::vector_set::add(rows, &mut head.clone(), b"e7", &[-1.0, 0.0], None, 100);
+        let resident = layer
+            .indexes
+            .resident_sets
+            .of_state(entry.elements().id(), entry.row(), &head);
+        let rows = &mut crate::indexes::SetRows {
+            rows: rows_of(&entry.elements(), keys.tx),
+            resident,
+        };
+        (0..60).for_each(|id| _ = quartet_search::Rows::get(rows, &quartet_search::rows::numbered(b'l', id)));
+        Err(())
+    });
+    assert!(taken_back.is_err());
+    drop(partition);
+    assert_eq!(run(&mut connection, "VSIM v VALUES 2 1 7 WITHSCORES", false), before);
+    connection.check("VREM v e7 => 1\nVCARD v => 49");
 }

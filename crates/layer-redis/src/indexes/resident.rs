@@ -1,0 +1,300 @@
+//! Rows of vector sets at hand by the numbers of their elements, from one command to the next.
+//!
+//! A walk through a graph reads some thousand rows. Each is a look-up in the tree of all rows, or
+//! one in an array of handles to the same rows, which is what stands here. Rows come in when they
+//! are read, so nothing is built, and nothing is copied.
+//!
+//! The handles belong to one state of a set: to that whose key has the very row that is held here.
+//! Each change of a set ends with a new row of its key, and a transaction that is taken back brings
+//! the old one back, so no other state has it. A row that is newer than the key's is not taken in:
+//! a transaction that will be refused may have written it, and the key's row no more.
+
+use std::array;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use quartet_engine::{Memory, Reserved, UniqueId};
+use quartet_model::Version;
+use quartet_search::rows::Visit;
+use quartet_search::vector_set::{Head, NODES, VECTORS};
+use quartet_search::{Rows, WriteRows};
+use quartet_store::Row;
+
+use crate::indexes::rows::TransactionRows;
+
+/// The part of the memory's budget that handles may take.
+const SHARE: u64 = 16;
+
+/// Bytes that they may take where there is no budget.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// A set that no command has used for so many calls of [`ResidentSets::count`] is forgotten.
+const IDLE_MAX: u32 = 100;
+
+const PAGE_SLOTS: usize = 256;
+
+/// Sets of which rows are at hand.
+#[derive(Default)]
+pub struct ResidentSets {
+    sets: Mutex<Sets>,
+}
+
+#[derive(Default)]
+struct Sets {
+    /// By the id of the set's elements.
+    known: BTreeMap<UniqueId, Known>,
+    reserved: Option<Reserved>,
+}
+
+struct Known {
+    /// The key's row.
+    row: Row,
+    rows: Arc<ResidentRows>,
+    idle: u32,
+}
+
+impl ResidentSets {
+    /// For a command that reads a set in the state in which its key has this row. None if another
+    /// state is kept that is newer.
+    pub fn of_state(&self, id: &UniqueId, row: &Row, head: &Head) -> Option<Arc<ResidentRows>> {
+        let mut sets = self.sets.lock();
+        match sets.known.get_mut(id) {
+            Some(known) if is_same(&known.row, row) => {
+                known.idle = 0;
+                return Some(known.rows.clone());
+            }
+            Some(known) if known.row.version() > row.version() => return None,
+            _ => {}
+        }
+        let rows = Arc::new(ResidentRows::new(head, row.version()));
+        sets.known.insert(*id, Known::new(row, rows.clone()));
+        Some(rows)
+    }
+
+    /// For a command that changes a set from the state in which its key has this row, or makes it.
+    /// Give them back with [`ResidentSets::put`] once the key has its new row.
+    pub fn take(&self, id: &UniqueId, row: Option<&Row>, head: &Head) -> Arc<ResidentRows> {
+        let known = self.sets.lock().known.remove(id);
+        let known = known.filter(|known| row.is_some_and(|row| is_same(&known.row, row)));
+        // One that a search beside us still uses stays as it is.
+        let rows = known.and_then(|known| Arc::try_unwrap(known.rows).ok());
+        let mut rows = rows.unwrap_or_else(|| ResidentRows::new(head, NEWEST));
+        rows.newest = NEWEST;
+        rows.grow(head);
+        Arc::new(rows)
+    }
+
+    /// The set's rows are now those of the state in which its key has this row, after `old`. They
+    /// are forgotten if they have changed and that row has not: the transaction is too large.
+    pub fn put(&self, id: &UniqueId, old: Option<&Row>, is_changed: bool, row: &Row, rows: Arc<ResidentRows>) {
+        if is_changed == old.is_some_and(|old| is_same(old, row)) {
+            return;
+        }
+        if let Ok(mut rows) = Arc::try_unwrap(rows) {
+            rows.newest = row.version();
+            let known = Known::new(row, Arc::new(rows));
+            self.sets.lock().known.insert(*id, known);
+        }
+    }
+
+    /// Counts what the handles take. Forgets those of sets that are not in use, and all when they
+    /// take too much or memory is short. Call it about ten times a second.
+    pub fn count(&self, memory: &Arc<Memory>) {
+        let mut sets = self.sets.lock();
+        sets.known.retain(|_, known| {
+            known.idle += 1;
+            known.idle <= IDLE_MAX
+        });
+        let bytes: u64 = sets.known.values().map(|known| known.rows.bytes()).sum();
+        let bytes_max = memory.budget().map_or(BYTES_MAX, |budget| budget / SHARE);
+        if sets.known.is_empty() || bytes > bytes_max || memory.is_short() {
+            *sets = Sets::default();
+            return;
+        }
+        let reserved = sets.reserved.get_or_insert_with(|| Reserved::new(memory.clone()));
+        reserved.set(bytes);
+    }
+
+    /// Forgets all.
+    #[cfg(test)]
+    pub fn forget(&self) {
+        *self.sets.lock() = Sets::default();
+    }
+}
+
+impl Known {
+    fn new(row: &Row, rows: Arc<ResidentRows>) -> Known {
+        Known {
+            row: row.clone(),
+            rows,
+            idle: 0,
+        }
+    }
+}
+
+/// Returns true if both are handles of one row: as long as one is held, no other row begins there.
+fn is_same(one: &Row, other: &Row) -> bool {
+    std::ptr::eq(one.key().as_ptr(), other.key().as_ptr())
+}
+
+/// For a set that is being changed, whose rows may be as new as they like.
+const NEWEST: Version = Version(u64::MAX);
+
+/// The rows of one set, as far as they are at hand.
+pub struct ResidentRows {
+    pages: Vec<OnceLock<Box<Page>>>,
+    page_count: AtomicUsize,
+    page_count_max: usize,
+    /// Rows that are newer are not taken in.
+    newest: Version,
+}
+
+/// A vector and a node for each of [`PAGE_SLOTS`] numbers.
+type Page = [[OnceLock<Row>; 2]; PAGE_SLOTS];
+
+impl ResidentRows {
+    fn new(head: &Head, newest: Version) -> ResidentRows {
+        let mut rows = ResidentRows {
+            pages: Vec::new(),
+            page_count: AtomicUsize::new(0),
+            page_count_max: 0,
+            newest,
+        };
+        rows.grow(head);
+        rows
+    }
+
+    /// Makes room for one element more. Where few of the numbers are in use, some rows stay out.
+    fn grow(&mut self, head: &Head) {
+        self.page_count_max = head.count as usize / 16 + 16;
+        let pages = (head.last_id + 1) as usize / PAGE_SLOTS + 1;
+        self.pages.resize_with(pages.max(self.pages.len()), OnceLock::new);
+    }
+
+    fn bytes(&self) -> u64 {
+        let pages = self.page_count.load(Ordering::Relaxed) * size_of::<Page>();
+        (pages + self.pages.len() * size_of::<OnceLock<Box<Page>>>()) as u64
+    }
+
+    #[inline]
+    fn get(&self, slot: usize, number: u64) -> Option<&Row> {
+        let page = self.pages.get(number as usize / PAGE_SLOTS)?.get()?;
+        page[number as usize % PAGE_SLOTS][slot].get()
+    }
+
+    fn keep(&self, slot: usize, number: u64, row: &Row) {
+        let Some(page) = self.pages.get(number as usize / PAGE_SLOTS) else {
+            return;
+        };
+        let is_full = || self.page_count.load(Ordering::Relaxed) >= self.page_count_max;
+        if row.version() > self.newest || page.get().is_none() && is_full() {
+            return;
+        }
+        let page = page.get_or_init(|| {
+            self.page_count.fetch_add(1, Ordering::Relaxed);
+            Box::new(array::from_fn(|_| Default::default()))
+        });
+        _ = page[number as usize % PAGE_SLOTS][slot].set(row.clone());
+    }
+
+    fn forget(&mut self, slot: usize, number: u64) {
+        let page = self.pages.get_mut(number as usize / PAGE_SLOTS);
+        if let Some(page) = page.and_then(OnceLock::get_mut) {
+            page[number as usize % PAGE_SLOTS][slot].take();
+        }
+    }
+}
+
+/// The rows of a set in a transaction, of which some are at hand.
+pub struct SetRows<'r, 't> {
+    pub rows: TransactionRows<'r, 't>,
+    pub resident: Option<Arc<ResidentRows>>,
+}
+
+impl SetRows<'_, '_> {
+    /// The row is about to change.
+    fn forget(&mut self, key: &[u8]) {
+        let Some((slot, number)) = slot_of(key) else { return };
+        match self.resident.as_mut().map(Arc::get_mut) {
+            Some(Some(resident)) => resident.forget(slot, number),
+            _ => self.resident = None,
+        }
+    }
+}
+
+/// Where the row of a key stands, if it is that of a vector or a node.
+fn slot_of(key: &[u8]) -> Option<(usize, u64)> {
+    let (tag, number) = key.split_first()?;
+    let number = u64::from_be_bytes(number.try_into().ok()?);
+    Some((slot_of_tag(*tag)?, number))
+}
+
+fn slot_of_tag(tag: u8) -> Option<usize> {
+    match tag {
+        VECTORS => Some(0),
+        NODES => Some(1),
+        _ => None,
+    }
+}
+
+impl Rows for SetRows<'_, '_> {
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = None;
+        self.show(key, &mut |shown| value = Some(shown.to_vec()));
+        value
+    }
+
+    fn show(&mut self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+        match slot_of(key) {
+            Some((_, number)) => self.show_numbered(key[0], number, visit),
+            None => self.rows.show(key, visit),
+        }
+    }
+
+    fn show_numbered(&mut self, tag: u8, number: u64, visit: &mut dyn FnMut(&[u8])) -> bool {
+        let resident = self.resident.as_deref().zip(slot_of_tag(tag));
+        if let Some(row) = resident.and_then(|(resident, slot)| resident.get(slot, number)) {
+            visit(row.value());
+            return true;
+        }
+        let row = self.rows.row_at(&quartet_search::rows::numbered(tag, number));
+        if let Some((row, (resident, slot))) = row.as_ref().zip(resident) {
+            resident.keep(slot, number, row);
+        }
+        row.map(|row| visit(row.value())).is_some()
+    }
+
+    fn fetch_numbered(&mut self, tag: u8, number: u64, bytes: usize) {
+        let resident = self.resident.as_deref().zip(slot_of_tag(tag));
+        if let Some(row) = resident.and_then(|(resident, slot)| resident.get(slot, number)) {
+            row.prefetch_bytes(bytes);
+        }
+    }
+
+    fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
+        self.rows.scan(start, end, visit);
+    }
+
+    fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
+        self.rows.count(start, end)
+    }
+}
+
+impl WriteRows for SetRows<'_, '_> {
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        self.forget(key);
+        self.rows.set(key, value);
+    }
+
+    fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8]) {
+        self.forget(key);
+        self.rows.patch(key, offset, bytes);
+    }
+
+    fn clear(&mut self, key: &[u8]) {
+        self.forget(key);
+        self.rows.clear(key);
+    }
+}
