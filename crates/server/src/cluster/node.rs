@@ -23,6 +23,7 @@
 //! Layers are made after this node has become home and are all gone before it may try again: so no
 //! layer ever sees two terms, and none a version that came again with other content.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -1523,16 +1524,16 @@ impl Nodes for Shared {
         self.foundation.engine.replication().applied
     }
 
-    fn services(&self) -> Vec<Service> {
+    fn services(&self) -> Vec<Box<dyn Any + Send + Sync>> {
         let ways = self.ways.read();
         let others = (0..).map(PartitionId).zip(&*ways).skip(1);
         let services = others.filter_map(|(partition, way)| {
             let Way { tenants, redis, .. } = way.clone()?;
-            Some(Service {
+            Some(Box::new(Service {
                 partition,
                 redis: redis?,
                 tenants,
-            })
+            }) as Box<dyn Any + Send + Sync>)
         });
         services.collect()
     }
@@ -1577,7 +1578,7 @@ fn own_page(head: &Head<'_>, foundation: &Foundation, members: &Members) -> Opti
 
 fn own_metrics(head: &Head<'_>, foundation: &Foundation) -> String {
     let nodes = foundation.nodes.get().and_then(Weak::upgrade);
-    let services = nodes.map(|nodes| nodes.services()).unwrap_or_default();
+    let services = nodes.map(|nodes| metrics::services_of(&*nodes)).unwrap_or_default();
     let is_for_operators = shows_root_key(head, &foundation.settings, &foundation.engine);
     let mut out = Text::default();
     metrics::write_without_first(&foundation.partitions, &services, is_for_operators, &mut out);

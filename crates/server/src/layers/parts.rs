@@ -1,5 +1,6 @@
 //! The parts of a server that the layers of all its databases share.
 
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -15,7 +16,6 @@ use crate::connections::stream::Stream;
 use crate::connections::tls::Tls;
 use crate::layers::by_type::ByType;
 use crate::limits::memory::Budget;
-use crate::metrics::Service;
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
 use crate::observability::telemetry::spans::Spans;
@@ -63,7 +63,8 @@ pub trait Nodes: Send + Sync {
     fn records(&self) -> u64;
 
     /// The services of partitions behind the first that have layers of their own here, for metrics.
-    fn services(&self) -> Vec<Service>;
+    /// Each is a `metrics::Service`, which this room does not know.
+    fn services(&self) -> Vec<Box<dyn Any + Send + Sync>>;
 }
 
 /// Where the home of a partition is.

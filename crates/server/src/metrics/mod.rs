@@ -30,6 +30,7 @@ use quartet_tenancy::Partitions;
 
 pub use self::keys::count_keys;
 use self::metric::{Metric, Read, Sources, Table};
+use crate::layers::parts::Nodes;
 use crate::observability::exposition::{Buckets, Exposition, Family, Labels};
 use crate::tenants::Tenants;
 
@@ -55,10 +56,18 @@ pub struct Service {
     pub tenants: Arc<Tenants>,
 }
 
+/// The services of a node beside that of its sockets.
+pub fn services_of(nodes: &dyn Nodes) -> Vec<Service> {
+    let services = nodes.services().into_iter();
+    services
+        .filter_map(|service| service.downcast().ok().map(|service| *service))
+        .collect()
+}
+
 /// Writes all metrics. The names of the databases, and their use, are for the operator only.
 pub fn write(redis: &Redis, tenants: &Tenants, is_for_operators: bool, out: &mut dyn Exposition) {
     let nodes = tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
-    let services = nodes.map(|nodes| nodes.services()).unwrap_or_default();
+    let services = nodes.map(|nodes| services_of(&*nodes)).unwrap_or_default();
     let services = sources_of(&services, is_for_operators);
     let sources = Sources::new(redis, tenants, is_for_operators);
     for table in METRICS.iter().filter(|table| (table.is_shown)(&sources)) {

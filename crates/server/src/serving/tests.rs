@@ -1,6 +1,7 @@
 //! Partitions that have homes of their own, as a cluster's nodes make them, in one process: each is
 //! served by itself, and clients come in at the home of the first.
 
+use std::any::Any;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,11 +110,13 @@ impl Nodes for Homes {
         0
     }
 
-    fn services(&self) -> Vec<Service> {
-        let services = (1..).zip(&self.all).map(|(number, (_, tenants, redis))| Service {
-            partition: PartitionId(number),
-            redis: redis.clone(),
-            tenants: tenants.clone(),
+    fn services(&self) -> Vec<Box<dyn Any + Send + Sync>> {
+        let services = (1..).zip(&self.all).map(|(number, (_, tenants, redis))| {
+            Box::new(Service {
+                partition: PartitionId(number),
+                redis: redis.clone(),
+                tenants: tenants.clone(),
+            }) as Box<dyn Any + Send + Sync>
         });
         services.collect()
     }
@@ -335,7 +338,7 @@ fn metrics_show_each_service_of_a_node() {
         let partitions = &apart.foundation.partitions;
         metrics::write_without_first(
             partitions,
-            &apart.homes.services(),
+            &metrics::services_of(&*apart.homes),
             is_for_operators,
             &mut without_first,
         );
