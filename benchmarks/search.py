@@ -12,7 +12,8 @@ is timed, both sides have to answer the same totals.
 | row | what it measures, and the bar |
 | --- | --- |
 | ingest | hashes of 60 words, two TAG and two NUMERIC fields, in pipelines of 100, into an index: rate >= 0.7, CPU a document <= 1.5; memory a document |
-| filters | TAG, NUMERIC and both, LIMIT 0 10, with 1 and 10 connections: rate >= 1.0 |
+| filters | TAG, NUMERIC and both, LIMIT 0 10, with 1, 10 and 100 connections: rate >= 1.0 |
+| places | GEO (a circle that holds about 1 % of them), and with TAG and NUMERIC, LIMIT 0 10, with 1, 10 and 100 connections: rate >= 1.0 |
 | text | one word ranked, two words, a phrase, a prefix, a fuzzy word: rate >= 1.0 |
 | total | how many are in a range that holds half of them (LIMIT 0 0): rate >= 3 |
 | groups | GROUPBY 1,000 groups, COUNT, SORTBY, the top 10: rate >= 1.5 |
@@ -28,7 +29,7 @@ is timed, both sides have to answer the same totals.
 | writers | p99 of SET while long aggregations run one after the other, over that with none: <= 2; Quartet alone |
 | start | from the start of a killed process to the first right search: <= 0.25 |
 
-A connection has one request outstanding; ten connections send together and wait for all ten. `--long` is 200,000 vectors of a graph and
+A connection has one request outstanding; several connections send together and wait for all. `--long` is 200,000 vectors of a graph and
 four times the data on ssd.
 """
 
@@ -71,6 +72,8 @@ NEAREST = 10
 # A server that has written nothing for so long has taken everything in.
 QUIET_SECONDS = 1.5
 SSD_MEBIBYTES = 192
+# How many ask at once.
+CONNECTIONS = (1, 10, 100)
 
 
 # ---- both sides
@@ -304,7 +307,34 @@ def filters(arguments, sides):
         "NUMERIC": ["@price:[%d %d]" % price for price in prices],
         "TAG and NUMERIC": ["@color:{color%d} @price:[%d %d]" % (chance.randrange(10), *price) for price in prices],
     }
-    return [one for name, list_ in queries.items() for one in beside(arguments, sides, name, [search(query) for query in list_], 1.0, (1, 10))]
+    return [one for name, list_ in queries.items() for one in beside(arguments, sides, name, [search(query) for query in list_], 1.0, CONNECTIONS)]
+
+
+def places(arguments, sides):
+    """Places over a square of ten degrees, in an index of their own."""
+    chance = random.Random(12)
+    places = lambda: (chance.uniform(0, 10), chance.uniform(40, 50))  # noqa: E731
+    hashes = [
+        ["HSET", f"place:{number}", "place", "%.6f,%.6f" % places(), "color", f"color{number % 10}", "price", chance.randrange(10_000)]
+        for number in range(arguments.documents)
+    ]
+    for side in sides:
+        side.do("FT.CREATE", "places", "PREFIX", 1, "place:", "SCHEMA", "place", "GEO", "color", "TAG", "price", "NUMERIC")
+        fill(side, hashes)
+        side.settle()
+    circles = ["@place:[%.4f %.4f 52 km]" % places() for _ in range(100)]
+    queries = {
+        "GEO": circles,
+        "GEO, TAG and NUMERIC": ["%s @color:{color%d} @price:[0 5000]" % (circle, chance.randrange(10)) for circle in circles],
+    }
+    rows = []
+    for name, list_ in queries.items():
+        requests = [["FT.SEARCH", "places", query, "LIMIT", 0, 10, "TIMEOUT", QUERY_MILLISECONDS_MAX] for query in list_]
+        rows += beside(arguments, sides, name, requests, 1.0, CONNECTIONS)
+    for side in sides:
+        side.do("FT.DROPINDEX", "places", "DD")
+        side.settle()
+    return rows
 
 
 def text(arguments, sides):
@@ -643,6 +673,7 @@ def ssd(arguments, sides):
 ROWS = {
     "ingest": ingest,
     "filters": filters,
+    "places": places,
     "text": text,
     "total": total,
     "groups": groups,

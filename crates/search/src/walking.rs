@@ -120,6 +120,16 @@ impl IdRows {
         IdRows::new(document_row(0)[..1].to_vec())
     }
 
+    /// As if these ids, which ascend, had been read and there were no others.
+    pub fn of_ids(ids: Vec<DocumentId>) -> IdRows {
+        IdRows {
+            prefix: Vec::new(),
+            ids,
+            next: 0,
+            is_read: true,
+        }
+    }
+
     pub fn at(&self) -> Option<DocumentId> {
         self.ids.get(self.next).copied()
     }

@@ -33,7 +33,7 @@ impl Redis {
     /// transaction that changes keys, and of every command in a longer one.
     #[inline]
     pub fn follow_changes(&self, tx: &mut Transaction<'_>, now_ms: u64) {
-        if self.changes.are_indexed() {
+        if self.changes.has_unindexed() {
             self.follow_changes_of_indexes(tx, now_ms);
         }
     }
@@ -47,12 +47,26 @@ impl Redis {
         if !catalogue.is_empty() {
             let keys = &mut self.keyspace(tx, 0, now_ms);
             upkeep::follow(keys, &catalogue, &unindexed.names);
-            return upstash::upkeep::follow(keys, &catalogue, &unindexed);
+            upstash::upkeep::follow(keys, &catalogue, &unindexed);
+            return self.note_covered_names_only(&catalogue);
         }
         self.indexes.codes.count(self.engine.memory(), |_| false);
         // Another node of a cluster may make an index while this one is not home.
         if matches!(self.engine.role(), Role::Alone) {
             self.changes.index(false);
+        }
+    }
+
+    /// Keys that none of these indexes covers need not be noted, until there is another index.
+    fn note_covered_names_only(&self, catalogue: &Catalogue) {
+        let mark = catalogue.mark().expect("there are definitions");
+        if self.changes.indexes_covered_by(mark) {
+            return;
+        }
+        // The definitions of a transaction that has not ended may go with it; another node of a
+        // cluster may make an index while this one is not home.
+        if self.indexes.is_certain() && matches!(self.engine.role(), Role::Alone) {
+            self.changes.index_covered(mark, catalogue.watched_prefixes());
         }
     }
 

@@ -43,7 +43,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    pub(super) fn mark(&self) -> Option<&[u8]> {
+    /// Changes with every change of the definitions; `None` while there are none.
+    pub fn mark(&self) -> Option<&[u8]> {
         self.mark.as_deref()
     }
 
@@ -84,6 +85,15 @@ impl Catalogue {
 
     pub fn is_empty(&self) -> bool {
         self.indexes.is_empty() && self.key_indexes.is_empty()
+    }
+
+    /// A key that begins with none of these is nothing to any index: neither a document, nor a
+    /// stream that one follows, nor an index that is a key itself.
+    pub fn watched_prefixes(&self) -> Vec<Vec<u8>> {
+        let prefixes = self.indexes().flat_map(|index| index.prefixes());
+        let of_key_indexes = self.key_indexes().flat_map(|index| index.prefixes());
+        let names = self.key_indexes().map(|index| &index.name);
+        prefixes.chain(of_key_indexes).chain(names).cloned().collect()
     }
 
     pub fn key_indexes(&self) -> impl Iterator<Item = &Arc<KeyIndex>> {

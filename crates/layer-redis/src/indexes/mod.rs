@@ -104,6 +104,11 @@ impl Indexes {
         }
     }
 
+    /// The newest definitions are committed.
+    pub fn is_certain(&self) -> bool {
+        !self.uncertain.load(Ordering::Relaxed)
+    }
+
     /// Whether an index is quiet, whose newest document is this one. Call it from time to time.
     pub fn is_quiet(&self, index: &Index, newest: DocumentId, now_ms: u64) -> bool {
         let mut known = self.newest.lock();

@@ -4,11 +4,13 @@
 //! [`Keyspace`](crate::keyspace::Keyspace) notes every change; handlers need not know. While nobody
 //! wants to hear of changes and there is no index, noting one is one load.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::UniqueId;
 use quartet_wire_rdb::stream_id::StreamId;
+
+use crate::keyspace::covered_names::CoveredNames;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -95,6 +97,10 @@ pub struct Changes {
     unindexed: Mutex<Vec<Vec<u8>>>,
     /// The same for entries of streams.
     unindexed_entries: Mutex<Vec<TouchedEntry>>,
+    /// One of these two lists may have something.
+    has_unindexed: AtomicBool,
+    /// Other names are not noted for indexes.
+    covered: CoveredNames,
 }
 
 impl Default for Changes {
@@ -105,6 +111,8 @@ impl Default for Changes {
             expired_fields: Mutex::default(),
             unindexed: Mutex::default(),
             unindexed_entries: Mutex::default(),
+            has_unindexed: AtomicBool::new(false),
+            covered: CoveredNames::default(),
         }
     }
 }
@@ -126,9 +134,23 @@ impl Changes {
         self.set(WANTED, wanted);
     }
 
-    /// Sets whether keys that change are noted for indexes.
+    /// Sets whether keys that change are noted for indexes: all of them, until
+    /// [`Changes::index_covered`] says which.
     pub fn index(&self, indexed: bool) {
         self.set(INDEXED, indexed);
+        self.covered.forget();
+    }
+
+    /// Notes for indexes only names that begin with one of `prefixes` from now on. Whoever makes
+    /// an index, or takes back a transaction that may have dropped one, calls [`Changes::index`].
+    /// `mark` identifies the definitions that have the prefixes.
+    pub fn index_covered(&self, mark: &[u8], prefixes: Vec<Vec<u8>>) {
+        self.covered.know(mark, prefixes);
+    }
+
+    /// Whether the names that are noted are those of the definitions with this mark.
+    pub fn indexes_covered_by(&self, mark: &[u8]) -> bool {
+        self.covered.are_of(mark)
     }
 
     #[inline]
@@ -155,7 +177,7 @@ impl Changes {
 
     fn note_for(&self, db: u8, name: &[u8], what: What) {
         if db == 0 && self.are_indexed() && what.changes_key() {
-            self.unindexed.lock().push(name.to_vec());
+            self.note_unindexed(name);
         }
         if self.are_wanted() {
             let name = name.to_vec();
@@ -163,9 +185,12 @@ impl Changes {
         }
     }
 
-    /// A key of database 0 goes with many others, which are not announced one by one.
+    /// Notes a key of database 0 for indexes alone.
     pub fn note_unindexed(&self, name: &[u8]) {
-        self.unindexed.lock().push(name.to_vec());
+        if self.covered.has(name) {
+            self.unindexed.lock().push(name.to_vec());
+            self.has_unindexed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Notes entries of a stream of a database for indexes.
@@ -174,11 +199,19 @@ impl Changes {
             let elements = *elements;
             let entries = ids.iter().map(|id| TouchedEntry { elements, id: *id });
             self.unindexed_entries.lock().extend(entries);
+            self.has_unindexed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// There may be keys or entries that are noted for indexes.
+    #[inline]
+    pub fn has_unindexed(&self) -> bool {
+        self.has_unindexed.load(Ordering::Relaxed)
     }
 
     /// Keys and entries noted for indexes since the last call.
     pub fn take_unindexed(&self) -> Unindexed {
+        self.has_unindexed.store(false, Ordering::Relaxed);
         let mut names = std::mem::take(&mut *self.unindexed.lock());
         names.sort_unstable();
         names.dedup();

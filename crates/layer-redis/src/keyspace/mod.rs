@@ -20,6 +20,7 @@
 //! exist only while a key with that id exists.
 
 pub(crate) mod changes;
+pub(crate) mod covered_names;
 pub(crate) mod event_classes;
 pub(crate) mod eviction_policy;
 pub(crate) mod fixed;

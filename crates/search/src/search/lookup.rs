@@ -8,20 +8,26 @@ use crate::analysis::folded;
 use crate::document::DocumentRow;
 use crate::geo::Circle;
 use crate::index::{DocumentRows, State, count_of_numbers, gone, unsettled_documents};
-use crate::layout::{DocumentId, after, cell_of, field_prefix, id_of};
+use crate::layout::{DocumentId, after, cell_of, document_row, field_prefix, id_of};
 use crate::layout::{number_prefix, place_prefix, tag_prefix, term_row};
 use crate::postings::{Posting, Walk, documents_of};
 use crate::query::{Affix, Node, NodeKind, NumberRange, Options, ShapeCondition, VectorRange};
 use crate::rows::Rows;
 use crate::schema::{ALL_FIELDS, FieldKind};
-use crate::search::Request;
 use crate::search::affixes;
 use crate::search::comparison::{compare_all, kind_of};
 use crate::search::matcher::{Matcher, Term, Words};
 use crate::search::watch;
+use crate::search::{DOCUMENTS_AT_ONCE, Request};
 use crate::shapes::Shape;
-use crate::walking::{IdRows, TermWalk};
+use crate::walking::{IdRows, TermWalk, agreed};
 use crate::{Schema, SearchError};
+
+/// How many numbers of a range are read in the time of one document that is looked at.
+const NUMBERS_READ_AT_ONCE: u64 = 32;
+
+/// The first key of some rows, and the end behind the last.
+type RowRange = (Vec<u8>, Vec<u8>);
 
 /// Rows of a range that are read between two looks at the time.
 const ROWS_BETWEEN_CHECKS: u32 = 1024;
@@ -218,8 +224,7 @@ impl<'l> Lookup<'l> {
     }
 
     fn every(&mut self, children: &[Node], exact: bool, options: &Options) -> Result<Matcher, SearchError> {
-        let children = children.iter().map(|child| self.matcher(child));
-        let children = children.collect::<Result<_, _>>()?;
+        let children = self.children_of_every(children)?;
         let (slop, in_order) = match exact {
             true => (Some(0), true),
             false => (
@@ -228,6 +233,107 @@ impl<'l> Lookup<'l> {
             ),
         };
         Ok(Matcher::every(children, (slop, in_order), options.weight))
+    }
+
+    /// The matchers of conditions that all have to hold. The numbers of a wide range are not read
+    /// if others leave few documents: then these are looked at one by one.
+    fn children_of_every(&mut self, nodes: &[Node]) -> Result<Vec<Matcher>, SearchError> {
+        let range_of = |node: &Node| match &node.kind {
+            NodeKind::Numeric(range) => bounds(range).filter(|(start, end)| start < end),
+            _ => None,
+        };
+        // Whoever profiles a query sees what each condition finds by itself.
+        let ranges: Vec<Option<RowRange>> = match self.request.clock {
+            Some(_) => vec![None; nodes.len()],
+            None => nodes.iter().map(range_of).collect(),
+        };
+        let mut matchers = Vec::with_capacity(nodes.len());
+        for (node, range) in nodes.iter().zip(&ranges) {
+            matchers.push(match range {
+                None => self.matcher(node)?,
+                Some(_) => Matcher::Empty,
+            });
+        }
+        let is_narrow = |(_, range): &(&Matcher, &Option<RowRange>)| range.is_none();
+        let others = matchers.iter().zip(&ranges).filter(is_narrow);
+        let listed = others.filter(|(matcher, _)| matcher.lists_ids());
+        let fewest = listed.map(|(matcher, _)| matcher.documents()).min();
+        for (at, node) in nodes.iter().enumerate() {
+            let (Some((start, end)), NodeKind::Numeric(numeric)) = (&ranges[at], &node.kind) else {
+                continue;
+            };
+            let is_wide =
+                fewest.is_some_and(|fewest| fewest.saturating_mul(NUMBERS_READ_AT_ONCE) < self.rows.count(start, end));
+            if !is_wide {
+                matchers[at] = self.numbers(numeric)?;
+                continue;
+            }
+            let ids = self.agreed_ids(&mut matchers, &ranges)?;
+            let ids = self.with_number(ids, (start, end))?;
+            let narrow = matchers.iter_mut().zip(&ranges).filter(|(_, range)| range.is_none());
+            narrow.for_each(|(matcher, _)| matcher.restrict(&ids));
+            matchers[at] = Matcher::of_ids(ids);
+        }
+        Ok(matchers)
+    }
+
+    /// The ids at which all matchers stand that list ids and are not those of ranges.
+    fn agreed_ids(
+        &mut self,
+        matchers: &mut [Matcher],
+        ranges: &[Option<RowRange>],
+    ) -> Result<Vec<DocumentId>, SearchError> {
+        let narrow = matchers.iter_mut().zip(ranges).filter(|(_, range)| range.is_none());
+        let mut listed: Vec<&mut Matcher> = narrow
+            .map(|(matcher, _)| matcher)
+            .filter(|matcher| matcher.lists_ids())
+            .collect();
+        listed.sort_by_key(|matcher| matcher.documents());
+        let (mut ids, mut from, mut is_over) = (Vec::new(), 1, Checked::new(self.is_over));
+        let rows = &mut *self.rows;
+        while let Some(id) = agreed(listed.len(), from, |number, id| listed[number].seek(rows, id)) {
+            ids.push(id);
+            from = id + 1;
+            if is_over.go_on().is_break() {
+                break;
+            }
+        }
+        is_over.end()?;
+        Ok(ids)
+    }
+
+    /// Those of the documents that have one of these rows beside them.
+    fn with_number(
+        &mut self,
+        ids: Vec<DocumentId>,
+        (start, end): (&[u8], &[u8]),
+    ) -> Result<Vec<DocumentId>, SearchError> {
+        let (mut found, mut is_over) = (Vec::new(), Checked::new(self.is_over));
+        for together in ids.chunks(DOCUMENTS_AT_ONCE) {
+            if together.len() > 1 {
+                let keys: Vec<Vec<u8>> = together.iter().map(|id| document_row(*id)).collect();
+                self.rows.fetch(&keys);
+            }
+            for id in together {
+                let mut has_number = false;
+                self.rows.show(&document_row(*id), &mut |row| {
+                    let mut document = DocumentRow::read(row);
+                    document.terms(|_, _| {});
+                    document.field_lengths(|_, _| {});
+                    document.rows_beside(*id, |key| {
+                        has_number |= start <= key.as_slice() && key.as_slice() < end;
+                    });
+                });
+                if has_number {
+                    found.push(*id);
+                }
+                if is_over.go_on().is_break() {
+                    break;
+                }
+            }
+            is_over.end()?;
+        }
+        Ok(found)
     }
 
     fn tags(&mut self, field: u16, values: &[Node], weight: f64) -> Result<Matcher, SearchError> {
@@ -361,7 +467,7 @@ fn has_terms(node: &Node) -> bool {
 }
 
 /// The rows of the numbers of a range, from a start to an end. Nothing if a bound is no number.
-fn bounds(range: &NumberRange) -> Option<(Vec<u8>, Vec<u8>)> {
+fn bounds(range: &NumberRange) -> Option<RowRange> {
     let row = |number: f64| (!number.is_nan()).then(|| number_prefix(range.field, number));
     let (from, to) = (row(range.from)?, row(range.to)?);
     let start = if range.from_included { from } else { after(&from) };
@@ -409,5 +515,93 @@ fn joined_words(node: &Node) -> Vec<u8> {
         NodeKind::Word { term, .. } => term.clone(),
         NodeKind::Every { children, .. } => children.iter().map(joined_words).collect::<Vec<_>>().join(&b' '),
         _ => unreachable!("a value of a TAG is words"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::{Expander, Parameters, parse};
+    use crate::search::{Found, search};
+    use crate::{Document, Field, MemoryRows, Time, index};
+
+    const DOCUMENTS: usize = 400;
+
+    /// The value of a field of the document with this number.
+    fn value(number: usize, field: &str) -> Option<String> {
+        match field {
+            "rare" => (number % 97 < 2).then(|| format!("r{}", number % 97)),
+            "half" => Some(format!("h{}", number % 2)),
+            "n" => (number % 3 > 0).then(|| (number % 50).to_string()),
+            "m" => Some((number % 7).to_string()),
+            "place" => Some(format!(
+                "{:.3},{:.3}",
+                (number % 20) as f64 / 10.0,
+                (number / 20) as f64 / 10.0
+            )),
+            _ => Some(format!("word{}", number % 5)),
+        }
+    }
+
+    fn number(at: usize, field: &str) -> Option<i64> {
+        value(at, field).map(|text| text.parse().expect("a number"))
+    }
+
+    /// The query finds the documents of which `matches` is true.
+    fn check(rows: &mut MemoryRows, schema: &Schema, query: &str, matches: &dyn Fn(usize) -> bool) {
+        let parsed = parse(schema, query.as_bytes(), &Parameters::new(), Expander::All).expect("a query");
+        let request = Request {
+            count: DOCUMENTS,
+            ..Request::default()
+        };
+        let Found { total, hits, .. } =
+            search(rows, schema, &parsed, &request, Time::until(&|| false)).expect("an answer");
+        let keys: Vec<Vec<u8>> = hits.into_iter().map(|hit| hit.key).collect();
+        let expected = (0..DOCUMENTS)
+            .filter(|at| matches(*at))
+            .map(|at| format!("d{at:03}").into_bytes());
+        assert_eq!(keys, expected.collect::<Vec<_>>(), "{query}");
+        assert_eq!(total, keys.len() as u64, "{query}");
+    }
+
+    #[test]
+    fn a_wide_range_beside_few_documents_finds_what_its_numbers_do() {
+        let place = Field::new("place", FieldKind::Geo);
+        let [rare, half] = ["rare", "half"].map(Field::tag);
+        let [n, m] = ["n", "m"].map(Field::numeric);
+        let schema = Schema::new(vec![rare, half, n, m, place, Field::text("text", 1.0)]).unwrap();
+        let mut rows = MemoryRows::default();
+        for at in 0..DOCUMENTS {
+            let key = format!("d{at:03}");
+            let of_field = |field: &Field| value(at, &field.name).map(String::into_bytes);
+            let document = Document::new(&schema, key.as_bytes(), of_field).unwrap();
+            index::put(&mut rows, &document);
+        }
+        let within = |at: usize, field: &str, from, to| number(at, field).is_some_and(|n| (from..=to).contains(&n));
+        let is = |at: usize, field: &str, wanted: &str| value(at, field).as_deref() == Some(wanted);
+        for is_settled in [false, true] {
+            while is_settled && index::settle(&mut rows, 100) {}
+            let (rows, schema) = (&mut rows, &schema);
+            check(rows, schema, "@rare:{r0} @n:[0 40]", &|at| {
+                is(at, "rare", "r0") && within(at, "n", 0, 40)
+            });
+            check(rows, schema, "@n:[(0 (40] @half:{h1} @rare:{r1}", &|at| {
+                is(at, "rare", "r1") && is(at, "half", "h1") && within(at, "n", 1, 39)
+            });
+            check(rows, schema, "@m:[2 6] @rare:{r0} @n:[5 inf]", &|at| {
+                is(at, "rare", "r0") && within(at, "m", 2, 6) && within(at, "n", 5, 100)
+            });
+            check(rows, schema, "@place:[0.4 0.5 8 km] @n:[0 40] @half:{h0}", &|at| {
+                at == 104
+            });
+            check(rows, schema, "@rare:{r0|r1} @n:[0 40]", &|at| {
+                value(at, "rare").is_some() && within(at, "n", 0, 40)
+            });
+            check(rows, schema, "@rare:{r0} @n:[0 40] -@m:[0 3]", &|at| {
+                is(at, "rare", "r0") && within(at, "n", 0, 40) && within(at, "m", 4, 6)
+            });
+            check(rows, schema, "@rare:{none} @n:[0 40]", &|_| false);
+            check(rows, schema, "@rare:{r0} @n:[40 0]", &|_| false);
+        }
     }
 }

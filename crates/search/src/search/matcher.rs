@@ -162,6 +162,21 @@ impl Matcher {
         }
     }
 
+    /// It lists documents without more about each, so [`Matcher::restrict`] may shorten the list.
+    pub fn lists_ids(&self) -> bool {
+        matches!(self, Matcher::Rows { .. } | Matcher::Ids(_))
+    }
+
+    /// Matches none but these from its beginning on, which ascend and of which it matches each; if
+    /// it lists ids at all.
+    pub fn restrict(&mut self, ids: &[DocumentId]) {
+        match self {
+            Matcher::Rows { rows, .. } => *rows = IdRows::of_ids(ids.to_vec()),
+            Matcher::Ids(of_list) => *of_list = Ids::new(ids.to_vec()),
+            _ => {}
+        }
+    }
+
     /// Where it stands.
     pub fn at(&self) -> Option<DocumentId> {
         match self {

@@ -16,6 +16,9 @@ use crate::row::Row;
 /// Number of keys that are looked up together.
 const SIDE_BY_SIDE: usize = 16;
 
+/// Leaves that the disk is asked for at once: enough to keep it busy while the first are taken up.
+const REQUESTED_AT_ONCE: usize = 256;
+
 /// One of each key.
 type SideBySide<T> = SmallVec<[T; SIDE_BY_SIDE]>;
 
@@ -80,22 +83,30 @@ impl Base {
         Ok(rows)
     }
 
-    /// Prefetches the rows under the keys, as far as they can be read.
+    /// Prefetches the rows under the keys, as far as they can be read. The disk is given the leaves
+    /// of many keys at once, and those that have arrived are taken up while it reads the others.
     pub fn fetch(&self, keys: &[&[u8]]) {
-        if let Some(open) = &self.tree {
-            keys.chunks(SIDE_BY_SIDE)
-                .for_each(|keys| drop(self.seek_each(open, keys)));
+        let Some(open) = &self.tree else { return };
+        for keys in keys.chunks(REQUESTED_AT_ONCE) {
+            let steps = steps(open, keys);
+            if self.request_leaves(&steps, keys).is_err() {
+                return;
+            }
+            let groups = steps.chunks(SIDE_BY_SIDE).zip(keys.chunks(SIDE_BY_SIDE));
+            groups.for_each(|(steps, keys)| drop(self.seek_behind(steps, keys)));
         }
     }
 
-    /// The leaves where the keys belong, and which of their rows may be those under the keys. Each
-    /// step is done for all keys, so that none waits for another's memory.
+    /// The leaves where the keys belong, and which of their rows may be those under the keys.
     fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
-        let mut steps = SideBySide::new();
-        for key in keys {
-            steps.push(open.step(|inner| inner.child_of(key)));
-        }
+        let steps = steps(open, keys);
         self.request_leaves(&steps, keys)?;
+        self.seek_behind(&steps, keys)
+    }
+
+    /// As [`Base::seek_each`], behind the first steps of the keys' ways. Each further step is done
+    /// for all keys, so that none waits for another's memory.
+    fn seek_behind(&self, steps: &[Step<'_>], keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
         steps.iter().for_each(Step::prefetch);
         let mut leaves = SideBySide::new();
         for (step, key) in steps.iter().zip(keys) {
@@ -305,6 +316,11 @@ fn starts(inner: &Inner, before: u64) -> Vec<u64> {
         Some(start)
     })
     .collect()
+}
+
+/// The first step of each key's way.
+fn steps<'t>(open: &'t OpenTree, keys: &[&[u8]]) -> SideBySide<Step<'t>> {
+    keys.iter().map(|key| open.step(|inner| inner.child_of(key))).collect()
 }
 
 fn leaf_of(node: &Node) -> &Leaf {

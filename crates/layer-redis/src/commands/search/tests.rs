@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use crate::invariants::RedisInvariants;
 use crate::testing::{Connection, Fixture, show};
 
+mod covered_names;
 mod power_cuts;
 
 /// Whether a document is to be found, by what its fields hold.
