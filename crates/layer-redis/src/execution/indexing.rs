@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use quartet_engine::{PartitionGuard, Role, Transaction, UniqueId};
+use quartet_search::codes::Codes;
 
 use crate::access::acl::User;
 use crate::commands::search::{upkeep, upstash};
@@ -18,6 +19,9 @@ const STEP_KEYS: u64 = 16;
 
 /// How long one call of the cycle goes on filling, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
+
+/// How long it goes on taking vectors into graphs: most of that is without the lock.
+const LINKING_MICROS: u64 = 95_000;
 
 /// Temporary indexes that are dropped in one cycle.
 const IDLE_AT_ONCE: usize = 16;
@@ -46,7 +50,7 @@ impl Redis {
         let catalogue = self.indexes.catalogue(tx);
         if !catalogue.is_empty() {
             let keys = &mut self.keyspace(tx, 0, now_ms);
-            upkeep::follow(keys, &catalogue, &unindexed.names);
+            upkeep::follow(keys, &catalogue, &unindexed.names, &|index| self.codes_of(index));
             return upstash::upkeep::follow(keys, &catalogue, &unindexed);
         }
         self.indexes.codes.count(self.engine.memory(), |_| false);
@@ -69,15 +73,65 @@ impl Redis {
         if !self.changes.are_indexed() {
             return;
         }
-        let ends_micros = self.engine.now_micros() + FILLING_MICROS;
-        while let Ok(mut partition) = self.partition_in_time() {
-            let is_done = self.fill_step(&mut partition);
-            drop(partition);
-            self.send_outbox();
-            if is_done || self.engine.now_micros() > ends_micros {
-                break;
+        let began_micros = self.engine.now_micros();
+        let mut is_filled = false;
+        loop {
+            if !is_filled {
+                let Ok(mut partition) = self.partition_in_time() else {
+                    return;
+                };
+                is_filled = self.fill_step(&mut partition);
+                drop(partition);
+                self.send_outbox();
+            }
+            let is_linked = self.link_step();
+            let took_micros = self.engine.now_micros().saturating_sub(began_micros);
+            is_filled |= took_micros > FILLING_MICROS;
+            if is_filled && (is_linked || took_micros > LINKING_MICROS) {
+                return;
             }
         }
+    }
+
+    /// What an index keeps in memory of its vectors; nothing while memory is short.
+    fn codes_of(&self, index: &Index) -> Option<Arc<Codes>> {
+        self.indexes.codes.of(&index.number, self.engine.memory())
+    }
+
+    /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
+    /// neighbours. Returns true if it may rest.
+    fn link_step(&self) -> bool {
+        let Ok(partition) = self.read_in_time() else {
+            return true;
+        };
+        let mut frozen = partition.freeze(self.space);
+        drop(partition);
+        let mut tx = frozen.transaction();
+        let catalogue = self.indexes.catalogue(&mut tx);
+        let mut prepared = Vec::new();
+        for index in catalogue.indexes() {
+            let codes = self.codes_of(index);
+            let of_index = upkeep::prepare_links(&mut tx, index, codes.as_deref());
+            prepared.extend(of_index.into_iter().map(|one| (index.number, codes.clone(), one)));
+        }
+        if prepared.is_empty() || tx.is_unreadable() {
+            return true;
+        }
+        drop(tx);
+        drop(frozen);
+        let Ok(mut partition) = self.partition_in_time() else {
+            return true;
+        };
+        let written = partition.execute(self.space, |tx| -> Result<(), ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            for (number, codes, one) in prepared {
+                if let Some(index) = catalogue.indexes().find(|index| index.number == number) {
+                    one.write(&mut upkeep::rows(tx, index.as_ref()), codes.as_deref());
+                }
+            }
+            Ok(())
+        });
+        written.is_err()
     }
 
     /// Returns true if there is nothing more to fill.
@@ -93,7 +147,7 @@ impl Redis {
                     }
                     None => {
                         upkeep::settle_quiet(tx, index, &self.indexes, now_ms);
-                        upkeep::link(tx, index)
+                        true
                     }
                 };
             }
