@@ -4,13 +4,13 @@
 //! Equal vectors have equal codes on every processor, so what is decided by codes alone depends on
 //! the vectors alone.
 
-use crate::lanes::widely;
+use crate::lanes::{product, widely};
 use crate::vectors::{Metric, VectorKind};
 
 /// The greatest absolute value of a code's component.
 const CODE_MAX: f64 = 127.0;
 
-/// Sums of products of codes stay within 32 bits.
+/// Sums of products of codes stay within 32 bits, so that nothing has to look whether they do.
 const SUM_MAX: f64 = i32::MAX as f64;
 
 /// Beyond this a component's products may leave the range of single precision: how far such a
@@ -200,13 +200,4 @@ impl CodedQuery {
             false => (f64::NEG_INFINITY, f64::INFINITY),
         }
     }
-}
-
-/// Does not leave 32 bits, as [`SUM_MAX`] says, so that nothing has to look whether it does.
-fn product(query: &[i16], codes: &[i8]) -> i32 {
-    widely(|| {
-        let pairs = query.iter().zip(codes);
-        let products = pairs.map(|(a, b)| i32::from(*a).wrapping_mul(i32::from(*b)));
-        products.fold(0, i32::wrapping_add)
-    })
 }

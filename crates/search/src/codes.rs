@@ -173,6 +173,11 @@ impl Codes {
         self.bytes.load(Ordering::Relaxed) + self.images.bytes()
     }
 
+    /// True if searches have looked for the image of a graph in vain.
+    pub fn are_images_wanted(&self) -> bool {
+        self.images.0.lock().values().any(|image| image.is_wanted())
+    }
+
     /// True if there is room for so many bytes more.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.bytes() + bytes <= self.bytes_max.load(Ordering::Relaxed)

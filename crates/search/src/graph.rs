@@ -63,6 +63,7 @@ struct Near<Id> {
 impl<Id: Ord> Eq for Near<Id> {}
 
 impl<Id: Ord> Ord for Near<Id> {
+    #[inline]
     fn cmp(&self, other: &Near<Id>) -> Ordering {
         let by_distance = self.distance.total_cmp(&other.distance);
         by_distance.then_with(|| self.id.cmp(&other.id))
@@ -70,6 +71,7 @@ impl<Id: Ord> Ord for Near<Id> {
 }
 
 impl<Id: Ord> PartialOrd for Near<Id> {
+    #[inline]
     fn partial_cmp(&self, other: &Near<Id>) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -217,6 +219,12 @@ fn read_image(rows: &mut dyn Rows, field: u16, kind: &VectorKind, head: Head) ->
     });
     let is_whole = is_sound && next as usize == image.slots() && image.slot_of(head.first).is_some();
     is_whole.then_some(image)
+}
+
+/// Whether a field has a graph.
+pub fn has_graph(schema: &Schema) -> bool {
+    let mut fields = schema.fields();
+    fields.any(|(_, field)| matches!(&field.kind, FieldKind::Vector(kind) if kind.graph().is_some()))
 }
 
 /// How many vectors wait to be taken into the graphs or out of them. A search compares each of the
@@ -1048,6 +1056,7 @@ impl<'s, Id: Copy + Ord + Hash> LevelSearch<'s, Id> {
         }
     }
 
+    #[inline]
     fn is_near(&self, near: Near<Id>) -> bool {
         self.best.len() < self.count || self.best.peek().is_some_and(|farthest| near < *farthest)
     }

@@ -160,6 +160,7 @@ impl Image {
     }
 
     /// How many slots were given.
+    #[inline]
     pub(crate) fn slots(&self) -> usize {
         self.slots
     }

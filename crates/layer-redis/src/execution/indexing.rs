@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quartet_engine::{PartitionGuard, Role, Transaction, UniqueId};
+use quartet_engine::{Frozen, PartitionGuard, Role, Transaction, UniqueId};
 use quartet_search::codes::Codes;
+use quartet_search::graph::Prepared;
 
 use crate::access::acl::User;
 use crate::commands::search::{upkeep, upstash};
@@ -17,11 +18,8 @@ use crate::layer::Redis;
 /// Keys that are looked at under one hold of the lock.
 const STEP_KEYS: u64 = 16;
 
-/// How long one call of the cycle goes on filling, in microseconds.
+/// How long one call goes on filling, or taking vectors into graphs, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
-
-/// How long it goes on taking vectors into graphs: most of that is without the lock.
-const LINKING_MICROS: u64 = 95_000;
 
 /// Temporary indexes that are dropped in one cycle.
 const IDLE_AT_ONCE: usize = 16;
@@ -67,28 +65,39 @@ impl Redis {
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet, and their graphs, and settles what was left in quiet
-    /// ones. Call it about ten times a second.
+    /// Fills indexes that are not full yet, and settles what was left in quiet ones. Call it about
+    /// ten times a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
         }
-        let began_micros = self.engine.now_micros();
-        let mut is_filled = false;
-        loop {
-            if !is_filled {
-                let Ok(mut partition) = self.partition_in_time() else {
-                    return;
-                };
-                is_filled = self.fill_step(&mut partition);
-                drop(partition);
-                self.send_outbox();
+        let ends_micros = self.engine.now_micros() + FILLING_MICROS;
+        while let Ok(mut partition) = self.partition_in_time() {
+            let is_done = self.fill_step(&mut partition);
+            drop(partition);
+            self.send_outbox();
+            if is_done || self.engine.now_micros() > ends_micros {
+                break;
             }
-            let is_linked = self.link_step();
+        }
+    }
+
+    /// Takes vectors that wait into their graphs, and makes images of graphs that searches have
+    /// looked for. Most of it is done without the lock. Returns after which pause to call it again
+    /// for more; while others write it takes a third of a core, which they may need.
+    pub fn link_vectors(&self) -> Option<Duration> {
+        if !self.changes.are_indexed() {
+            return None;
+        }
+        let began_micros = self.engine.now_micros();
+        loop {
+            let is_alone = self.link_step()?;
             let took_micros = self.engine.now_micros().saturating_sub(began_micros);
-            is_filled |= took_micros > FILLING_MICROS;
-            if is_filled && (is_linked || took_micros > LINKING_MICROS) {
-                return;
+            if !is_alone {
+                return Some(Duration::from_micros(2 * took_micros));
+            }
+            if took_micros > FILLING_MICROS {
+                return Some(Duration::ZERO);
             }
         }
     }
@@ -99,13 +108,39 @@ impl Redis {
     }
 
     /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
-    /// neighbours. Returns true if it may rest.
-    fn link_step(&self) -> bool {
-        let Ok(partition) = self.read_in_time() else {
-            return true;
-        };
+    /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last step.
+    fn link_step(&self) -> Option<bool> {
+        let partition = self.read_in_time().ok()?;
+        let is_idle = partition.execute(self.space, |tx| -> Result<bool, ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            let mut indexes = catalogue.indexes();
+            Ok(!indexes.any(|index| upkeep::has_links_to_make(tx, index, &|index| self.codes_of(index))))
+        });
+        if !matches!(is_idle, Ok(Ok((false, _)))) {
+            return None;
+        }
         let mut frozen = partition.freeze(self.space);
         drop(partition);
+        let is_alone = self.indexes.linked.load(Ordering::Relaxed) == frozen.version.0;
+        let prepared = self.prepare_links(&mut frozen)?;
+        drop(frozen);
+        let mut partition = self.partition_in_time().ok()?;
+        let written = partition.execute(self.space, |tx| -> Result<u64, ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            for (number, codes, one) in prepared {
+                if let Some(index) = catalogue.indexes().find(|index| index.number == number) {
+                    one.write(&mut upkeep::rows(tx, index.as_ref()), codes.as_deref());
+                }
+            }
+            Ok(tx.commit_version().0)
+        });
+        let (version, _) = written.ok()?;
+        self.indexes.linked.store(version, Ordering::Relaxed);
+        Some(is_alone)
+    }
+
+    /// What changes in the graphs of all indexes; nothing if that is nothing.
+    fn prepare_links(&self, frozen: &mut Frozen) -> Option<Vec<(UniqueId, Option<Arc<Codes>>, Prepared)>> {
         let mut tx = frozen.transaction();
         let catalogue = self.indexes.catalogue(&mut tx);
         let mut prepared = Vec::new();
@@ -114,24 +149,7 @@ impl Redis {
             let of_index = upkeep::prepare_links(&mut tx, index, codes.as_deref());
             prepared.extend(of_index.into_iter().map(|one| (index.number, codes.clone(), one)));
         }
-        if prepared.is_empty() || tx.is_unreadable() {
-            return true;
-        }
-        drop(tx);
-        drop(frozen);
-        let Ok(mut partition) = self.partition_in_time() else {
-            return true;
-        };
-        let written = partition.execute(self.space, |tx| -> Result<(), ()> {
-            let catalogue = self.indexes.catalogue(tx);
-            for (number, codes, one) in prepared {
-                if let Some(index) = catalogue.indexes().find(|index| index.number == number) {
-                    one.write(&mut upkeep::rows(tx, index.as_ref()), codes.as_deref());
-                }
-            }
-            Ok(())
-        });
-        written.is_err()
+        (!prepared.is_empty() && !tx.is_unreadable()).then_some(prepared)
     }
 
     /// Returns true if there is nothing more to fill.
@@ -142,6 +160,8 @@ impl Redis {
             let mut is_done = true;
             for index in catalogue.indexes() {
                 is_done &= match index.progress(tx) {
+                    // Until some of them are in their graphs.
+                    Some(_) if upkeep::are_too_many_unlinked(tx, index) => true,
                     Some(progress) => {
                         upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index.as_ref(), progress, STEP_KEYS)
                     }

@@ -70,6 +70,8 @@ pub struct Indexes {
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
+    /// The version at which vectors were last taken into their graphs.
+    pub linked: AtomicU64,
     pub uses: temporary::Uses,
     pub usage: usage::Usage,
     pub query_memory: query_memory::QueryMemory,
