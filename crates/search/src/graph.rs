@@ -901,7 +901,8 @@ impl<N: Nodes> Walk<N> {
 
     /// Takes a vector into the graph. Returns the first node.
     fn take_in(&mut self, id: N::Id, first: Option<N::Id>, graph: &Graph) -> N::Id {
-        let level = level_of(self.nodes.document(id), graph.links);
+        let count = graph.links_made();
+        let level = level_of(self.nodes.document(id), count);
         self.changed.insert(id, Node(vec![Links::default(); level + 1]));
         self.written.insert(id);
         let Some(first) = first else { return id };
@@ -909,14 +910,14 @@ impl<N: Nodes> Walk<N> {
         let top = self.levels(first) - 1;
         let mut entries = vec![self.descend(&query, first, level)];
         for level in (0..=level.min(top)).rev() {
-            let mut search = LevelSearch::new(level, graph.build_candidates.max(graph.links), &NONE_GONE);
+            let mut search = LevelSearch::new(level, graph.build_candidates.max(count), &NONE_GONE);
             let found = search.run(self, &query, &entries, &|| false);
             entries = found.expect("building does not end early");
             let near: Vec<_> = entries.iter().copied().filter(|near| near.id != id).collect();
-            for neighbour in self.chosen(&near, graph.links) {
+            for neighbour in self.chosen(&near, count) {
                 self.link(id, neighbour, level);
                 self.link(neighbour, id, level);
-                self.bound(neighbour, level, links_max(graph.links, level));
+                self.bound(neighbour, level, links_max(count, level));
             }
         }
         if level > top { id } else { first }
@@ -945,14 +946,15 @@ impl<N: Nodes> Walk<N> {
         ids
     }
 
-    /// Removes links of a node that has too many.
+    /// Removes links of a node that has too many, and a quarter more: choosing them costs as much
+    /// for one as for several.
     fn bound(&mut self, id: N::Id, level: usize, count: usize) {
         if self.node(id).0[level].to.len() <= count {
             return;
         }
         let links = self.node(id).0[level].to.clone();
         let near = self.by_distance(id, &links);
-        let kept = self.chosen(&near, count);
+        let kept = self.chosen(&near, count - count / 4);
         for other in links.into_iter().filter(|other| !kept.contains(other)) {
             self.unlink(id, other, level);
         }

@@ -9,14 +9,17 @@ use std::sync::Arc;
 use crate::coded::{Coded, CodedQuery};
 use crate::layout::DocumentId;
 use crate::resident;
-use crate::vectors::VectorKind;
+use crate::vectors::{Graph, VectorKind};
 
 /// The place of a node in an image.
 pub(crate) type Slot = u32;
 
 const BLOCK_SLOTS: usize = 256;
 
-/// More links on the lowest level stand elsewhere: a node may have one or two more than it should.
+/// More links on the lowest level than these stand elsewhere.
+const LINKS_KEPT_TOGETHER: usize = 128;
+
+/// A node may have one or two links more than it should.
 const LINKS_SPARE: usize = 2;
 
 /// The codes of a document's vectors.
@@ -137,7 +140,7 @@ pub struct Change {
 
 impl Image {
     pub(crate) fn new(kind: &VectorKind) -> Image {
-        let links = kind.graph().map_or(0, |graph| graph.links);
+        let links = kind.graph().map_or(0, Graph::links_made).min(LINKS_KEPT_TOGETHER / 2);
         Image {
             dimensions: kind.dimensions(),
             stride: 1 + 2 * links + LINKS_SPARE,

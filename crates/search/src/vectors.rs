@@ -165,6 +165,16 @@ pub struct Graph {
     pub epsilon: f64,
 }
 
+/// More links of a node than these lead nowhere else: more that are asked for are not made.
+const LINKS_MADE_MAX: usize = 512;
+
+impl Graph {
+    /// How many neighbours a vector is really linked to.
+    pub(crate) fn links_made(&self) -> usize {
+        self.links.min(LINKS_MADE_MAX)
+    }
+}
+
 impl Default for Graph {
     fn default() -> Graph {
         Graph {
