@@ -110,7 +110,7 @@ impl Redis {
     /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
     /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last step.
     fn link_step(&self) -> Option<bool> {
-        let partition = self.read_in_time().ok()?;
+        let mut partition = self.read_in_time().ok()?;
         let is_idle = partition.execute(self.space, |tx| -> Result<bool, ()> {
             let catalogue = self.indexes.catalogue(tx);
             let mut indexes = catalogue.indexes();
