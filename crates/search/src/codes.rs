@@ -178,7 +178,7 @@ impl Codes {
         self.images.0.lock().values().any(|image| image.is_wanted())
     }
 
-    /// True if there is room for so many bytes more.
+    /// True if there is room for these bytes more.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.bytes() + bytes <= self.bytes_max.load(Ordering::Relaxed)
     }

@@ -9,11 +9,11 @@
 //! 'y' field id    a node whose document is gone; its vector stays until the node is taken out
 //! ```
 //!
-//! Vectors are taken in and out later than their documents, many at a time: what changes is
-//! [`prepare`]d from a snapshot, and written if the graph is still the same ([`Prepared::write`]). A
-//! search compares those that are not taken in yet one by one, and passes over the documents that
-//! are gone. The graph depends on the order of ids alone: a node's level comes from a hash of its
-//! id.
+//! Vectors are taken in and out later than their documents, many at a time: changes are
+//! [`prepare`]d from a snapshot, and written if the graph is still the same
+//! ([`Prepared::write`]). A search compares those that are not taken in yet one by one, and passes
+//! over the documents that are gone. The graph depends on the order of ids alone: a node's level
+//! comes from a hash of its id.
 //!
 //! Nodes are compared by the codes of their vectors, which come from the vectors alone. They are
 //! read from rows, or from the [`Image`] of the graph that is in memory: both lead to the same
@@ -151,7 +151,7 @@ pub fn settle(rows: &mut dyn WriteRows, schema: &Schema, codes: Option<&Codes>, 
     is_more
 }
 
-/// What [`settle`] would do, to be written later.
+/// Finds the changes that [`settle`] would write, to be written later.
 pub fn prepare(rows: &mut dyn Rows, schema: &Schema, codes: Option<&Codes>, count_max: usize) -> Vec<Prepared> {
     let graphs = schema.fields().filter_map(|(field, of_schema)| match &of_schema.kind {
         FieldKind::Vector(kind) => Some((field, kind, kind.graph()?)),
@@ -241,7 +241,7 @@ pub fn waiting(rows: &mut dyn Rows, schema: &Schema) -> u64 {
     waiting
 }
 
-/// What changes in a graph when vectors are taken in and out.
+/// The changes of a graph when vectors are taken in and out.
 pub struct Prepared {
     field: u16,
     before: Head,
@@ -431,7 +431,7 @@ pub(crate) fn nearest(
     Ok(compared.expect("a node has a vector"))
 }
 
-/// What a walk looks for.
+/// The aim of a walk.
 struct Wanted<'s> {
     query: &'s CodedQuery,
     first: DocumentId,
@@ -669,7 +669,7 @@ impl Nodes for RowNodes<'_> {
     }
 }
 
-/// Nodes as an image has them. Of a node that changes, the row tells which others link to it.
+/// Nodes as an image has them. The row of a node that changes has those that link to it.
 struct ImageNodes<'w> {
     rows: &'w mut dyn Rows,
     field: u16,
@@ -1273,7 +1273,7 @@ mod tests {
         Put(u8, u64),
         Remove(u8),
         Settle(usize),
-        /// What is settled is taken back.
+        /// The transaction that settles is taken back.
         SettleInVain(usize),
         /// Keys go between preparing and writing.
         SettleLate(usize, Vec<u8>),
@@ -1333,8 +1333,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// What is in memory does not show: neither in answers, at this state and at older ones, nor
-        /// in the rows of the graph.
+        /// An image does not show: neither in answers, at this state and at older ones, nor in the
+        /// rows of the graph.
         #[test]
         fn answers_and_graphs_are_the_same_with_an_image(
             kind in kinds(),

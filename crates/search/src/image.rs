@@ -103,7 +103,7 @@ struct Points {
 struct Links {
     /// How many levels a node has; zero if it was taken out.
     levels: Vec<u8>,
-    /// Of each node the count of links on the lowest level, and room for the most.
+    /// For each node the count of links on the lowest level, and room for the most.
     lowest: Vec<u32>,
     /// Links on higher levels, and where there is no room for those on the lowest one.
     others: BTreeMap<(u8, u8), Vec<Slot>>,

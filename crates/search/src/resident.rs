@@ -1,4 +1,4 @@
-//! What is made of rows and kept in memory, so that not every look has to read them again.
+//! Images of rows that are kept in memory, so that not every look has to read the rows again.
 //!
 //! An image belongs to a [`Mark`]: a hash that stands in a row, and that changes in the same
 //! transaction as the rows that the image shows. It serves wherever this mark is seen: at any
@@ -90,8 +90,8 @@ impl<I: Image> Resident<I> {
         kept.image = Some((mark, Arc::new(image)));
     }
 
-    /// What changes between two marks, if the transaction that is about to write the second one
-    /// commits.
+    /// Notes the change between two marks, for the case that the transaction commits that is about
+    /// to write the second one.
     pub fn expect(&self, from: Mark, to: Mark, change: I::Change) {
         self.0.lock().next = Some((from, to, change));
     }

@@ -102,13 +102,14 @@ impl Redis {
         }
     }
 
-    /// What an index keeps in memory of its vectors; nothing while memory is short.
+    /// The codes and graphs of an index in memory; nothing while memory is short.
     fn codes_of(&self, index: &Index) -> Option<Arc<Codes>> {
         self.indexes.codes.of(&index.number, self.engine.memory())
     }
 
     /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
-    /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last step.
+    /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last
+    /// step.
     fn link_step(&self) -> Option<bool> {
         let mut partition = self.read_in_time().ok()?;
         let is_idle = partition.execute(self.space, |tx| -> Result<bool, ()> {
@@ -139,7 +140,7 @@ impl Redis {
         Some(is_alone)
     }
 
-    /// What changes in the graphs of all indexes; nothing if that is nothing.
+    /// The changes of the graphs of all indexes; nothing if there are none.
     fn prepare_links(&self, frozen: &mut Frozen) -> Option<Vec<(UniqueId, Option<Arc<Codes>>, Prepared)>> {
         let mut tx = frozen.transaction();
         let catalogue = self.indexes.catalogue(&mut tx);

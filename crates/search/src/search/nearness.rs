@@ -110,17 +110,18 @@ impl Search<'_> {
                 }
             }
             _ => {
-                let mut bounds = self.graph_bounds(nearest.field, kind, &vector);
-                let mut from = 1;
+                let (mut bounds, mut from) = (None, 1);
                 while let Some(id) = matcher.seek(self.rows, from) {
                     from = id + 1;
                     if self.is_over()? {
                         break;
                     }
-                    let worst = hits.worst().map(|worst| worst.distance);
-                    let least = bounds.as_mut().zip(worst).and_then(|(bounds, _)| bounds.least(id));
-                    if least.zip(worst).is_some_and(|(least, worst)| least > worst) {
-                        continue;
+                    if let Some(worst) = hits.worst().map(|worst| worst.distance) {
+                        let bounds = bounds.get_or_insert_with(|| self.graph_bounds(nearest.field, kind, &vector));
+                        let least = bounds.as_mut().and_then(|bounds| bounds.least(id));
+                        if least.is_some_and(|least| least > worst) {
+                            continue;
+                        }
                     }
                     let mut distance = None;
                     self.rows.show(&vector_row(nearest.field, id), &mut |stored| {
@@ -142,7 +143,8 @@ impl Search<'_> {
         let codes = self.request.codes.as_ref()?;
         let query = CodedQuery::new(kind, &vector.all_components());
         let image = codes.images.of_field(field).get(head.mark)?;
-        query.is_bounded().then(|| Bounds { image, query, slot: 0 })
+        let is_bounded = query.is_bounded();
+        is_bounded.then_some(Bounds { image, query, slot: 0 })
     }
 
     /// The nearest that the graph leads to, and all vectors that it does not have yet.

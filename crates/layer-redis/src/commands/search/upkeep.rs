@@ -173,7 +173,7 @@ fn link_beyond(tx: &mut Transaction<'_>, index: &Index, codes: &CodesOf<'_>) {
     }
 }
 
-/// Whether so many vectors wait that others should not come before some are in their graphs.
+/// Whether too many vectors wait for others to come before some are in their graphs.
 pub fn are_too_many_unlinked(tx: &mut Transaction<'_>, index: &Index) -> bool {
     graph::waiting(&mut rows(tx, index), &index.definition.schema) > UNLINKED_MAX
 }
@@ -186,8 +186,8 @@ pub fn has_links_to_make(tx: &mut Transaction<'_>, index: &Index, codes: &CodesO
         || graph::has_graph(schema) && codes(index).is_some_and(|codes| codes.are_images_wanted())
 }
 
-/// What changes in the graphs of an index when some of the vectors that wait are taken in or out,
-/// as far as a snapshot shows it. Makes images that searches have missed.
+/// Finds the changes of an index's graphs when some of the vectors that wait are taken in or out,
+/// as a snapshot shows them. Makes images that searches have missed.
 pub fn prepare_links(tx: &mut Transaction<'_>, index: &Index, codes: Option<&Codes>) -> Vec<Prepared> {
     let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
     let lengths = schema.fields().map(|(_, field)| match &field.kind {
