@@ -30,6 +30,9 @@ const REMOVED_KEYS: usize = 64;
 /// How often a search that waits for an index looks how far it is.
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
+/// Changes of an index's graph, with the index's number and what it keeps in memory.
+type PreparedLinks = (UniqueId, Option<Arc<Codes>>, Prepared);
+
 impl Redis {
     /// Brings indexes up to date with the keys that changed. Call it before the end of every
     /// transaction that changes keys, and of every command in a longer one.
@@ -141,7 +144,7 @@ impl Redis {
     }
 
     /// The changes of the graphs of all indexes; nothing if there are none.
-    fn prepare_links(&self, frozen: &mut Frozen) -> Option<Vec<(UniqueId, Option<Arc<Codes>>, Prepared)>> {
+    fn prepare_links(&self, frozen: &mut Frozen) -> Option<Vec<PreparedLinks>> {
         let mut tx = frozen.transaction();
         let catalogue = self.indexes.catalogue(&mut tx);
         let mut prepared = Vec::new();
