@@ -48,6 +48,12 @@ pub struct Connection {
 }
 
 impl Fixture {
+    /// Fills indexes, and takes all vectors into their graphs.
+    pub fn fill_indexes(&self) {
+        self.layer.fill_indexes();
+        while self.layer.link_vectors().is_some() {}
+    }
+
     #[allow(
         clippy::new_without_default,
         reason = "a fixture starts threads; nothing about it is a default"

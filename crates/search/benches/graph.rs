@@ -2,8 +2,10 @@
 //! after every vector has been replaced ten times. `cargo bench -p quartet-search --bench graph --
 //! [VECTORS] [DIMENSIONS]`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use quartet_search::codes::Codes;
 use quartet_search::query::{Expander, Parameters, parse};
 use quartet_search::search::{Request, search};
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
@@ -13,6 +15,7 @@ const QUERIES: u64 = 200;
 const NEAREST: usize = 10;
 const SETTLED_AT_A_TIME: usize = 256;
 const ROUNDS: u64 = 10;
+const CODES_BYTES_MAX: usize = 1 << 30;
 
 /// A sequence of numbers that look random (SplitMix64).
 struct Numbers(u64);
@@ -72,26 +75,42 @@ fn put(rows: &mut MemoryRows, schema: &Schema, key: u64, vector: &[u8]) {
 }
 
 /// Keys of the nearest, and the time that it took.
-fn nearest(rows: &mut MemoryRows, schema: &Schema, vector: Vec<u8>, candidates: usize) -> (Vec<Vec<u8>>, f64) {
+fn nearest(
+    rows: &mut MemoryRows,
+    schema: &Schema,
+    vector: Vec<u8>,
+    candidates: usize,
+    codes: Option<&Arc<Codes>>,
+) -> (Vec<Vec<u8>>, f64) {
     let parameters: Parameters = [("q".to_owned(), vector)].into();
     let text = match candidates {
         0 => format!("*=>[KNN {NEAREST} @v $q]"),
         candidates => format!("*=>[KNN {NEAREST} @v $q EF_RUNTIME {candidates}]"),
     };
     let query = parse(schema, text.as_bytes(), &parameters, Expander::All).unwrap();
+    let request = Request {
+        codes: codes.cloned(),
+        ..Request::default()
+    };
     let start = Instant::now();
-    let found = search(rows, schema, &query, &Request::default(), Time::until(&|| false)).unwrap();
+    let found = search(rows, schema, &query, &request, Time::until(&|| false)).unwrap();
     let time = start.elapsed().as_secs_f64();
     (found.hits.into_iter().map(|hit| hit.key).collect(), time)
 }
 
-fn report(name: &str, rows: &mut MemoryRows, schema: (&Schema, &Schema), shape: Shape, dimensions: usize) {
+fn report(
+    name: &str,
+    (rows, codes): (&mut MemoryRows, &Arc<Codes>),
+    schema: (&Schema, &Schema),
+    shape: Shape,
+    dimensions: usize,
+) {
     for candidates in [10, 20, 50, 100] {
         let (mut found, mut time, mut exact_time) = (0, 0.0, 0.0);
         for query in 0..QUERIES {
             let vector = vector(shape, 5_000_000_000 + query, dimensions);
-            let (exact, of_exact) = nearest(rows, schema.1, vector.clone(), 0);
-            let (near, of_graph) = nearest(rows, schema.0, vector, candidates);
+            let (exact, of_exact) = nearest(rows, schema.1, vector.clone(), 0, None);
+            let (near, of_graph) = nearest(rows, schema.0, vector, candidates, Some(codes));
             found += near.iter().filter(|key| exact.contains(key)).count();
             time += of_graph;
             exact_time += of_exact;
@@ -108,7 +127,8 @@ fn main() {
     let dimensions = arguments.get(1).copied().unwrap_or(64);
     for (name, shape) in [("random", Shape::Random), ("clustered", Shape::Clustered)] {
         let (with_graph, without) = (schema(dimensions, Some(Graph::default())), schema(dimensions, None));
-        let mut rows = MemoryRows::default();
+        let (mut rows, codes) = (MemoryRows::default(), Arc::new(Codes::default()));
+        codes.set_bytes_max(CODES_BYTES_MAX);
         let mut seed = 0;
         for round in 0..=ROUNDS {
             let start = Instant::now();
@@ -116,11 +136,11 @@ fn main() {
                 seed += 1;
                 put(&mut rows, &with_graph, key, &vector(shape, seed, dimensions));
             }
-            while graph::settle(&mut rows, &with_graph, SETTLED_AT_A_TIME) {}
+            while graph::settle(&mut rows, &with_graph, Some(&codes), SETTLED_AT_A_TIME) {}
             let micros = start.elapsed().as_secs_f64() * 1e6 / count as f64;
             println!("{name}, round {round}: {micros:.0} us a vector");
             if round == 0 || round == ROUNDS {
-                report(name, &mut rows, (&with_graph, &without), shape, dimensions);
+                report(name, (&mut rows, &codes), (&with_graph, &without), shape, dimensions);
             }
         }
     }

@@ -24,26 +24,15 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::SearchError;
-use crate::lanes::widely;
+use crate::coded::{Coded, CodedQuery};
+use crate::image::Image;
 use crate::layout::{DocumentId, after, block_row, field_prefix, id_of, vector_row};
+use crate::resident::Resident;
 use crate::rows::{Rows, WriteRows};
-use crate::vectors::{Metric, QueryVector, VectorKind};
+use crate::vectors::{QueryVector, VectorKind};
 
 /// How many ids a block has. A change of one of its vectors costs the next search reading it anew.
 const BLOCK_IDS: u64 = 256;
-
-/// The greatest absolute value of a code's component.
-const CODE_MAX: f64 = 127.0;
-
-/// Sums of products of codes stay within 32 bits.
-const SUM_MAX: f64 = i32::MAX as f64;
-
-/// Beyond this a component's products may leave the range of single precision: such a vector is
-/// always read.
-const COMPONENT_MAX: f64 = 1e15;
-
-/// More than single precision loses where products are nearly zero.
-const UNDERFLOW: f64 = 1e-36;
 
 /// The contents of a block of ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,14 +101,11 @@ pub(crate) fn go(rows: &mut dyn WriteRows, field: u16, id: DocumentId) {
     }
 }
 
-/// A vector's figures beside its code.
+/// The code of one vector of a document.
 #[derive(Debug)]
 struct Entry {
     id: DocumentId,
-    scale: f64,
-    /// How far the code is from the vector, at most.
-    error: f64,
-    length: f64,
+    coded: Coded,
 }
 
 /// The codes of a block of ids.
@@ -144,49 +130,12 @@ impl Block {
         let (start, end) = (vector_row(field, first), vector_row(field, first + BLOCK_IDS));
         rows.scan(&start, &end, &mut |key, stored| {
             for vector in stored.chunks_exact(kind.bytes()) {
-                block.push(id_of(key), &kind.components(vector));
+                let coded = Coded::of(kind, &kind.components(vector), &mut block.codes);
+                block.entries.push(Entry { id: id_of(key), coded });
             }
             ControlFlow::Continue(())
         });
         block
-    }
-
-    fn push(&mut self, id: DocumentId, components: &[f64]) {
-        let length = length_of(components.iter().copied());
-        let scale = match greatest(components) {
-            Some(greatest) => greatest / CODE_MAX,
-            None => {
-                self.codes.extend(components.iter().map(|_| 0));
-                let error = f64::INFINITY;
-                return self.entries.push(Entry {
-                    id,
-                    scale: 0.0,
-                    error,
-                    length: 0.0,
-                });
-            }
-        };
-        let first = self.codes.len();
-        let code = |component: &f64| {
-            if scale > 0.0 {
-                (component / scale).round() as i8
-            } else {
-                0
-            }
-        };
-        self.codes.extend(components.iter().map(code));
-        let codes = self.codes[first..].iter();
-        let errors = components
-            .iter()
-            .zip(codes)
-            .map(|(component, code)| component - f64::from(*code) * scale);
-        let error = length_of(errors);
-        self.entries.push(Entry {
-            id,
-            scale,
-            error,
-            length,
-        });
     }
 
     fn bytes(&self) -> usize {
@@ -194,101 +143,18 @@ impl Block {
     }
 }
 
-/// The greatest absolute value; nothing if it is too great, or a component is no number.
-fn greatest(components: &[f64]) -> Option<f64> {
-    let mut greatest = 0.0;
-    for component in components {
-        let size = component.abs();
-        if size.is_nan() || size > COMPONENT_MAX {
-            return None;
-        }
-        greatest = f64::max(greatest, size);
-    }
-    Some(greatest)
-}
+/// The images of the graphs of an index, by field.
+#[derive(Debug, Default)]
+pub(crate) struct Images(Mutex<BTreeMap<u16, Arc<Resident<Image>>>>);
 
-/// The length of a vector, a little more than exactly.
-fn length_of(components: impl Iterator<Item = f64>) -> f64 {
-    let squares = components.map(|component| component * component);
-    squares.sum::<f64>().sqrt() * (1.0 + 1e-9)
-}
-
-/// A query's vector as it is compared with codes.
-struct CodedQuery {
-    codes: Vec<i16>,
-    scale: f64,
-    error: f64,
-    length: f64,
-    is_squared: bool,
-    /// The share of a sum that single precision may lose.
-    rounding: f64,
-}
-
-impl CodedQuery {
-    /// Nothing if distances of this kind, or of this vector, cannot be bounded.
-    fn new(kind: &VectorKind, components: &[f64]) -> Option<CodedQuery> {
-        let is_squared = kind.metric() == Metric::L2;
-        let is_product = kind.metric() == Metric::InnerProduct || kind.is_normalized();
-        let greatest = greatest(components)?;
-        if !(is_squared || is_product) {
-            return None;
-        }
-        let dimensions = components.len() as f64;
-        let code_max = (SUM_MAX / CODE_MAX / dimensions).floor().min(i16::MAX.into());
-        let scale = greatest / code_max;
-        let code = |component: &f64| {
-            if scale > 0.0 {
-                (component / scale).round() as i16
-            } else {
-                0
-            }
-        };
-        let codes: Vec<i16> = components.iter().map(code).collect();
-        let errors = components
-            .iter()
-            .zip(&codes)
-            .map(|(component, code)| component - f64::from(*code) * scale);
-        let error = length_of(errors);
-        Some(CodedQuery {
-            error,
-            length: length_of(components.iter().copied()),
-            codes,
-            scale,
-            is_squared,
-            rounding: (dimensions / 16.0 + 16.0) * f64::from(f32::EPSILON),
-        })
+impl Images {
+    pub fn of_field(&self, field: u16) -> Arc<Resident<Image>> {
+        self.0.lock().entry(field).or_default().clone()
     }
 
-    /// The least and the greatest distance of a vector.
-    fn bounds(&self, entry: &Entry, codes: &[i8]) -> (f64, f64) {
-        let product = self.scale * entry.scale * f64::from(product(&self.codes, codes));
-        let off = self.error * (entry.length + entry.error) + self.length * entry.error + UNDERFLOW;
-        let (middle, off) = match self.is_squared {
-            true => {
-                let both = self.length + entry.length;
-                let squares = self.length * self.length + entry.length * entry.length;
-                // The lengths are a little too great as well.
-                (
-                    squares - 2.0 * product,
-                    2.0 * off + both * both * (self.rounding + 1e-8),
-                )
-            }
-            false => (1.0 - product, off + (1.0 + self.length * entry.length) * self.rounding),
-        };
-        match off.is_finite() {
-            true => (middle - off, middle + off),
-            false => (f64::NEG_INFINITY, f64::INFINITY),
-        }
+    fn bytes(&self) -> usize {
+        self.0.lock().values().map(|image| image.bytes()).sum()
     }
-}
-
-/// Does not leave 32 bits, as [`SUM_MAX`] says, so that nothing has to look whether it does.
-fn product(query: &[i16], codes: &[i8]) -> i32 {
-    widely(|| {
-        let pairs = query.iter().zip(codes);
-        let products = pairs.map(|(a, b)| i32::from(*a).wrapping_mul(i32::from(*b)));
-        products.fold(0, i32::wrapping_add)
-    })
 }
 
 /// The codes of an index's vectors, as far as there is room for them.
@@ -296,13 +162,25 @@ fn product(query: &[i16], codes: &[i8]) -> i32 {
 pub struct Codes {
     blocks: Mutex<HashMap<(u16, u64), Arc<Block>>>,
     bytes: AtomicUsize,
+    /// The graphs of fields that have one.
+    pub(crate) images: Images,
     bytes_max: AtomicUsize,
 }
 
 impl Codes {
     /// How many bytes they take, about.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.images.bytes()
+    }
+
+    /// True if searches have looked for the image of a graph in vain.
+    pub fn are_images_wanted(&self) -> bool {
+        self.images.0.lock().values().any(|image| image.is_wanted())
+    }
+
+    /// True if there is room for these bytes more.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.bytes() + bytes <= self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// Sets up to how many bytes more of them are kept; none before.
@@ -382,9 +260,10 @@ impl Codes {
         count: usize,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<(f64, DocumentId)>>, SearchError> {
-        let Some(query) = CodedQuery::new(kind, &vector.all_components()) else {
+        let query = CodedQuery::new(kind, &vector.all_components());
+        if !query.is_bounded() {
             return Ok(None);
-        };
+        }
         let Some(blocks) = self.blocks(rows, field, kind, is_over)? else {
             return Ok(None);
         };
@@ -396,9 +275,9 @@ impl Codes {
             let coded = block.entries.iter().zip(block.codes.chunks_exact(kind.dimensions()));
             let mut coded = coded.peekable();
             while let Some((entry, codes)) = coded.next() {
-                let (mut least, mut greatest) = query.bounds(entry, codes);
+                let (mut least, mut greatest) = query.bounds(&entry.coded, codes);
                 while let Some((entry, codes)) = coded.next_if(|(next, _)| next.id == entry.id) {
-                    let bounds = query.bounds(entry, codes);
+                    let bounds = query.bounds(&entry.coded, codes);
                     (least, greatest) = (least.min(bounds.0), greatest.min(bounds.1));
                 }
                 candidates.add(least, greatest, entry.id);
@@ -409,7 +288,7 @@ impl Codes {
 }
 
 /// Documents that may be among the nearest.
-struct Candidates {
+pub(crate) struct Candidates {
     count: usize,
     /// The least of the greatest distances, the greatest of these on top.
     greatest: BinaryHeap<Distance>,
@@ -436,7 +315,7 @@ impl PartialOrd for Distance {
 }
 
 impl Candidates {
-    fn new(count: usize) -> Candidates {
+    pub fn new(count: usize) -> Candidates {
         Candidates {
             count,
             greatest: BinaryHeap::new(),
@@ -460,7 +339,7 @@ impl Candidates {
         }
     }
 
-    fn add(&mut self, least: f64, greatest: f64, id: DocumentId) {
+    pub fn add(&mut self, least: f64, greatest: f64, id: DocumentId) {
         let reach = Candidates::reach(&self.greatest, self.count);
         if least > reach {
             return;
@@ -473,7 +352,7 @@ impl Candidates {
 
     /// Reads and compares those that remain, the likeliest first. Nothing if one is not there: who
     /// makes vectors whose hashes are alike can make a mark that is right of other vectors.
-    fn compared(
+    pub fn compared(
         mut self,
         rows: &mut dyn Rows,
         field: u16,
@@ -512,7 +391,7 @@ mod tests {
     use super::*;
     use crate::query::{Expander, Parameters, Query, parse};
     use crate::search::{Found, Request, search};
-    use crate::vectors::Component;
+    use crate::vectors::{Component, Metric};
     use crate::{Document, Field, FieldKind, MemoryRows, Schema, Time, index};
 
     const DIMENSIONS: usize = 5;

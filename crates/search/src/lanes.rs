@@ -220,6 +220,36 @@ fn product_by_pairs(one: &[u8], other: &[u8]) -> i32 {
     sum.wrapping_add(product_one_by_one(one_rest, other_rest))
 }
 
+/// The sum of the products of pairs, as far as 32 bits hold it.
+#[inline]
+pub(crate) fn product(these: &[i16], those: &[i8]) -> i32 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: as above.
+        return unsafe { product_with_avx2(these, those) };
+    }
+    product_of_any(these, those)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn product_with_avx2(these: &[i16], those: &[i8]) -> i32 {
+    product_of_any(these, those)
+}
+
+/// A function, and no closure, for [`widely`]: it has to be compiled for the instructions of those
+/// that call it.
+#[inline(always)]
+fn product_of_any(these: &[i16], those: &[i8]) -> i32 {
+    let count = these.len().min(those.len());
+    let (these, those) = (&these[..count], &those[..count]);
+    let mut sum = 0i32;
+    for at in 0..count {
+        sum = sum.wrapping_add(i32::from(these[at]).wrapping_mul(i32::from(those[at])));
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

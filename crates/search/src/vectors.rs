@@ -165,6 +165,16 @@ pub struct Graph {
     pub epsilon: f64,
 }
 
+/// More links of a node than these lead nowhere else: more that are asked for are not made.
+const LINKS_MADE_MAX: usize = 512;
+
+impl Graph {
+    /// How many neighbours a vector is really linked to.
+    pub(crate) fn links_made(&self) -> usize {
+        self.links.min(LINKS_MADE_MAX)
+    }
+}
+
 impl Default for Graph {
     fn default() -> Graph {
         Graph {
@@ -250,6 +260,9 @@ impl VectorKind {
         if !self.is_normalized() {
             return blob.to_vec();
         }
+        if self.component == Component::Float32 {
+            return normalized(blob);
+        }
         let components = self.components(blob);
         let norm = self.norm(&components);
         let mut stored = Vec::with_capacity(blob.len());
@@ -318,6 +331,18 @@ impl VectorKind {
 fn decoded<const BYTES: usize, Number>(blob: &[u8], decode: impl Fn([u8; BYTES]) -> Number) -> Vec<Number> {
     let chunks = blob.as_chunks::<BYTES>().0;
     chunks.iter().map(|bytes| decode(*bytes)).collect()
+}
+
+/// A vector of `Float32` with length one.
+fn normalized(blob: &[u8]) -> Vec<u8> {
+    let components = blob.as_chunks::<4>().0;
+    let squares = components.iter().map(|bytes| float32(*bytes) * float32(*bytes));
+    let norm = squares.sum::<f64>().sqrt();
+    let mut stored = blob.to_vec();
+    for bytes in stored.as_chunks_mut::<4>().0 {
+        *bytes = ((float32(*bytes) / norm) as f32).to_le_bytes();
+    }
+    stored
 }
 
 /// A vector, ready to be compared with stored ones.

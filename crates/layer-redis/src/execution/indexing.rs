@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quartet_engine::{PartitionGuard, Role, Transaction, UniqueId};
+use quartet_engine::{Frozen, PartitionGuard, Role, Transaction, UniqueId};
+use quartet_search::codes::Codes;
+use quartet_search::graph::Prepared;
 
 use crate::access::acl::User;
 use crate::commands::search::{upkeep, upstash};
@@ -16,7 +18,7 @@ use crate::layer::Redis;
 /// Keys that are looked at under one hold of the lock.
 const STEP_KEYS: u64 = 16;
 
-/// How long one call of the cycle goes on filling, in microseconds.
+/// How long one call goes on filling, or taking vectors into graphs, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
 
 /// Temporary indexes that are dropped in one cycle.
@@ -27,6 +29,9 @@ const REMOVED_KEYS: usize = 64;
 
 /// How often a search that waits for an index looks how far it is.
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
+
+/// Changes of an index's graph, with the index's number and what it keeps in memory.
+type PreparedLinks = (UniqueId, Option<Arc<Codes>>, Prepared);
 
 impl Redis {
     /// Brings indexes up to date with the keys that changed. Call it before the end of every
@@ -46,7 +51,7 @@ impl Redis {
         let catalogue = self.indexes.catalogue(tx);
         if !catalogue.is_empty() {
             let keys = &mut self.keyspace(tx, 0, now_ms);
-            upkeep::follow(keys, &catalogue, &unindexed.names);
+            upkeep::follow(keys, &catalogue, &unindexed.names, &|index| self.codes_of(index));
             upstash::upkeep::follow(keys, &catalogue, &unindexed);
             return self.note_covered_names_only(&catalogue);
         }
@@ -77,8 +82,8 @@ impl Redis {
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet, and their graphs, and settles what was left in quiet
-    /// ones. Call it about ten times a second.
+    /// Fills indexes that are not full yet, and settles what was left in quiet ones. Call it about
+    /// ten times a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -94,6 +99,77 @@ impl Redis {
         }
     }
 
+    /// Takes vectors that wait into their graphs, and makes images of graphs that searches have
+    /// looked for. Most of it is done without the lock. Returns after which pause to call it again
+    /// for more; while others write it takes a third of a core, which they may need.
+    pub fn link_vectors(&self) -> Option<Duration> {
+        if !self.changes.are_indexed() {
+            return None;
+        }
+        let began_micros = self.engine.now_micros();
+        loop {
+            let is_alone = self.link_step()?;
+            let took_micros = self.engine.now_micros().saturating_sub(began_micros);
+            if !is_alone {
+                return Some(Duration::from_micros(2 * took_micros));
+            }
+            if took_micros > FILLING_MICROS {
+                return Some(Duration::ZERO);
+            }
+        }
+    }
+
+    /// The codes and graphs of an index in memory; nothing while memory is short.
+    fn codes_of(&self, index: &Index) -> Option<Arc<Codes>> {
+        self.indexes.codes.of(&index.number, self.engine.memory())
+    }
+
+    /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
+    /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last
+    /// step.
+    fn link_step(&self) -> Option<bool> {
+        let mut partition = self.read_in_time().ok()?;
+        let is_idle = partition.execute(self.space, |tx| -> Result<bool, ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            let mut indexes = catalogue.indexes();
+            Ok(!indexes.any(|index| upkeep::has_links_to_make(tx, index, &|index| self.codes_of(index))))
+        });
+        if !matches!(is_idle, Ok(Ok((false, _)))) {
+            return None;
+        }
+        let mut frozen = partition.freeze(self.space);
+        drop(partition);
+        let is_alone = self.indexes.linked.load(Ordering::Relaxed) == frozen.version.0;
+        let prepared = self.prepare_links(&mut frozen)?;
+        drop(frozen);
+        let mut partition = self.partition_in_time().ok()?;
+        let written = partition.execute(self.space, |tx| -> Result<u64, ()> {
+            let catalogue = self.indexes.catalogue(tx);
+            for (number, codes, one) in prepared {
+                if let Some(index) = catalogue.indexes().find(|index| index.number == number) {
+                    one.write(&mut upkeep::rows(tx, index.as_ref()), codes.as_deref());
+                }
+            }
+            Ok(tx.commit_version().0)
+        });
+        let (version, _) = written.ok()?;
+        self.indexes.linked.store(version, Ordering::Relaxed);
+        Some(is_alone)
+    }
+
+    /// The changes of the graphs of all indexes; nothing if there are none.
+    fn prepare_links(&self, frozen: &mut Frozen) -> Option<Vec<PreparedLinks>> {
+        let mut tx = frozen.transaction();
+        let catalogue = self.indexes.catalogue(&mut tx);
+        let mut prepared = Vec::new();
+        for index in catalogue.indexes() {
+            let codes = self.codes_of(index);
+            let of_index = upkeep::prepare_links(&mut tx, index, codes.as_deref());
+            prepared.extend(of_index.into_iter().map(|one| (index.number, codes.clone(), one)));
+        }
+        (!prepared.is_empty() && !tx.is_unreadable()).then_some(prepared)
+    }
+
     /// Returns true if there is nothing more to fill.
     fn fill_step(&self, partition: &mut PartitionGuard<'_>) -> bool {
         let now_ms = partition.now_micros() / 1000;
@@ -102,12 +178,14 @@ impl Redis {
             let mut is_done = true;
             for index in catalogue.indexes() {
                 is_done &= match index.progress(tx) {
+                    // Until some of them are in their graphs.
+                    Some(_) if upkeep::are_too_many_unlinked(tx, index) => true,
                     Some(progress) => {
                         upkeep::fill(&mut self.keyspace(tx, 0, now_ms), index.as_ref(), progress, STEP_KEYS)
                     }
                     None => {
                         upkeep::settle_quiet(tx, index, &self.indexes, now_ms);
-                        upkeep::link(tx, index)
+                        true
                     }
                 };
             }

@@ -1,4 +1,4 @@
-//! Codes of the vectors of all indexes, in the process' one budget of memory.
+//! Codes of the vectors of all indexes, and their graphs, in the process' one budget of memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use quartet_engine::{Memory, Reserved, UniqueId};
 use quartet_search::codes::Codes;
 
 /// The part of the budget that codes may take.
-const SHARE: u64 = 16;
+const SHARE: u64 = 8;
 
 /// Bytes that they may take where there is no budget.
 const BYTES_MAX: u64 = 1 << 30;

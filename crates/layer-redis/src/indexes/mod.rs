@@ -73,6 +73,8 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub resident_sets: ResidentSets,
+    /// The version at which vectors were last taken into their graphs.
+    pub linked: AtomicU64,
     pub uses: temporary::Uses,
     pub usage: usage::Usage,
     pub query_memory: query_memory::QueryMemory,

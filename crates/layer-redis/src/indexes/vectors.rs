@@ -3,8 +3,9 @@
 use quartet_search::SearchError;
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
 
-/// Most links of a node, and candidates while a graph is built or searched.
-const LINKS_MAX: usize = 512;
+/// Most links of a node that may be asked for, as at the original, and candidates while a graph is
+/// built or searched.
+const LINKS_MAX: usize = 32_767;
 const CANDIDATES_MAX: usize = 4096;
 
 /// Vectors that are compressed are measured for it first. How many, if nothing else is asked for,
@@ -228,5 +229,24 @@ impl Parameters {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 512 was the most, and the original takes more.
+    #[test]
+    fn as_many_links_may_be_asked_for_as_at_the_original() {
+        let links = |links: &str| {
+            let words = ["TYPE", "FLOAT32", "DIM", "4", "DISTANCE_METRIC", "L2", "M", links];
+            let pairs = words.map(str::as_bytes);
+            let (kind, _) = parse(Algorithm::Hnsw, &pairs)?;
+            Ok::<_, SearchError>(kind.graph().map(|graph| graph.links))
+        };
+        assert_eq!(links("513").unwrap(), Some(513));
+        assert_eq!(links("32767").unwrap(), Some(32_767));
+        assert!(links("32768").is_err() && links("0").is_err());
     }
 }

@@ -1,9 +1,12 @@
 //! The documents whose vectors are nearest, of all or of those that match a condition.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use crate::best::{Best, Rank};
-use crate::graph::{Head, Walk, gone_nodes};
+use crate::coded::CodedQuery;
+use crate::graph::{self, Head};
+use crate::image::{Image, Slot};
 use crate::layout::{DocumentId, vector_row};
 use crate::query::Nearest;
 use crate::search::comparison::{compare_all, compare_from, kind_of};
@@ -30,6 +33,22 @@ impl Rank for Near {
         self.distance
             .total_cmp(&other.distance)
             .then_with(|| self.hit.key.cmp(&other.hit.key))
+    }
+}
+
+/// How far documents are at least, whose ids ascend.
+struct Bounds {
+    image: Arc<Image>,
+    query: CodedQuery,
+    slot: Slot,
+}
+
+impl Bounds {
+    /// Nothing if the image does not have the document.
+    fn least(&mut self, id: DocumentId) -> Option<f64> {
+        self.slot = self.image.first_from(self.slot, id);
+        let is_there = (self.slot as usize) < self.image.slots() && self.image.document(self.slot) == id;
+        is_there.then(|| self.image.point(self.slot).bounds(&self.query).0)
     }
 }
 
@@ -90,19 +109,41 @@ impl Search<'_> {
                 }
             }
             _ => {
-                let mut from = 1;
+                let (mut bounds, mut from) = (None, 1);
                 while let Some(id) = matcher.seek(self.rows, from) {
                     from = id + 1;
                     if self.is_over()? {
                         break;
                     }
-                    if let Some(stored) = self.rows.get(&vector_row(nearest.field, id)) {
-                        offer(&mut hits, vector.least_distance(&stored), || self.hit(matcher, id));
+                    if let Some(worst) = hits.worst().map(|worst| worst.distance) {
+                        let bounds = bounds.get_or_insert_with(|| self.graph_bounds(nearest.field, kind, &vector));
+                        let least = bounds.as_mut().and_then(|bounds| bounds.least(id));
+                        if least.is_some_and(|least| least > worst) {
+                            continue;
+                        }
+                    }
+                    let mut distance = None;
+                    self.rows.show(&vector_row(nearest.field, id), &mut |stored| {
+                        distance = Some(vector.least_distance(stored));
+                    });
+                    if let Some(distance) = distance {
+                        offer(&mut hits, distance, || self.hit(matcher, id));
                     }
                 }
             }
         }
         Ok(self.ordered(hits.into_sorted().collect()))
+    }
+
+    /// Bounds of how far the nodes of a graph are, if it is in memory.
+    fn graph_bounds(&mut self, field: u16, kind: &VectorKind, vector: &QueryVector) -> Option<Bounds> {
+        kind.graph()?;
+        let head = Head::read(self.rows, field);
+        let codes = self.request.codes.as_ref()?;
+        let query = CodedQuery::new(kind, &vector.all_components());
+        let image = codes.images.of_field(field).get(head.mark)?;
+        let is_bounded = query.is_bounded();
+        is_bounded.then_some(Bounds { image, query, slot: 0 })
     }
 
     /// The nearest that the graph leads to, and all vectors that it does not have yet.
@@ -116,17 +157,15 @@ impl Search<'_> {
         let head = Head::read(self.rows, field);
         let mut found = Vec::new();
         if head.first > 0 {
-            let gone = gone_nodes(self.rows, field, usize::MAX);
-            let count = candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR);
-            let mut walk = Walk::new(self.rows, field, kind);
-            let near = walk.nearest(
-                vector,
-                head.first,
-                count,
-                &|id| !gone.contains(&id),
+            let candidates = candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR);
+            found = graph::nearest(
+                self.rows,
+                field,
+                (kind, vector),
+                (head, self.request.codes.as_deref()),
+                (nearest.count, candidates),
                 self.time.question(),
             )?;
-            found.extend(near.into_iter().map(|near| (near.distance, near.id)));
         }
         compare_from(
             self.rows,

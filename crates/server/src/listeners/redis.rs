@@ -25,6 +25,8 @@ use crate::settings::cluster::split;
 
 /// How often it is looked whether connections take too much.
 const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
+/// How often vectors that wait are looked for.
+const GRAPHS_CYCLE: Duration = Duration::from_millis(100);
 
 /// How often connections are looked through for buffers that nobody uses.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
@@ -152,12 +154,15 @@ fn add_cycles(assembly: &mut Assembly<'_>, layer: &Arc<Redis>) {
     });
     let idle = layer.clone();
     let tidying = Cycle::new("idle connections", IDLE_CYCLE, move || redis::tidy(&idle));
-    assembly.added.cycles.extend([eviction, tidying]);
+    let linking = layer.clone();
+    let linking = Cycle::with_rest("graphs of vectors", GRAPHS_CYCLE, move || linking.link_vectors());
+    assembly.added.cycles.extend([eviction, tidying, linking]);
 }
 
 impl DatabaseLayer for Redis {
     fn maintain(&self, _database: &Database) -> bool {
         self.expire_due();
+        self.link_vectors();
         false
     }
 

@@ -19,12 +19,25 @@ const EARLIER: u32 = 5;
 pub struct Cycle {
     name: &'static str,
     every: Duration,
-    turn: Box<dyn FnMut() + Send>,
+    /// Returns after which pause there is more to do, if that is sooner.
+    turn: Box<dyn FnMut() -> Option<Duration> + Send>,
     due: Option<Instant>,
 }
 
 impl Cycle {
-    pub fn new(name: &'static str, every: Duration, turn: impl FnMut() + Send + 'static) -> Cycle {
+    pub fn new(name: &'static str, every: Duration, mut turn: impl FnMut() + Send + 'static) -> Cycle {
+        Cycle::with_rest(name, every, move || {
+            turn();
+            None
+        })
+    }
+
+    /// One that may leave a part of its work, and returns after which pause it goes on with that.
+    pub fn with_rest(
+        name: &'static str,
+        every: Duration,
+        turn: impl FnMut() -> Option<Duration> + Send + 'static,
+    ) -> Cycle {
         Cycle {
             name,
             every,
@@ -40,7 +53,7 @@ impl Cycle {
 
     fn run(&mut self) {
         let pause = match catch_unwind(AssertUnwindSafe(&mut self.turn)) {
-            Ok(()) => self.every,
+            Ok(pause) => pause.unwrap_or(self.every),
             Err(_) => {
                 tracing::error!(cycle = self.name, "a cycle panicked: it is run again in a second");
                 AFTER_A_PANIC

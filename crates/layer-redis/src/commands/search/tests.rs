@@ -246,7 +246,7 @@ impl Judge {
             29 => _ = self.run(&["HSET", key, "padding", &"x".repeat(LARGE_BYTES)]),
             30 => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
             // Takes vectors into the graph, and out of it.
-            31 => self.fixture.layer.fill_indexes(),
+            31 => self.fixture.fill_indexes(),
             _ => self.change_document(key),
         }
     }
@@ -610,7 +610,7 @@ fn a_large_database_is_filled_in_steps() {
     connection.check("HSET k0 n 1000 => 0\nHSET new n 1001 => 1\nDEL k1 => 1");
     // The connection's thread does not wait for it.
     assert!(connection.bytes(&["FT.SEARCH", "i", "*"]).is_empty());
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     let mut connection = fixture.connect();
     let written = ["FT.SEARCH", "i", "@n:[1000 +inf]", "SORTBY", "n", "NOCONTENT"];
     assert_eq!(show(&connection.run(&written)), "[2 k0 new]");
@@ -629,7 +629,7 @@ fn an_index_goes_while_it_is_filled() {
         connection.check(&format!(
             "FT.CREATE i SCHEMA n NUMERIC => OK\nHSET k0 n 1000 => 0\n{drop} => OK\nFT._LIST => []"
         ));
-        fixture.layer.fill_indexes();
+        fixture.fill_indexes();
         let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
         assert_eq!(reader.count(b"S", b"T"), 0, "{drop}");
         let left = match drop {
@@ -657,17 +657,17 @@ fn a_quiet_index_is_settled() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check("FT.CREATE i SCHEMA t TEXT => OK\nHSET a t hello => 1\nHSET b t hello => 1");
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     fixture.advance_ms(999);
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     assert_eq!(settled_terms(&mut connection), "0");
     connection.check("HSET c t hello => 1");
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     fixture.advance_ms(999);
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     assert_eq!(settled_terms(&mut connection), "0");
     fixture.advance_ms(1);
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     assert_eq!(settled_terms(&mut connection), "1");
     connection.check("FT.SEARCH i hello NOCONTENT => [3 a b c]");
 }
@@ -1319,7 +1319,7 @@ fn a_graph_finds_the_nearest() {
         (0..30).for_each(|key| _ = connection.run(&["DEL", &format!("k{}", key * 7 + round)]));
         for has_graph in [false, true] {
             if has_graph {
-                fixture.layer.fill_indexes();
+                fixture.fill_indexes();
             }
             let mut found = 0;
             for _ in 0..20 {

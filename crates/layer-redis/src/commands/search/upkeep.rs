@@ -1,9 +1,13 @@
 //! An index follows its keys: each key that changed is looked at again, as it is then.
 
+use std::sync::Arc;
+
 use quartet_engine::Transaction;
 use quartet_search::aggregate::{Record, Value};
 use quartet_search::analysis::Language;
+use quartet_search::codes::Codes;
 use quartet_search::error::IndexingFailure;
+use quartet_search::graph::Prepared;
 use quartet_search::index::State;
 use quartet_search::schema::FieldKind;
 use quartet_search::{Document, Schema, WriteRows, graph, index};
@@ -23,11 +27,15 @@ const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
 
 /// More vectors than these are not left out of their graph: each search compares them all. Beyond,
 /// a write takes some in itself.
-const UNLINKED_MAX: u64 = 4096;
+const UNLINKED_MAX: u64 = 8192;
 
-/// Bytes of vectors that are taken into graphs in one transaction, about, and how many at most.
-const LINKED_BYTES: usize = 16 << 10;
-const LINKED_MAX: usize = 16;
+/// How many vectors such a write takes in.
+const LINKED_BY_WRITE: usize = 4;
+
+/// Vectors that are taken into graphs in one transaction, at most, and about how many bytes of
+/// them: it holds the lock while it writes their nodes.
+const LINKED_MAX: usize = 32;
+const LINKED_BYTES: usize = 64 << 10;
 
 /// Keys that are looked at by the command that makes an index. Larger databases are filled in the
 /// background.
@@ -43,9 +51,6 @@ pub struct Failure {
 pub trait Followed: StoredIndex {
     /// The key as the index has it. Nothing if there is none, or it is none of the index's.
     fn document(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Document>, Failure>;
-
-    /// Takes up what waits beside the documents' words, if it is too much.
-    fn settle_beside(&self, _: &mut dyn WriteRows) {}
 
     /// Its fields, if some of them may have graphs of vectors.
     fn graphs(&self) -> Option<&Schema> {
@@ -64,12 +69,6 @@ pub trait Followed: StoredIndex {
 impl Followed for Index {
     fn document(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Document>, Failure> {
         document(keys, self, name)
-    }
-
-    fn settle_beside(&self, rows: &mut dyn WriteRows) {
-        if graph::waiting(rows, &self.definition.schema) > UNLINKED_MAX {
-            link_some(rows, self);
-        }
     }
 
     fn graphs(&self) -> Option<&Schema> {
@@ -96,14 +95,17 @@ impl From<IndexingFailure> for Failure {
 }
 
 /// Brings every index that covers these keys of database 0 up to date.
-pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, names: &[Vec<u8>]) {
+pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, names: &[Vec<u8>], codes: &CodesOf<'_>) {
     for index in catalogue.indexes() {
-        follow_one(keys, index.as_ref(), names);
+        if follow_one(keys, index.as_ref(), names) {
+            link_beyond(keys.tx, index, codes);
+        }
     }
 }
 
-/// Brings one index up to date with these keys, as far as it covers them.
-pub fn follow_one(keys: &mut Keyspace<'_, '_>, index: &impl Followed, names: &[Vec<u8>]) {
+/// Brings one index up to date with these keys, as far as it covers them. Returns true if it covers
+/// some.
+pub fn follow_one(keys: &mut Keyspace<'_, '_>, index: &impl Followed, names: &[Vec<u8>]) -> bool {
     let mut is_changed = false;
     for name in names.iter().filter(|name| index.covers(name)) {
         update(keys, index, name);
@@ -112,6 +114,7 @@ pub fn follow_one(keys: &mut Keyspace<'_, '_>, index: &impl Followed, names: &[V
     if is_changed {
         settle(keys.tx, index);
     }
+    is_changed
 }
 
 pub fn rows<'r, 't>(tx: &'r mut Transaction<'t>, index: &impl StoredIndex) -> TransactionRows<'r, 't> {
@@ -144,7 +147,6 @@ pub fn settle(tx: &mut Transaction<'_>, index: &impl Followed) {
     if index::waiting(&mut rows) >= index::UNSETTLED_MAX {
         index::settle(&mut rows, SETTLED_MAX);
     }
-    index.settle_beside(&mut rows);
 }
 
 /// Settles the documents that wait if none has come for a while, so that searches need not read
@@ -157,24 +159,50 @@ pub fn settle_quiet(tx: &mut Transaction<'_>, index: &Index, indexes: &Indexes, 
     }
 }
 
-fn link_some(rows: &mut dyn WriteRows, index: &Index) {
-    let schema = &index.definition.schema;
+/// Finds what an index keeps in memory of its vectors.
+pub type CodesOf<'c> = dyn Fn(&Index) -> Option<Arc<Codes>> + 'c;
+
+/// Takes some vectors into their graphs if too many wait.
+fn link_beyond(tx: &mut Transaction<'_>, index: &Index, codes: &CodesOf<'_>) {
+    let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
+    let is_looked_at = State::read(&mut rows)
+        .last_id
+        .is_multiple_of(LINKED_BY_WRITE as u64 / 2);
+    if is_looked_at && graph::waiting(&mut rows, schema) > UNLINKED_MAX {
+        graph::settle(&mut rows, schema, codes(index).as_deref(), LINKED_BY_WRITE);
+    }
+}
+
+/// Whether too many vectors wait for others to come before some are in their graphs.
+pub fn are_too_many_unlinked(tx: &mut Transaction<'_>, index: &Index) -> bool {
+    graph::waiting(&mut rows(tx, index), &index.definition.schema) > UNLINKED_MAX
+}
+
+/// Whether vectors of an index wait to be taken into graphs or out of them, or an image of these is
+/// missed.
+pub fn has_links_to_make(tx: &mut Transaction<'_>, index: &Index, codes: &CodesOf<'_>) -> bool {
+    let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
+    graph::waiting(&mut rows, schema) > 0
+        || graph::has_graph(schema) && codes(index).is_some_and(|codes| codes.are_images_wanted())
+}
+
+/// Finds the changes of an index's graphs when some of the vectors that wait are taken in or out,
+/// as a snapshot shows them. Makes images that searches have missed.
+pub fn prepare_links(tx: &mut Transaction<'_>, index: &Index, codes: Option<&Codes>) -> Vec<Prepared> {
+    let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
     let lengths = schema.fields().map(|(_, field)| match &field.kind {
         FieldKind::Vector(kind) if kind.graph().is_some() => kind.bytes(),
         _ => 0,
     });
-    let count = LINKED_BYTES / lengths.max().unwrap_or_default().max(1);
-    graph::settle(rows, schema, count.clamp(1, LINKED_MAX));
-}
-
-/// Takes some vectors into their graphs, or out of them. Returns true if no more wait.
-pub fn link(tx: &mut Transaction<'_>, index: &Index) -> bool {
-    let mut rows = rows(tx, index);
-    if graph::waiting(&mut rows, &index.definition.schema) == 0 {
-        return true;
+    let longest = lengths.max().unwrap_or_default();
+    if longest == 0 {
+        return Vec::new();
     }
-    link_some(&mut rows, index);
-    graph::waiting(&mut rows, &index.definition.schema) == 0
+    if let Some(codes) = codes {
+        graph::make_images(&mut rows, schema, codes);
+    }
+    let count = (LINKED_BYTES / longest).clamp(1, LINKED_MAX);
+    graph::prepare(&mut rows, schema, codes, count)
 }
 
 fn document(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Result<Option<Document>, Failure> {

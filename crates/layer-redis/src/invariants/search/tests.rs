@@ -26,7 +26,7 @@ fn start() -> Fixture {
     // A second later what was written is settled, and later changes are not.
     for _ in 0..3 {
         fixture.advance_ms(1100);
-        fixture.layer.fill_indexes();
+        fixture.fill_indexes();
     }
     connection.check("DEL d:9 => 1\nHSET d:10 t other => 0\nHSET d:99 t last => 1");
     connection.run(&["JSON.SET", "j:1", "$", r#"{"t":"one","n":[1,2],"s":"POINT (1 2)"}"#]);
@@ -56,7 +56,7 @@ fn check(expected: &[&str], words: usize, change: impl FnOnce(&Fixture, &[u8])) 
         assert!(repairable.iter().all(|finding| !finding.repairs.is_empty()));
         fixture.layer.engine.repair(&repairable).unwrap();
     }
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     assert_eq!(found(&fixture), Vec::<String>::new());
     fixture.connect().check(&format!(
         "FT.SEARCH i word NOCONTENT LIMIT 0 0 => [{words}]\n\
@@ -222,7 +222,7 @@ fn an_index_on_a_stream_that_disagrees_with_it() {
     let foreign = "index \"log\" has entry 651061555542690057-651061555542690057, which the stream does not have";
     assert!(found(&fixture).contains(&foreign.to_owned()), "{:?}", found(&fixture));
     fixture.layer.engine.repair(&findings(&fixture).kept).unwrap();
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     assert_eq!(found(&fixture), Vec::<String>::new());
     connection.check("SEARCH.QUERY log {} NOCONTENT => [[1-0 1] [2-0 1]]");
 }

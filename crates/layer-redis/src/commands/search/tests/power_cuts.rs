@@ -662,6 +662,7 @@ impl Life {
         while !self.is_over.load(Ordering::SeqCst) {
             self.clock.advance(choice.below(3000));
             self.layer.expire_due();
+            self.layer.link_vectors();
             if !self.at_snapshots && choice.below(4) == 0 {
                 let count = show(&client.ask(&["HINCRBY", COUNTER, "c", "1"]));
                 let (_, _, dependency) = self.layer.engine.snapshot();

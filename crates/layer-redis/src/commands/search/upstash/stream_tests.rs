@@ -220,7 +220,7 @@ fn long_streams_are_filled_in_the_background() {
         ",
     );
     assert_eq!(found(&fixture), Vec::<String>::new());
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     connection.check(
         r#"
         SEARCH.WAITINDEXING i => 1

@@ -132,10 +132,10 @@ fn an_index_expires_while_it_is_filled() {
     let create = "SEARCH.CREATE shop ON HASH PREFIX 1 k SCHEMA n U64 FAST => 1";
     connection.check(&format!("{create}\nPEXPIRE shop 1 => 1\nHSET k0 n 5 => 0"));
     fixture.advance_ms(2);
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     connection.check("SEARCH.COUNT shop {} => -1\nSEARCH.LISTINDEXES => []");
     connection.check(create);
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     connection.check("SEARCH.COUNT shop {} => 600");
     let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::new(crate::invariants::RedisInvariants)];
     let findings = fixture.layer.engine.judge(&invariants).unwrap();
@@ -296,7 +296,7 @@ fn large_databases_are_filled_in_the_background() {
         run(&mut connection, &["HSET", &format!("p:{number}"), "name", "word"]);
     }
     connection.check("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA name TEXT => 1");
-    fixture.layer.fill_indexes();
+    fixture.fill_indexes();
     connection.check(
         r#"
         SEARCH.WAITINDEXING i => 1
