@@ -532,7 +532,7 @@ mod tests {
         match field {
             "rare" => (number % 97 < 2).then(|| format!("r{}", number % 97)),
             "half" => Some(format!("h{}", number % 2)),
-            "n" => (number % 3 > 0).then(|| (number % 50).to_string()),
+            "n" => (!number.is_multiple_of(3)).then(|| (number % 50).to_string()),
             "m" => Some((number % 7).to_string()),
             "place" => Some(format!(
                 "{:.3},{:.3}",
