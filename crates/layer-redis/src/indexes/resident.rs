@@ -35,6 +35,9 @@ const IDLE_MAX: u32 = 100;
 
 const PAGE_SLOTS: usize = 256;
 
+/// Pages, most of them empty, for each that may be in use.
+const PAGES_OF_ONE_IN_USE: usize = 16;
+
 /// Sets of which rows are at hand.
 #[derive(Default)]
 pub struct ResidentSets {
@@ -166,10 +169,12 @@ impl ResidentRows {
         rows
     }
 
-    /// Makes room for one element more. Where few of the numbers are in use, some rows stay out.
+    /// Makes room for one element more. Where few of the numbers are in use, some rows stay out: a
+    /// restored set may come with any numbers.
     fn grow(&mut self, head: &Head) {
         self.page_count_max = head.count as usize / 16 + 16;
         let pages = (head.last_id + 1) as usize / PAGE_SLOTS + 1;
+        let pages = pages.min(PAGES_OF_ONE_IN_USE * self.page_count_max);
         self.pages.resize_with(pages.max(self.pages.len()), OnceLock::new);
     }
 

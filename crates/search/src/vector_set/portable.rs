@@ -83,12 +83,15 @@ fn each_link(node: &Node) -> impl Iterator<Item = (Id, usize, Id)> {
     levels.flat_map(move |(level, links)| links.iter().map(move |other| (node.id, level, *other)))
 }
 
+/// The greatest id that a set may come with: its next elements get greater ones.
+const ID_MAX: Id = 1 << 56;
+
 fn is_node(head: &Head, node: &Node) -> bool {
     let has_levels = (1..=LEVELS_MAX + 1).contains(&node.levels.len());
     let is_coded = node.coded.code.len() == head.code_bytes();
     let has_floats = head.quantization.has_floats();
     let are_numbers = node.coded.range.is_finite() && (!has_floats || are_finite(&node.coded.code));
-    node.id > 0 && node.id < Id::MAX && has_levels && is_coded && are_numbers
+    (1..=ID_MAX).contains(&node.id) && has_levels && is_coded && are_numbers
 }
 
 fn are_finite(floats: &[u8]) -> bool {

@@ -135,6 +135,33 @@ fn a_damaged_set_is_refused() {
     }
 }
 
+/// Memory is not taken by the numbers that a set says its elements have, and numbers do not run out.
+#[test]
+fn a_restored_set_may_have_great_numbers() {
+    let mut connection = Fixture::new().connect();
+    connection.check("VADD v VALUES 2 1 2 a => 1");
+    let Ok(quartet_wire_rdb::value::Value::VectorSet(mut set)) =
+        quartet_wire_rdb::value::restore(&dumped(&mut connection, "v"))
+    else {
+        panic!("no vector set");
+    };
+    for (id, is_taken) in [(1 << 56, true), ((1 << 56) + 1, false), (u64::MAX - 1, false)] {
+        set.elements[0].id = id;
+        let payload = quartet_wire_rdb::value::dump(&quartet_wire_rdb::value::Value::VectorSet(set.clone()));
+        assert_eq!(
+            restore(&mut connection, &format!("w{id}"), &payload) == "OK",
+            is_taken,
+            "{id}"
+        );
+    }
+    connection.check(
+        "VSIM w72057594037927936 VALUES 2 1 2 => [a]
+         VADD w72057594037927936 VALUES 2 2 1 b => 1
+         VREM w72057594037927936 a => 1
+         VSIM w72057594037927936 VALUES 2 1 2 => [b]",
+    );
+}
+
 #[test]
 fn sets_are_keys_like_others() {
     check(
