@@ -29,7 +29,7 @@ const LANES: usize = 16;
 /// Sixteen floats, little-endian.
 type LaneBytes = [u8; 4 * LANES];
 
-/// What is summed over pairs of floats.
+/// The term that is summed over pairs of floats.
 #[derive(Clone, Copy)]
 pub(crate) enum OfPair {
     Product,

@@ -31,7 +31,7 @@ pub trait Rows {
         self.show(&numbered(tag, number), visit)
     }
 
-    /// Prefetches about so many bytes of that value, which will be read soon, if that costs little.
+    /// Prefetches about `bytes` of that value, which will be read soon, if that costs little.
     fn fetch_numbered(&mut self, _tag: u8, _number: u64, _bytes: usize) {}
 
     /// Prefetches the values at the keys, which will be read soon: several take little longer than

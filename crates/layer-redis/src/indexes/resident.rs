@@ -30,7 +30,7 @@ const SHARE: u64 = 16;
 /// Bytes that they may take where there is no budget.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// A set that no command has used for so many calls of [`ResidentSets::count`] is forgotten.
+/// A set that no command has used during this many calls of [`ResidentSets::count`] is forgotten.
 const IDLE_MAX: u32 = 100;
 
 const PAGE_SLOTS: usize = 256;

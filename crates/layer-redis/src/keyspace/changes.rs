@@ -141,9 +141,9 @@ impl Changes {
         self.covered.forget();
     }
 
-    /// Notes for indexes only names that begin with one of `prefixes` from now on. Whoever makes
-    /// an index, or takes back a transaction that may have dropped one, calls [`Changes::index`].
-    /// `mark` identifies the definitions that have the prefixes.
+    /// Notes for indexes only names that begin with one of `prefixes` from now on. Call
+    /// [`Changes::index`] when an index is made, or a transaction that may have dropped one is
+    /// taken back.
     pub fn index_covered(&self, mark: &[u8], prefixes: Vec<Vec<u8>>) {
         self.covered.know(mark, prefixes);
     }

@@ -46,7 +46,7 @@ impl CoveredNames {
     /// with this mark.
     pub fn know(&self, mark: &[u8], mut prefixes: Vec<Vec<u8>>) {
         prefixes.sort_unstable();
-        // What begins with another comes right behind it, or behind others of that kind.
+        // A prefix that begins with another comes right behind it, or behind others of that kind.
         prefixes.dedup_by(|next, kept| next.starts_with(kept));
         let mut first_bytes = [0u64; 4];
         for prefix in &prefixes {

@@ -289,8 +289,8 @@ impl Operator {
     }
 }
 
-/// A value beside a number has to read as one to be less or greater. What is no number (`0/0`)
-/// equals every number.
+/// A value beside a number has to read as one to be less or greater. A result that is no
+/// number (`0/0`) equals every number.
 fn compared(left: &Value, right: &Value) -> Result<Ordering, SearchError> {
     use Value::{List, Number, Text};
     if !matches!(

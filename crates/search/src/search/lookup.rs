@@ -242,7 +242,7 @@ impl<'l> Lookup<'l> {
             NodeKind::Numeric(range) => bounds(range).filter(|(start, end)| start < end),
             _ => None,
         };
-        // Whoever profiles a query sees what each condition finds by itself.
+        // A profile shows what each condition finds by itself.
         let ranges: Vec<Option<RowRange>> = match self.request.clock {
             Some(_) => vec![None; nodes.len()],
             None => nodes.iter().map(range_of).collect(),

@@ -46,8 +46,8 @@ pub const HITS_MAX: usize = 1_000_000;
 /// After how many candidates a search asks whether it has to end.
 const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
 
-/// Documents that are looked up together: several take little longer than one, and a disk is to have
-/// enough to do.
+/// Documents that are looked up together: several take little longer than one, and a disk is to
+/// have enough to do.
 const DOCUMENTS_AT_ONCE: usize = 256;
 
 /// How many keys in their order are read in the time of one that is looked up.

@@ -38,7 +38,7 @@ pub struct Step {
     pub kind: &'static str,
     /// The kind of alternatives of a union.
     pub united: Option<String>,
-    /// What it looks for (a term, a range, a field), behind the original's word for that.
+    /// The term, range or field that it looks for, behind the original's word for that.
     pub about: Option<(&'static str, Vec<u8>)>,
     /// How long it took, with its children.
     pub micros: u64,

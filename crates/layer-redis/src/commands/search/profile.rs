@@ -84,7 +84,7 @@ impl Profile {
         self.stages.push((name.into(), count, lap_micros));
     }
 
-    /// What was done belongs to the last stage.
+    /// The work before this belongs to the last stage.
     pub fn is_done_too(&mut self) {
         let lap_micros = self.lap_micros();
         if let Some((_, _, micros)) = self.stages.last_mut() {

@@ -135,7 +135,8 @@ fn a_damaged_set_is_refused() {
     }
 }
 
-/// Memory is not taken by the numbers that a set says its elements have, and numbers do not run out.
+/// Memory is not taken by the numbers that a set says its elements have, and numbers do not run
+/// out.
 #[test]
 fn a_restored_set_may_have_great_numbers() {
     let mut connection = Fixture::new().connect();

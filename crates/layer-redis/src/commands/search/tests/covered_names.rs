@@ -93,7 +93,8 @@ fn definitions_that_go_with_all_keys_come_again() {
     }
 }
 
-/// What is taken back may have dropped an index: other writes have been noted meanwhile, or not.
+/// A transaction that is taken back may have dropped an index: other writes have been noted
+/// meanwhile, or not.
 #[test]
 fn a_drop_that_is_taken_back_leaves_the_index_known() {
     let (fixture, mut connection) = beside_another();
