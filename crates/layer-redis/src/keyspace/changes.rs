@@ -143,7 +143,7 @@ impl Changes {
 
     /// Notes for indexes only names that begin with one of `prefixes` from now on. Call
     /// [`Changes::index`] when an index is made, or a transaction that may have dropped one is
-    /// taken back.
+    /// taken back. `mark` identifies the definitions that have the prefixes.
     pub fn index_covered(&self, mark: &[u8], prefixes: Vec<Vec<u8>>) {
         self.covered.know(mark, prefixes);
     }
