@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from random_requests import Index
-from replies import Command, Hit, hits, in_no_order, is_error, near, page, proposals, records
+from replies import Command, Hit, are_same_records, hits, in_no_order, is_error, near, page, proposals, records
 
 ESTIMATES = ("COUNT_DISTINCTISH", "QUANTILE")
 NUMBERS = ("SUM", "MIN", "MAX")
@@ -63,6 +63,10 @@ def keys_are_same(case: Case) -> bool:
     if case.is_cut():
         return total == our_total and len(theirs) == len(ours)
     return total == our_total and {hit[0] for hit in theirs} == {hit[0] for hit in ours}
+
+
+def records_are_same(case: Case) -> bool:
+    return case.has_answers() and are_same_records(case.command, case.theirs, case.ours)
 
 
 def keys_are_there(case: Case) -> bool:
@@ -397,6 +401,7 @@ CLASSES: list[tuple[str, Condition, Condition]] = [
     ("a range of vectors that have a graph", both(lambda case: case.index.has_graph, query_has("VECTOR_RANGE")), lambda case: less_is_found(case) or fewer_records(case)),
     ("alternatives that 2.10 passes over", has_alternatives, each_key_is_right),
     ("BM25STD of 8.x", both(shows_scores, lambda case: has("BM25STD")(case) or not has("SCORER")(case)), keys_are_same),
+    ("scores of an aggregation's documents", both(shows_scores, lambda case: case.is_about("FT.AGGREGATE")), records_are_same),
     ("TFIDF of documents with vectors", both(has_vectors, has("TFIDF")), keys_are_same),
     ("scores of patterns", both(shows_scores, has_pattern), keys_are_same),
     ("distances of several words in TFIDF and BM25", both(shows_scores, has_several_parts, has("TFIDF", "TFIDF.DOCNORM", "BM25")), keys_are_same),
