@@ -263,13 +263,18 @@ def first_values_are_same(case: Case) -> bool:
 
 
 def is_explained_same(case: Case) -> bool:
-    """But for the field's name in front of a TAG value."""
-    theirs, ours = (re.sub(rb"(TAG:@\w+ \{\s+)@\w+:", rb"\1", text) for text in (case.theirs, case.ours))
+    """But for the field's name in front of TAG values."""
+    values = re.compile(rb"(TAG:@\w+ \{\n)((?:.*\n)+?)(?=\s*\}\n)")
+    theirs, ours = (values.sub(lambda tag: tag[1] + re.sub(rb"@\w+:", b"", tag[2]), text) for text in (case.theirs, case.ours))
     return theirs == ours
 
 
 def is_returned(case: Case) -> bool:
     return is_accepted(case) and "is not in schema" in str(case.theirs)
+
+
+def is_refused_property(case: Case) -> bool:
+    return not is_error(case.theirs) and is_error(case.ours) and "No such property" in str(case.ours)
 
 
 def is_order_refused(case: Case) -> bool:
@@ -395,6 +400,7 @@ CLASSES: list[tuple[str, Condition, Condition]] = [
     ("a number that begins with its point", query_has(r"(?<![\w.])\.\d|\d\.\d+\.\d"), lambda case: True),
     ("a backslash in front of a number that is compared", query_has(r"[<>=]\s*\\\d"), is_accepted),
     ("letters behind a number that is compared", query_has(r"[<>=]\s*-?[\d.]+[^\W\d]"), lambda case: is_error(case.ours)),
+    ("a sign where a number stands", query_has(r"\[\s*[-+]\s|\s[-+]\s*\]"), lambda case: is_error(case.ours)),
     ("a sign behind a number", query_has(r"\[\S*\d[-+]"), lambda case: is_error(case.ours)),
     ("an error in a later record", has("APPLY", "FILTER"), is_refused_of_one),
     ("a shape's sides on the sphere", both(lambda case: case.index.is_spherical, query_has(r"\$shape")), is_answered),
@@ -413,6 +419,7 @@ CLASSES: list[tuple[str, Condition, Condition]] = [
     ("order and distance beside a negated part", both(asks_for_order, has_sign), is_answered),
     ("fuzzy words that stand for stems and sounds", query_has("%"), more_is_found),
     ("FT.SPELLCHECK of distance 2", lambda case: case.is_about("FT.SPELLCHECK") and case.command[-1] == "2", more_is_found),
+    ("HIGHLIGHT and SUMMARIZE of a field that is none, and that RETURN leaves out", both(has("HIGHLIGHT", "SUMMARIZE"), has("RETURN")), is_refused_property),
     ("RETURN of a field that is none, beside HIGHLIGHT and SUMMARIZE", has("HIGHLIGHT", "SUMMARIZE"), is_returned),
     ("words that HIGHLIGHT marks", lambda case: has("HIGHLIGHT")(case) and not has("SUMMARIZE")(case), texts_are_same),
     ("fragments of SUMMARIZE", has("SUMMARIZE"), keys_are_same),
