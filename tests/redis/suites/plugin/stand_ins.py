@@ -34,6 +34,31 @@ class NoContainers:
         return self.get_service_host_and_port(service, port)[1]
 
 
+class NoContainer:
+    """Instead of one container."""
+
+    def __init__(self, *_: object, **__: object):
+        pass
+
+    def start(self) -> NoContainer:
+        return self
+
+    def stop(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> NoContainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def get_container_host_ip(self) -> str:
+        return "127.0.0.1"
+
+    def get_exposed_port(self, _: int) -> int:
+        return int(os.environ["SUITE_SERVER_PORT"])
+
+
 class WordCounts:
     """Instead of a downloaded model: a text's words, each added to a place that its hash gives, at length one. Texts are near that share words."""
 
@@ -65,9 +90,11 @@ def replace_models() -> None:
 def replace_containers() -> None:
     try:
         import testcontainers.compose as compose
+        import testcontainers.redis as redis
     except ImportError:
         return
     compose.DockerCompose = NoContainers
+    redis.RedisContainer = NoContainer
 
 
 def replace_version() -> None:
