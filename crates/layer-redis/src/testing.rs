@@ -156,6 +156,23 @@ impl Connection {
     }
 }
 
+/// Chooses by a seed, so that a failure comes again.
+pub struct Choice(pub u64);
+
+impl Choice {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    pub fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len() as u64) as usize]
+    }
+}
+
 /// A reply as a line: lists in brackets, maps in braces, nil, numbers, `!` before an error.
 pub fn show(value: &Value) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

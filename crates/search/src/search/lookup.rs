@@ -242,10 +242,12 @@ impl<'l> Lookup<'l> {
             NodeKind::Numeric(range) => bounds(range).filter(|(start, end)| start < end),
             _ => None,
         };
-        // A profile shows what each condition finds by itself.
-        let ranges: Vec<Option<RowRange>> = match self.request.clock {
-            Some(_) => vec![None; nodes.len()],
-            None => nodes.iter().map(range_of).collect(),
+        // A profile shows what each condition finds by itself, and an explanation begins with the
+        // condition that finds least.
+        let is_shown = self.request.clock.is_some() || self.request.explains_scores;
+        let ranges: Vec<Option<RowRange>> = match is_shown {
+            true => vec![None; nodes.len()],
+            false => nodes.iter().map(range_of).collect(),
         };
         let mut matchers = Vec::with_capacity(nodes.len());
         for (node, range) in nodes.iter().zip(&ranges) {

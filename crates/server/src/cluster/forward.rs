@@ -39,7 +39,7 @@ use super::link::Link;
 use super::members::Members;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
-use crate::connections::stream::{Stream, exchange};
+use crate::connections::stream::{Stream, exchange, is_silent};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
 use crate::http::Head;
@@ -222,13 +222,7 @@ impl HomeCaller {
 impl HomeStream {
     /// False if the home has closed it, or may soon.
     async fn is_usable(&mut self) -> bool {
-        let stream = &mut self.stream;
-        let is_silent = std::future::poll_fn(|context| {
-            let mut byte = [0];
-            let read = Pin::new(&mut *stream).poll_read(context, &mut ReadBuf::new(&mut byte));
-            Poll::Ready(read.is_pending())
-        });
-        self.used.elapsed() < KEPT && is_silent.await
+        self.used.elapsed() < KEPT && is_silent(self.stream.as_mut()).await
     }
 }
 

@@ -1,8 +1,10 @@
 //! A connection's bytes, whatever carries them.
 
 use std::io;
+use std::pin::Pin;
+use std::task::Poll;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -10,6 +12,17 @@ const BUFFER_BYTES: usize = 16 << 10;
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// True if nothing has come unasked, not even the end: an idle connection may be used again.
+pub async fn is_silent(stream: &mut dyn Stream) -> bool {
+    let mut stream = Pin::new(stream);
+    let look = std::future::poll_fn(|context| {
+        let mut byte = [0];
+        let read = stream.as_mut().poll_read(context, &mut ReadBuf::new(&mut byte));
+        Poll::Ready(read.is_pending())
+    });
+    look.await
+}
 
 /// Passes bytes both ways until the server's side ends, which it does as a whole. A client may end
 /// its own before it has read everything.

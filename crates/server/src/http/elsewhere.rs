@@ -4,20 +4,18 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_engine::PartitionId;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::framing::{self, BodyReader, HEADERS_MAX};
 use super::message::{Answer, Credential, Head, Headers, Kept};
-use crate::connections::stream::Stream;
+use crate::connections::stream::{Stream, is_silent};
 use crate::layers::parts::{Nodes, Parts, Whereabouts};
 
 const BUFFER_BYTES: usize = 16 << 10;
@@ -72,13 +70,7 @@ struct HomeConnection {
 impl HomeConnection {
     /// False if the home has closed it, or may soon.
     async fn is_usable(&mut self) -> bool {
-        let stream = &mut self.stream;
-        let is_silent = std::future::poll_fn(|context| {
-            let mut byte = [0];
-            let read = Pin::new(&mut *stream).poll_read(context, &mut ReadBuf::new(&mut byte));
-            Poll::Ready(read.is_pending())
-        });
-        self.used.elapsed() < KEPT && is_silent.await
+        self.used.elapsed() < KEPT && is_silent(self.stream.as_mut()).await
     }
 }
 

@@ -8,7 +8,7 @@ use quartet_wire_resp::Value;
 use serde_json::Value as Json;
 
 use crate::invariants::RedisInvariants;
-use crate::testing::{Connection, Fixture, show};
+use crate::testing::{Choice, Connection, Fixture, show};
 
 mod covered_names;
 mod power_cuts;
@@ -108,23 +108,6 @@ fn differences(recording: &str, run: fn(&mut Connection, &[&str]) -> Value) -> V
         }
     }
     wrong
-}
-
-/// Chooses by a seed, so that a failure comes again.
-struct Choice(u64);
-
-impl Choice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
-        words[self.below(words.len() as u64) as usize]
-    }
 }
 
 const WORDS: &[&str] = &["alpha", "beta", "gamma", "delta", "running", "house"];

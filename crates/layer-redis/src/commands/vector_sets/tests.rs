@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::{Changed, rows_of};
 use crate::handler::groups::Groups;
 use crate::keyspace::Kind;
-use crate::testing::{Connection, Fixture, show};
+use crate::testing::{Choice, Connection, Fixture, show};
 
 fn check(script: &str) {
     Fixture::new().connect().check(script);
@@ -316,18 +316,7 @@ fn the_graph_is_judged_beside_all_vectors() {
     assert!(right >= 475, "{right} of 500");
 }
 
-/// Numbers by a seed, so that a failure comes again.
-struct Choice(u64);
-
 impl Choice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
     fn numbers(&mut self) -> String {
         let numbers: Vec<String> = (0..4).map(|_| (self.below(2001) as f32 - 1000.0).to_string()).collect();
         format!("VALUES 4 {}", numbers.join(" "))
