@@ -2,18 +2,33 @@
 
 import { html, useCallback, useState } from "./html.js";
 import * as api from "./api.js";
-import { asMap, count, identity, shown, splitLine } from "./bytes.js";
+import { asMap, count, escapedName, identity, shown, splitLine, toBytes } from "./bytes.js";
 import { CompletedLine } from "./completion.js";
-import { Nearest, nearestDocuments } from "./neighbours.js";
+import { Nearest, nearestDocuments, vectorType } from "./neighbours.js";
 import { Busy, Problem, link, useAct } from "./ui.js";
+import { decoded } from "./vectors.js";
 
 const SHOWN = 20;
 /** What stands around a word that was found: signs that no text has, so that it can be marked without markup made of text. */
 const MARKS = ["\u0001", "\u0002"];
+/** Fields that have columns; a document may have thousands. */
+const COLUMNS_MAX = 40;
+/** Signs of a value that a cell has, and those before its first mark: a cell shows one line. */
+const EXCERPT = 500;
+const BEFORE_MARK = 30;
+/** Numbers of a vector that a cell has. */
+const COMPONENTS = 3;
+
+/** The part of a text that has its first mark. */
+function excerpt(text) {
+  const from = Math.max(0, text.indexOf(MARKS[0]) - BEFORE_MARK);
+  return (from > 0 ? "…" : "") + text.slice(from, from + EXCERPT) + (from + EXCERPT < text.length ? "…" : "");
+}
 
 /** A text whose found words are marked. */
 function Marked({ text }) {
-  const pieces = shown(text).split(MARKS[0]);
+  const part = text instanceof Uint8Array ? shown(text.subarray(0, EXCERPT)) : excerpt(shown(text));
+  const pieces = part.split(MARKS[0]);
   return pieces.map((piece, index) => {
     if (index === 0) return piece;
     const [word, rest = ""] = piece.split(MARKS[1]);
@@ -21,23 +36,41 @@ function Marked({ text }) {
   });
 }
 
+/** The bytes of a vector as its first numbers. */
+function Vector({ word, type }) {
+  const found = decoded(toBytes(word), type, COMPONENTS);
+  if (found === null) return html`<${Marked} text=${word} />`;
+  return `${found.first.map((number) => Number(number.toPrecision(4))).join(", ")}${found.total > COMPONENTS ? ", …" : ""} (${count(found.total)})`;
+}
+
 const has = (words, name) => words.some((word) => typeof word === "string" && word.toUpperCase() === name);
 
-/** Hits with their scores, and the names of all fields that they have. */
+/** Hits with their scores, and the names of the fields that they have. */
 async function searched(database, index, query, options) {
   const words = splitLine(options);
   const isText = index.fields.some(({ type }) => type === "TEXT");
+  const columnsOfJson = index.on === "JSON" && !query.includes("=>") && !has(words, "RETURN") ? index.fields.filter(({ type }) => type !== "VECTOR").map(({ name }) => name) : [];
   const added = [
     "WITHSCORES",
     ...(isText && !has(words, "HIGHLIGHT") ? ["HIGHLIGHT", "TAGS", ...MARKS] : []),
     ...(has(words, "LIMIT") ? [] : ["LIMIT", "0", String(SHOWN)]),
+    ...(columnsOfJson.length > 0 ? ["RETURN", String(columnsOfJson.length), ...columnsOfJson] : []),
   ];
   const reply = await api.redis(database, "FT.SEARCH", index.name, query, ...words, ...added);
   const hits = [];
-  const step = has(words, "NOCONTENT") ? 2 : 3;
-  for (let at = 1; at < reply.length; at += step) hits.push({ key: reply[at], score: Number(reply[at + 1]), fields: asMap(reply[at + 2] && step === 3 ? reply[at + 2] : []) });
-  const columns = [...new Set(hits.flatMap(({ fields }) => [...fields.keys()]))];
-  return { total: reply[0], hits, columns };
+  // A key, its score, a payload and a sort key if they were asked for, and fields unless they were not.
+  const between = ["WITHPAYLOADS", "WITHSORTKEYS"].filter((name) => has(words, name)).length;
+  const hasFields = !has(words, "NOCONTENT") && reply.slice(1).some(Array.isArray);
+  const names = new Map();
+  const known = new Set(index.fields.flatMap(({ name, path }) => [identity(name), identity(path)]));
+  for (let at = 1; at < reply.length; at += 2 + between + (hasFields ? 1 : 0)) {
+    const [score, why] = has(words, "EXPLAINSCORE") ? reply[at + 1] : [reply[at + 1]];
+    const fields = hasFields ? asMap(reply[at + 2 + between] ?? []) : new Map();
+    for (const name of fields.keys()) names.set(identity(name), name);
+    hits.push({ key: reply[at], score: Number(score), why, fields: new Map(Array.from(fields, ([name, value]) => [identity(name), value])) });
+  }
+  const columns = Array.from(names, ([id, name]) => ({ id, name, isIndexed: known.has(id) }));
+  return { total: reply[0], hits, columns: columns.sort((a, b) => b.isIndexed - a.isIndexed) };
 }
 
 /** How a condition on a field of each type begins. */
@@ -53,7 +86,7 @@ const FUNCTIONS = [
   ..."case day dayofmonth dayofweek dayofyear hour minute month monthofyear year".split(" "),
 ].map((name) => name + "(");
 
-const conditionsOf = (index) => index.fields.filter(({ type }) => type !== "VECTOR").map(({ name, type }) => `@${shown(name)}:${BEGINS[type] ?? ""}`);
+const conditionsOf = (index) => ["ismissing(@", ...index.fields.map(({ name, type }) => "@" + escapedName(name) + (type === "VECTOR" ? "" : ":" + (BEGINS[type] ?? "")))];
 const wordsOf = (index) => [...OPTIONS, ...REDUCERS, ...FUNCTIONS, ...index.fields.map(({ name }) => "@" + shown(name))];
 
 /** Rows of an aggregation, and the names of all columns that they have. */
@@ -67,26 +100,45 @@ async function aggregated(database, index, query, options) {
 function Rows({ aggregate }) {
   const cell = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
   return html`<p class="dim" role="status">${count(aggregate.rows.length)} rows</p>
-    <div class="scroll"><table id="rows">
+    <div class="scroll"><table id="rows" class="lines">
       <thead><tr>${aggregate.columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
-      <tbody>${aggregate.rows.map((row, index) => html`<tr key=${index}>${aggregate.columns.map((column) => html`<td key=${shown(column)} class="mono cut">${row.has(column) && cell(row.get(column))}</td>`)}</tr>`)}</tbody>
+      <tbody>${aggregate.rows.map((row, index) => html`<tr key=${index}>${aggregate.columns.map((column) => html`<td key=${shown(column)} class="mono">${row.has(column) && cell(row.get(column))}</td>`)}</tr>`)}</tbody>
     </table></div>`;
+}
+
+/** Why a score is what it is: a text, or a text with those that it consists of. */
+function Why({ why }) {
+  const [text, parts = []] = Array.isArray(why) ? why : [why];
+  return html`<li>${shown(text)}${parts.length > 0 && html`<ul class="why">${parts.map((part, index) => html`<${Why} key=${index} why=${part} />`)}</ul>`}</li>`;
+}
+
+function Hit({ database, index, hit, columns, vectors, onChoose }) {
+  const { key, score, why, fields } = hit;
+  const value = ({ id, name }) => {
+    const field = vectors.find((field) => index.on === "HASH" && shown(field.path) === shown(name));
+    return field ? html`<${Vector} word=${fields.get(id)} type=${vectorType(field)} />` : html`<${Marked} text=${fields.get(id)} />`;
+  };
+  return html`<tr>
+    <td class="mono"><a class="key" href=${link("redis", database, shown(key), shown(key))}>${shown(key)}</a></td>
+    <td>${Number(score.toPrecision(6))}${why !== undefined && html`<details><summary>why</summary><ul class="why"><${Why} why=${why} /></ul></details>`}</td>
+    ${vectors.map((field) => html`<td key=${"near " + field.name}><button type="button" class="small" aria-label=${`Neighbours of ${shown(key)} by ${shown(field.name)}`} onClick=${() => onChoose(field, key)}>Neighbours by ${shown(field.name)}</button></td>`)}
+    ${columns.map((column) => html`<td key=${column.id} class="mono">${fields.has(column.id) && value(column)}</td>`)}
+  </tr>`;
 }
 
 function Hits({ database, index, found }) {
   const [neighbours, setNeighbours] = useState(null);
   const [act, { error }] = useAct();
-  const vectors = index.on === "HASH" ? index.fields.filter(({ type }) => type === "VECTOR") : [];
+  const vectors = index.fields.filter(({ type }) => type === "VECTOR");
+  const columns = found.columns.slice(0, COLUMNS_MAX);
+  const left = found.columns.length - columns.length;
   const choose = (field, key) => act(async () => setNeighbours({ field, of: key, nearest: await nearestDocuments(database, index, field, key) }));
-  return html`<p class="dim" id="total" role="status">${count(found.total)} found, ${count(found.hits.length)} shown</p>
-    <div class="scroll"><table id="hits">
-      <thead><tr><th>key</th><th>score</th>${found.columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
-      <tbody>${found.hits.map(({ key, score, fields }) => html`<tr key=${identity(key)}>
-        <td class="mono"><a class="key" href=${link("redis", database, shown(key), shown(key))}>${shown(key)}</a></td><td>${Number(score.toPrecision(6))}</td>
-        ${found.columns.map((column) => html`<td key=${shown(column)} class="mono cut">${fields.has(column) && html`<${Marked} text=${fields.get(column)} />`}</td>`)}
-        ${vectors.map((field) => html`<td key=${"near " + field.name}><button type="button" class="small" aria-label=${`Neighbours of ${shown(key)} by ${field.name}`} onClick=${() => choose(field, key)}>Neighbours by ${field.name}</button></td>`)}
-      </tr>`)}</tbody>
+  return html`<p class="dim" id="total" role="status">${count(found.total)} found, ${count(found.hits.length)} shown${left > 0 && `, without ${count(left)} more fields`}</p>
+    <div class="scroll"><table id="hits" class="lines">
+      <thead><tr><th>key</th><th>score</th>${vectors.map((field) => html`<th key=${"near " + field.name}></th>`)}${columns.map(({ id, name }) => html`<th key=${id}>${shown(name)}</th>`)}</tr></thead>
+      <tbody>${found.hits.map((hit) => html`<${Hit} key=${identity(hit.key)} database=${database} index=${index} hit=${hit} columns=${columns} vectors=${vectors} onChoose=${choose} />`)}</tbody>
     </table></div>
+    <p class="dim">This is the present: an index has no history. A key shows what it was below <i>As it was</i>.</p>
     <${Problem} error=${error} />
     ${neighbours && html`<${Nearest} of=${neighbours.of} nearest=${neighbours.nearest} measure="distance" onChoose=${(key) => choose(neighbours.field, key)} />`}`;
 }
@@ -100,7 +152,7 @@ function stepOf(list) {
 
 function Step({ step }) {
   const { facts, below } = step;
-  const title = ["Type", "Query type", "Term"].filter((name) => facts.has(name)).map((name) => shown(facts.get(name))).join(" ");
+  const title = [...new Set(["Type", "Query type", "Term"].filter((name) => facts.has(name)).map((name) => shown(facts.get(name))))].join(" ");
   return html`<li><b>${title}</b> ${Number(facts.get("Time"))} ms, ${count(facts.get("Number of reading operations"))} given
     ${below.length > 0 && html`<ul>${below.map((step, index) => html`<${Step} key=${index} step=${step} />`)}</ul>`}</li>`;
 }
@@ -136,7 +188,7 @@ export function SearchPad({ database, index }) {
   const loadConditions = useCallback(() => conditionsOf(index), [index]);
   const loadWords = useCallback(() => wordsOf(index), [index]);
   return html`<form onSubmit=${submit}>
-      <${CompletedLine} id="query" label="Query" value=${query} onInput=${setQuery} load=${loadConditions} wordBefore=${/(@[^\s:@|(){}[\]"]*)$/} />
+      <${CompletedLine} id="query" label="Query" value=${query} onInput=${setQuery} load=${loadConditions} wordBefore=${/(@[^\s:@|(){}[\]"]*|[A-Za-z]+)$/} />
       <${CompletedLine} id="options" label="Options" placeholder="SORTBY price LIMIT 0 50" value=${options} onInput=${setOptions} load=${loadWords} wordBefore=${/(@?[A-Za-z_0-9.]+|@)$/} />
       <div class="row">
         <button class="main" id="run" disabled=${busy}>Search</button>

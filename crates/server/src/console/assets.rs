@@ -60,6 +60,7 @@ const ASSETS: &[Asset] = assets![
     "tree.js",
     "tuples.js",
     "ui.js",
+    "vectors.js",
     "vendor/LICENSES",
     "vendor/hooks.js",
     "vendor/htm.js",
