@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useRef } from "./html.js";
 import * as api from "./api.js";
 import { asMap, count, identity, quoted, shown, size } from "./bytes.js";
+import { describedKey } from "./search_key.js";
 import { SearchPad } from "./search_pad.js";
 import { Busy, Problem, link, useLoaded } from "./ui.js";
 
@@ -27,6 +28,24 @@ function described(reply) {
     share: Number(info.get("percent_indexed")),
     errors: asMap(info.get("Index Errors")),
   };
+}
+
+/** The indexes of `redis.search`, which are keys; none if the user may not list them. */
+async function keyIndexes(database) {
+  const known = await api.redis(database, "SEARCH.LISTINDEXES").catch(() => []);
+  const replies = await api.redisAll(database, known.map((about) => ["SEARCH.DESCRIBE", asMap(about).get("name")]));
+  return replies.flatMap(({ result }) => (Array.isArray(result) ? [describedKey(result)] : []));
+}
+
+function KeyIndexes({ database }) {
+  const { value } = useLoaded(() => keyIndexes(database), [database]);
+  if (!value?.length) return null;
+  return html`<h3>Of redis.search</h3><div class="scroll"><table id="key-indexes" class="lines">
+    <thead><tr><th>index</th><th>on</th><th>prefixes</th><th>documents</th><th>size</th><th>filled</th></tr></thead>
+    <tbody>${value.map((index) => html`<tr key=${identity(index.name)}>
+      <td class="mono"><a class="key" href=${link("redis", database, shown(index.name), shown(index.name))}>${shown(index.name)}</a></td><td>${index.on}</td>
+      <td class="mono">${index.prefixes.map(quoted).join(" ")}</td><td>${count(index.documents)}</td><td>${size(index.bytes)}</td><td>${index.isFilling ? "being filled" : "filled"}</td>
+    </tr>`)}</tbody></table></div>`;
 }
 
 async function indexes(database) {
@@ -119,5 +138,5 @@ function OneIndex({ database, name }) {
 
 export function Search({ database, parts }) {
   const name = parts[0];
-  return html`<section>${name ? html`<${OneIndex} key=${name} database=${database} name=${name} />` : html`<${Overview} database=${database} />`}</section>`;
+  return html`<section>${name ? html`<${OneIndex} key=${name} database=${database} name=${name} />` : html`<${Overview} database=${database} /><${KeyIndexes} database=${database} />`}</section>`;
 }

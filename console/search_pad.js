@@ -10,7 +10,7 @@ import { decoded } from "./vectors.js";
 
 const SHOWN = 20;
 /** What stands around a word that was found: signs that no text has, so that it can be marked without markup made of text. */
-const MARKS = ["\u0001", "\u0002"];
+export const MARKS = ["\u0001", "\u0002"];
 /** Fields that have columns; a document may have thousands. */
 const COLUMNS_MAX = 40;
 /** Signs of a value that a cell has, and those before its first mark: a cell shows one line. */
@@ -43,7 +43,16 @@ function Vector({ word, type }) {
   return `${found.first.map((number) => Number(number.toPrecision(4))).join(", ")}${found.total > COMPONENTS ? ", …" : ""} (${count(found.total)})`;
 }
 
-const has = (words, name) => words.some((word) => typeof word === "string" && word.toUpperCase() === name);
+export const has = (words, name) => words.some((word) => typeof word === "string" && word.toUpperCase() === name);
+
+/** Hits with the columns that their fields make: those first that are indexed. A name may be bytes, so values are found by its identity. */
+export function hitsOf(index, hits) {
+  const known = new Set(index.fields.flatMap(({ name, path }) => [identity(name), identity(path)]));
+  const names = new Map(hits.flatMap(({ fields }) => Array.from(fields.keys(), (name) => [identity(name), name])));
+  const columns = Array.from(names, ([id, name]) => ({ id, name, isIndexed: known.has(id) }));
+  const byIdentity = (fields) => new Map(Array.from(fields, ([name, value]) => [identity(name), value]));
+  return { hits: hits.map((hit) => ({ ...hit, fields: byIdentity(hit.fields) })), columns: columns.sort((a, b) => b.isIndexed - a.isIndexed) };
+}
 
 /** Hits with their scores, and the names of the fields that they have. */
 async function searched(database, index, query, options) {
@@ -61,16 +70,12 @@ async function searched(database, index, query, options) {
   // A key, its score, a payload and a sort key if they were asked for, and fields unless they were not.
   const between = ["WITHPAYLOADS", "WITHSORTKEYS"].filter((name) => has(words, name)).length;
   const hasFields = !has(words, "NOCONTENT") && reply.slice(1).some(Array.isArray);
-  const names = new Map();
-  const known = new Set(index.fields.flatMap(({ name, path }) => [identity(name), identity(path)]));
   for (let at = 1; at < reply.length; at += 2 + between + (hasFields ? 1 : 0)) {
     const [score, why] = has(words, "EXPLAINSCORE") ? reply[at + 1] : [reply[at + 1]];
     const fields = hasFields ? asMap(reply[at + 2 + between] ?? []) : new Map();
-    for (const name of fields.keys()) names.set(identity(name), name);
-    hits.push({ key: reply[at], score: Number(score), why, fields: new Map(Array.from(fields, ([name, value]) => [identity(name), value])) });
+    hits.push({ key: reply[at], score: Number(score), why, fields });
   }
-  const columns = Array.from(names, ([id, name]) => ({ id, name, isIndexed: known.has(id) }));
-  return { total: reply[0], hits, columns: columns.sort((a, b) => b.isIndexed - a.isIndexed) };
+  return { total: reply[0], ...hitsOf(index, hits) };
 }
 
 /** How a condition on a field of each type begins. */
@@ -93,7 +98,7 @@ const wordsOf = (index) => [...OPTIONS, ...REDUCERS, ...FUNCTIONS, ...index.fiel
 async function aggregated(database, index, query, options) {
   const given = splitLine(options);
   const reply = await api.redis(database, "FT.AGGREGATE", index.name, query, ...given, ...(has(given, "LIMIT") ? [] : ["LIMIT", "0", String(SHOWN)]));
-  const rows = reply.slice(1).map(asMap);
+  const rows = (has(given, "WITHCURSOR") ? reply[0] : reply).slice(1).map(asMap);
   return { rows, columns: [...new Set(rows.flatMap((row) => [...row.keys()]))] };
 }
 
@@ -114,19 +119,21 @@ function Why({ why }) {
 
 function Hit({ database, index, hit, columns, vectors, onChoose }) {
   const { key, score, why, fields } = hit;
+  // An entry of a stream is found there.
+  const place = index.on === "STREAM" ? index.prefixes[0] : key;
   const value = ({ id, name }) => {
     const field = vectors.find((field) => index.on === "HASH" && shown(field.path) === shown(name));
     return field ? html`<${Vector} word=${fields.get(id)} type=${vectorType(field)} />` : html`<${Marked} text=${fields.get(id)} />`;
   };
   return html`<tr>
-    <td class="mono"><a class="key" href=${link("redis", database, shown(key), shown(key))}>${shown(key)}</a></td>
+    <td class="mono"><a class="key" href=${link("redis", database, shown(place), shown(place))}>${shown(key)}</a></td>
     <td>${Number(score.toPrecision(6))}${why !== undefined && html`<details><summary>why</summary><ul class="why"><${Why} why=${why} /></ul></details>`}</td>
     ${vectors.map((field) => html`<td key=${"near " + field.name}><button type="button" class="small" aria-label=${`Neighbours of ${shown(key)} by ${shown(field.name)}`} onClick=${() => onChoose(field, key)}>Neighbours by ${shown(field.name)}</button></td>`)}
     ${columns.map((column) => html`<td key=${column.id} class="mono">${fields.has(column.id) && value(column)}</td>`)}
   </tr>`;
 }
 
-function Hits({ database, index, found }) {
+export function Hits({ database, index, found }) {
   const [neighbours, setNeighbours] = useState(null);
   const [act, { error }] = useAct();
   const vectors = index.fields.filter(({ type }) => type === "VECTOR");

@@ -127,6 +127,10 @@ test("fields and functions are completed, and an aggregation's rows are shown", 
     ["red", "9", "RED"],
     ["blue", "3", "BLUE"],
   ]);
+  await fill(page, "#options", "WITHCURSOR COUNT 2 LOAD 1 @price");
+  await press(page, "Aggregate");
+  await waitForText(page, "2 rows");
+  assert.deepEqual(await page.$$eval("#rows thead th", (cells) => cells.map((cell) => cell.innerText)), ["price"]);
 });
 
 const neighbours = (page) => page.$$eval("#neighbours tbody tr", (rows) => rows.map((row) => [...row.cells].map((cell) => cell.innerText)));
@@ -390,4 +394,52 @@ test("the search page is usable on a phone, in the dark", async (t) => {
   await press(page, "Profile");
   await page.waitForSelector("#profile");
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+});
+
+test("an index of redis.search is a key that is searched", async (t) => {
+  const schema = ["name", "TEXT", "brand", "KEYWORD", "price", "F64", "FAST"];
+  assert.equal(await command("SEARCH.CREATE", "typed", "ON", "JSON", "PREFIX", "1", "typed:", "SCHEMA", ...schema), 1);
+  await command("JSON.SET", "typed:1", "$", JSON.stringify({ name: "<b>running</b> shoes", brand: "blue", price: 90 }));
+  await command("JSON.SET", "typed:2", "$", JSON.stringify({ name: "sandals", brand: "red", price: 30 }));
+  const page = await asOperator(t);
+  await go(page, "search", "default");
+  await waitForText(page, "typed", "#key-indexes");
+  assert.deepEqual((await cells(page, "key-indexes"))[0].slice(0, 4), ["typed", "JSON", "typed:", "2"]);
+  await click(page, "#key-indexes a");
+  await waitForText(page, "2 documents", "#index-facts");
+  await fill(page, "#query", '{"na');
+  await press(page, '"name"');
+  await waitForValue(page, "#query", '{"name"');
+  await fill(page, "#query", '{"name": "runing"}');
+  await click(page, "#run");
+  await waitForText(page, "1 found, 1 shown", "#total");
+  await waitForText(page, "<b>running</b> shoes", "#hits");
+  assert.deepEqual(await page.$$eval("#hits thead th", (heads) => heads.map((head) => head.innerText)), ["key", "score", "name", "brand", "price"]);
+  await fill(page, "#query", "{}");
+  await fill(page, "#options", "ORDERBY price ASC SELECT 1 price");
+  await click(page, "#run");
+  await waitForText(page, "2 found", "#total");
+  assert.deepEqual((await cells(page, "hits")).map((row) => [row[0], row[2]]), [["typed:2", "30"], ["typed:1", "90"]]);
+  await fill(page, "#aggregations", '{"most": {"$max": {"field": "price"}}}');
+  await click(page, "#aggregate");
+  await waitForText(page, "90", "#figures");
+  await fill(page, "#query", "{");
+  await click(page, "#run");
+  await waitForText(page, "ERR", ".problem");
+  await command("DEL", "typed");
+  await fill(page, "#query", "{}");
+  await click(page, "#run");
+  await waitForText(page, "there is no such index", ".problem");
+});
+
+test("entries of a stream that are found lead to the stream", async (t) => {
+  assert.equal(await command("SEARCH.CREATE", "log", "ON", "STREAM", "events", "SCHEMA", "message", "TEXT"), 1);
+  await command("XADD", "events", "1-1", "message", "door opened");
+  const page = await asOperator(t);
+  await go(page, "redis", "default", "", "log");
+  await waitForText(page, "1 documents", "#index-facts");
+  await click(page, "#run");
+  await waitForText(page, "1 found", "#total");
+  await click(page, "#hits a");
+  await waitForText(page, "events", "#key-name");
 });

@@ -54,6 +54,7 @@ const ASSETS: &[Asset] = assets![
     "redis.js",
     "redis_key.js",
     "search.js",
+    "search_key.js",
     "search_pad.js",
     "style.css",
     "tail.js",
