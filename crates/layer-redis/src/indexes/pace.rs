@@ -75,7 +75,7 @@ impl Paces {
         let Pace { from, last, .. } = paces.get(index)?;
         let looked_at = last.share - from.share;
         let took_ms = last.at_ms.saturating_sub(from.at_ms);
-        (looked_at > 0.0).then(|| ((1.0 - last.share) / looked_at * took_ms as f64 / 1000.0).ceil() as u64)
+        (looked_at > 0.0).then(|| ((1.0 - last.share) / looked_at * took_ms as f64 / 1000.0).round() as u64)
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(left_after(&[(0, 0.0), (5, 0.0)]), None);
         assert_eq!(left_after(&[(0, 0.0), (10, 0.25), (20, 0.25)]), Some(60), "it rests");
         let slower = [(0, 0.0), (30, 0.5), (60, 0.6), (100, 0.7)];
-        assert_eq!(left_after(&slower), Some(105), "the quick half minute is forgotten");
+        assert_eq!(left_after(&slower), Some(120), "the quick half minute is forgotten");
         assert_eq!(
             left_after(&[(0, 0.0), (10, 0.5), (20, 0.0), (30, 0.1)]),
             Some(90),
