@@ -91,7 +91,10 @@ const BASE64 = { "upstash-encoding": "base64", "content-type": "application/json
 
 const asSegment = (word) => percentEncoded(word instanceof Uint8Array ? word : String(word));
 
-/** One command; its reply, or a refusal. Bytes that are no text stand in the address, which is bounded, or last: then they are the body. */
+/**
+ * One command; its reply, or a refusal. Bytes that are no text stand in the address, which is
+ * bounded; if they are the last word they are the body instead.
+ */
 export async function redis(database, ...words) {
   const base = `redis/${encodeURIComponent(database)}/`;
   const last = words.at(-1);

@@ -82,7 +82,7 @@ export function VectorIndex({ database, name }) {
 /** What the numbers of a field's vectors are, as FT.INFO says. */
 export const vectorType = (field) => field.options[field.options.indexOf("data_type") + 1];
 
-/** The vector of a document, as the bytes that a search takes. Of several that a path leads to it is the first. */
+/** The vector of a document, as the bytes that a search takes; the first if there are several. */
 async function vectorOf(database, index, field, key) {
   if (index.on === "HASH") {
     const bytes = await api.redis(database, "HGET", key, field.path);

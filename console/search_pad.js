@@ -1,4 +1,4 @@
-// Searches in one index of a Redis database: what they find, how they are read, and what their steps took.
+// Searches in one index of a Redis database: hits, how a query is read, and how long its steps took.
 
 import { html, useCallback, useState } from "./html.js";
 import * as api from "./api.js";
@@ -9,7 +9,7 @@ import { Busy, Problem, link, useAct } from "./ui.js";
 import { decoded } from "./vectors.js";
 
 const SHOWN = 20;
-/** What stands around a word that was found: signs that no text has, so that it can be marked without markup made of text. */
+/** Signs around a word that was found. No text has them, so no markup is made of text. */
 export const MARKS = ["\u0001", "\u0002"];
 /** Fields that have columns; a document may have thousands. */
 const COLUMNS_MAX = 40;
@@ -45,7 +45,10 @@ function Vector({ word, type }) {
 
 export const has = (words, name) => words.some((word) => typeof word === "string" && word.toUpperCase() === name);
 
-/** Hits with the columns that their fields make: those first that are indexed. A name may be bytes, so values are found by its identity. */
+/**
+ * Hits with the columns that their fields make, those first that are indexed.
+ * A name may be bytes, so values are found by its identity.
+ */
 export function hitsOf(index, hits) {
   const known = new Set(index.fields.flatMap(({ name, path }) => [identity(name), identity(path)]));
   const names = new Map(hits.flatMap(({ fields }) => Array.from(fields.keys(), (name) => [identity(name), name])));
@@ -67,7 +70,7 @@ async function searched(database, index, query, options) {
   ];
   const reply = await api.redis(database, "FT.SEARCH", index.name, query, ...words, ...added);
   const hits = [];
-  // A key, its score, a payload and a sort key if they were asked for, and fields unless they were not.
+  // A key, its score, its payload and sort key if the options say so, and mostly its fields.
   const between = ["WITHPAYLOADS", "WITHSORTKEYS"].filter((name) => has(words, name)).length;
   const hasFields = !has(words, "NOCONTENT") && reply.slice(1).some(Array.isArray);
   for (let at = 1; at < reply.length; at += 2 + between + (hasFields ? 1 : 0)) {
@@ -81,8 +84,8 @@ async function searched(database, index, query, options) {
 /** How a condition on a field of each type begins. */
 const BEGINS = { NUMERIC: "[", GEO: "[", TAG: "{", GEOSHAPE: "[" };
 const OPTIONS = [
-  ..."DIALECT EXPLAINSCORE FILTER GEOFILTER HIGHLIGHT INFIELDS INKEYS INORDER LANGUAGE LIMIT NOCONTENT NOSTOPWORDS PARAMS RETURN SCORER SLOP SORTBY SUMMARIZE TIMEOUT VERBATIM".split(" "),
-  ..."ADDSCORES APPLY AS ASC DESC GROUPBY LOAD MAX REDUCE".split(" "),
+  ..."DIALECT EXPLAINSCORE FILTER GEOFILTER HIGHLIGHT INFIELDS INKEYS INORDER LANGUAGE LIMIT NOCONTENT NOSTOPWORDS PARAMS RETURN SCORER SLOP SORTBY SUMMARIZE TIMEOUT VERBATIM WITHPAYLOADS WITHSORTKEYS".split(" "),
+  ..."ADDSCORES APPLY AS ASC COUNT DESC GROUPBY LOAD MAX REDUCE WITHCURSOR".split(" "),
 ];
 const REDUCERS = "AVG COUNT COUNT_DISTINCT COUNT_DISTINCTISH FIRST_VALUE MAX MIN QUANTILE RANDOM_SAMPLE STDDEV SUM TOLIST".split(" ");
 /** Functions of APPLY and FILTER. */
@@ -102,12 +105,15 @@ async function aggregated(database, index, query, options) {
   return { rows, columns: [...new Set(rows.flatMap((row) => [...row.keys()]))] };
 }
 
+const withoutMore = ({ length }) => (length > COLUMNS_MAX ? `, without ${count(length - COLUMNS_MAX)} more fields` : "");
+
 function Rows({ aggregate }) {
-  const cell = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
-  return html`<p class="dim" role="status">${count(aggregate.rows.length)} rows</p>
+  const cell = (value) => excerpt(Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
+  const columns = aggregate.columns.slice(0, COLUMNS_MAX);
+  return html`<p class="dim" role="status">${count(aggregate.rows.length)} rows${withoutMore(aggregate.columns)}</p>
     <div class="scroll"><table id="rows" class="lines">
-      <thead><tr>${aggregate.columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
-      <tbody>${aggregate.rows.map((row, index) => html`<tr key=${index}>${aggregate.columns.map((column) => html`<td key=${shown(column)} class="mono">${row.has(column) && cell(row.get(column))}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${columns.map((column) => html`<th key=${shown(column)}>${shown(column)}</th>`)}</tr></thead>
+      <tbody>${aggregate.rows.map((row, index) => html`<tr key=${index}>${columns.map((column) => html`<td key=${shown(column)} class="mono">${row.has(column) && cell(row.get(column))}</td>`)}</tr>`)}</tbody>
     </table></div>`;
 }
 
@@ -138,9 +144,8 @@ export function Hits({ database, index, found }) {
   const [act, { error }] = useAct();
   const vectors = index.fields.filter(({ type }) => type === "VECTOR");
   const columns = found.columns.slice(0, COLUMNS_MAX);
-  const left = found.columns.length - columns.length;
   const choose = (field, key) => act(async () => setNeighbours({ field, of: key, nearest: await nearestDocuments(database, index, field, key) }));
-  return html`<p class="dim" id="total" role="status">${count(found.total)} found, ${count(found.hits.length)} shown${left > 0 && `, without ${count(left)} more fields`}</p>
+  return html`<p class="dim" id="total" role="status">${count(found.total)} found, ${count(found.hits.length)} shown${withoutMore(found.columns)}</p>
     <div class="scroll"><table id="hits" class="lines">
       <thead><tr><th>key</th><th>score</th>${vectors.map((field) => html`<th key=${"near " + field.name}></th>`)}${columns.map(({ id, name }) => html`<th key=${id}>${shown(name)}</th>`)}</tr></thead>
       <tbody>${found.hits.map((hit) => html`<${Hit} key=${identity(hit.key)} database=${database} index=${index} hit=${hit} columns=${columns} vectors=${vectors} onChoose=${choose} />`)}</tbody>

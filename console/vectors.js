@@ -39,7 +39,7 @@ export function encoded(numbers, type) {
   return new Uint8Array(view.buffer);
 }
 
-/** The first numbers of a vector's bytes, and how many there are; `null` if the bytes are none of this type. */
+/** The first numbers of a vector's bytes, and the count of all; `null` if they are of no such type. */
 export function decoded(word, type, most) {
   const found = TYPES[type];
   if (!found || word.length === 0 || word.length % found.bytes !== 0) return null;
