@@ -40,7 +40,7 @@ async function keyIndexes(database) {
 function KeyIndexes({ database }) {
   const { value } = useLoaded(() => keyIndexes(database), [database]);
   if (!value?.length) return null;
-  return html`<h3>Of redis.search</h3><div class="scroll"><table id="key-indexes" class="lines">
+  return html`<h3>Indexes of redis.search</h3><div class="scroll"><table id="key-indexes" class="lines">
     <thead><tr><th>index</th><th>on</th><th>prefixes</th><th>documents</th><th>size</th><th>filled</th></tr></thead>
     <tbody>${value.map((index) => html`<tr key=${identity(index.name)}>
       <td class="mono"><a class="key" href=${link("redis", database, shown(index.name), shown(index.name))}>${shown(index.name)}</a></td><td>${index.on}</td>
