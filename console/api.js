@@ -89,13 +89,21 @@ const decoded = (reply) => {
 
 const BASE64 = { "upstash-encoding": "base64", "content-type": "application/json" };
 
-/** One command; its reply, or a refusal. */
+const asSegment = (word) => percentEncoded(word instanceof Uint8Array ? word : String(word));
+
+/**
+ * One command; its reply, or a refusal. Bytes that are no text stand in the address, which is
+ * bounded; if they are the last word they are the body instead.
+ */
 export async function redis(database, ...words) {
   const base = `redis/${encodeURIComponent(database)}/`;
+  const last = words.at(-1);
   const isText = words.every((word) => !(word instanceof Uint8Array));
   const answer = isText
     ? await ask(base, { headers: BASE64, body: JSON.stringify(words.map(String)) })
-    : await ask(base + words.map((word) => percentEncoded(word instanceof Uint8Array ? word : String(word))).join("/"), { headers: BASE64 });
+    : last instanceof Uint8Array && last.length > 0
+      ? await ask(base + words.slice(0, -1).map(asSegment).join("/"), { headers: { "upstash-encoding": "base64" }, body: last })
+      : await ask(base + words.map(asSegment).join("/"), { headers: BASE64 });
   const body = await asJson(answer);
   if (body?.error !== undefined) throw new Refused(answer.status, body.error, body);
   return decoded(body.result);

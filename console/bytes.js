@@ -97,6 +97,12 @@ export function splitLine(line) {
   }
 }
 
+/** A map as RESP2 has it. */
+export const asMap = (pairs) => new Map(Array.from({ length: pairs.length >> 1 }, (_, index) => [pairs[2 * index], pairs[2 * index + 1]]));
+
+/** The name of a field as a query has it behind `@`. */
+export const escapedName = (name) => shown(name).replace(/[\x20-\x2f:-@[-^`{-~]/g, "\\$&");
+
 /** A text that two words share only if they are the same. */
 export const identity = (word) => (typeof word === "string" ? "t" + word : "b" + shown(word));
 

@@ -2,18 +2,21 @@
 
 import { html, useState } from "./html.js";
 import * as api from "./api.js";
-import { count, identity, quoted, shown } from "./bytes.js";
+import { count, escapedName, identity, quoted, shown, toBytes } from "./bytes.js";
 import { Busy, Problem, useAct, useLoaded } from "./ui.js";
+import { encoded } from "./vectors.js";
 
 const NEAREST = 10;
 const PAGE = 50;
+/** A name that no field is likely to have. */
+const DISTANCE = "__distance";
 
 const inPairs = (flat) => Array.from({ length: flat.length >> 1 }, (_, index) => ({ name: flat[2 * index], value: Number(flat[2 * index + 1]) }));
 
 /** `of` names the vector; `value` is a score or a distance, as `measure` says. */
 export function Nearest({ of, nearest, measure, onChoose }) {
   return html`<section aria-label="Neighbours"><h3>Nearest of <span class="mono">${shown(of)}</span></h3>
-    <div class="scroll"><table id="neighbours">
+    <div class="scroll"><table id="neighbours" class="lines">
       <thead><tr><th>element</th><th>${measure}</th></tr></thead>
       <tbody>${nearest.map(({ name, value }) => html`<tr key=${identity(name)}>
         <td class="mono"><button type="button" class="small" onClick=${() => onChoose(name)}>${shown(name)}</button></td><td>${Number(value.toPrecision(6))}</td>
@@ -76,11 +79,28 @@ export function VectorIndex({ database, name }) {
     ${found && html`<${Nearest} of=${found.of} nearest=${found.nearest} measure="score" onChoose=${choose} />`}`;
 }
 
-/** The documents nearest to one of an index over hashes, by a field of vectors. */
+/** What the numbers of a field's vectors are, as FT.INFO says. */
+export const vectorType = (field) => field.options[field.options.indexOf("data_type") + 1];
+
+/** The vector of a document, as the bytes that a search takes; the first if there are several. */
+async function vectorOf(database, index, field, key) {
+  if (index.on === "HASH") {
+    const bytes = await api.redis(database, "HGET", key, field.path);
+    if (bytes === null) throw new Error(`${quoted(key)} has no field ${quoted(field.path)}`);
+    return toBytes(bytes);
+  }
+  const json = await api.redis(database, "JSON.GET", key, field.path);
+  let numbers = json === null ? [] : JSON.parse(shown(json));
+  while (Array.isArray(numbers[0])) numbers = numbers[0];
+  if (typeof numbers[0] !== "number") throw new Error(`${quoted(key)} has no vector at ${quoted(field.path)}`);
+  return encoded(numbers, vectorType(field));
+}
+
+/** The documents nearest to one of an index, by a field of vectors. */
 export async function nearestDocuments(database, index, field, key) {
-  const vector = await api.redis(database, "HGET", key, field.path);
-  if (vector === null) throw new Error(`${quoted(key)} has no field ${quoted(field.path)}`);
-  const reply = await api.redis(database, "FT.SEARCH", index.name, `*=>[KNN ${NEAREST} @${field.name} $vector AS distance]`, "PARAMS", "2", "vector", vector, "SORTBY", "distance", "RETURN", "1", "distance", "DIALECT", "2");
+  const vector = await vectorOf(database, index, field, key);
+  const query = `*=>[KNN ${NEAREST} @${escapedName(field.name)} $vector AS ${DISTANCE}]`;
+  const reply = await api.redis(database, "FT.SEARCH", index.name, query, "SORTBY", DISTANCE, "RETURN", "1", DISTANCE, "DIALECT", "2", "PARAMS", "2", "vector", vector);
   const found = [];
   for (let at = 1; at < reply.length; at += 2) found.push({ name: reply[at], value: Number(reply[at + 1][1]) });
   return found;

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { count, fromBytes, identity, percentEncoded, quoted, shown, size, splitLine } from "./bytes.js";
 import { History, bytesOf } from "./history.js";
 import { VectorIndex, VectorSet } from "./neighbours.js";
+import { SearchKey } from "./search_key.js";
 import { Busy, Confirm, Copy, Problem, Text, link, useAct, useLoaded } from "./ui.js";
 
 /** A string beyond this is shown in part, and not edited. */
@@ -279,6 +280,7 @@ function Editor(given) {
   if (type === "string") return html`<${StringEditor} ...${given} />`;
   if (type === "ReJSON-RL") return html`<${JsonEditor} ...${given} />`;
   if (type === "vectorset") return html`<${VectorSet} ...${given} />`;
+  if (type === "search") return html`<${SearchKey} ...${given} />`;
   if (type === "vector") return html`<${VectorIndex} ...${given} />`;
   if (type in COLLECTIONS) return html`<${Collection} ...${given} />`;
   return html`<p class="dim">There is no editor for the type ${type}.</p>`;

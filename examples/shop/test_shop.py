@@ -1,3 +1,7 @@
+import json
+import subprocess
+from pathlib import Path
+
 import pytest
 from shop import Answers, Shop, SoldOut, connect
 
@@ -48,3 +52,42 @@ def test_a_question_near_to_one_before_gets_its_answer(client):
     assert answers.get("when do you open on sunday") == "At ten."
     assert answers.get("Do you open on Sunday? When?") == "At ten."
     assert answers.get("Do you sell boots?") is None
+
+
+def counter(*words):
+    """The other program, in Node, with `redis.search` over the same keys."""
+    done = subprocess.run(["node", Path(__file__).with_name("counter.mjs"), *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_counter_finds_misspelt_wares_and_reports(shop):
+    found = counter("search", "runing shose", "100")
+    assert found[0] == {"ware": "ware:w1", "name": "Road running shoes", "price": 95}
+    assert {row["ware"] for row in found} == {"ware:w1", "ware:w3", "ware:w4", "ware:w6"}
+    assert counter("search", "wool jacket")[0]["ware"] != "ware:w5", "it is sold out"
+    assert counter("report") == {
+        "brands": [
+            {"brand": "Aquila", "wares": 2, "stock": 1, "dearest": 150},
+            {"brand": "Bata", "wares": 2, "stock": 39, "dearest": 40},
+            {"brand": "Hermes", "wares": 2, "stock": 6, "dearest": 120},
+        ],
+        "prices": {"*-50": 2, "50-100": 2, "100-*": 2},
+        "pieces": 46,
+    }
+
+
+def test_what_either_writes_is_found_by_both(shop):
+    assert shop.sell("w4") == 0
+    assert "ware:w4" not in {row["ware"] for row in counter("search", "jacket")}
+    with pytest.raises(SoldOut):
+        shop.sell("w5")
+    assert "ware:w5" not in shop.similar("w4")
+    assert counter("restock", "w5", "2") == 2
+    assert shop.similar("w4", 1) == ["ware:w5"]
+    assert counter("search", "jacket") == [{"ware": "ware:w5", "name": "Wool jacket", "price": 150}]
+    assert shop.sell("w5") == 1
+    shop.client.hset("ware:w7", mapping={"name": "Straw hat", "brand": "Bata", "price": 9, "stock": 1})
+    assert counter("search", "hat") == [{"ware": "ware:w7", "name": "Straw hat", "price": 9}]
+    shop.client.delete("ware:w7")
+    assert counter("search", "hat") == []

@@ -49,12 +49,18 @@ def test_seats(variables):
 
 def test_shop(variables):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "shop"]
-    assert "5 passed" in run(command, PYTHONPATH=CLIENTS, **variables)
+    assert "7 passed" in run(command, PYTHONPATH=CLIENTS, NODE_PATH=NODE_PATH, **variables)
 
 
 def test_payments(variables):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "payments"]
     assert "3 passed" in run(command, PYTHONPATH=CLIENTS, **variables)
+
+
+def test_agent(variables):
+    python = ROOT / "target" / "examples-agent-venv" / "bin" / "python"
+    told = run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLES / "agent"], LANGSMITH_TRACING="false", **variables)
+    assert "5 passed" in told
 
 
 def test_node(variables):

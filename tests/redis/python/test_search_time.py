@@ -117,6 +117,7 @@ def test_the_metrics_of_an_index(server, client):
     until(lambda: values(server, f"quartet_search_documents{labels}}}") == [1])
     until(lambda: sum(values(server, f"quartet_search_index_bytes{labels}}}")) > len("hello world"))
     until(lambda: values(server, f"quartet_search_keys_left{labels}}}") == [0])
+    until(lambda: values(server, f"quartet_search_time_left_seconds{labels}}}") == [0])
     searches = 'quartet_redis_commands_total{command="ft.search"}'
     durations = 'quartet_request_duration_seconds_count{layer="redis",operation="ft.search"}'
     before = [sum(values(server, name)) for name in (searches, durations)]

@@ -177,7 +177,9 @@ impl Redis {
             let catalogue = self.indexes.catalogue(tx);
             let mut is_done = true;
             for index in catalogue.indexes() {
-                is_done &= match index.progress(tx) {
+                let progress = index.progress(tx);
+                self.indexes.paces.note(index.number(), progress, now_ms);
+                is_done &= match progress {
                     // Until some of them are in their graphs.
                     Some(_) if upkeep::are_too_many_unlinked(tx, index) => true,
                     Some(progress) => {
@@ -192,7 +194,9 @@ impl Redis {
             let is_there = |number: &_| catalogue.indexes().any(|index| index.number == *number);
             self.indexes.codes.count(self.engine.memory(), is_there);
             for index in catalogue.key_indexes() {
-                if let Some(progress) = index.progress(tx) {
+                let progress = index.progress(tx);
+                self.indexes.paces.note(index.number(), progress, now_ms);
+                if let Some(progress) = progress {
                     let keys = &mut self.keyspace(tx, 0, now_ms);
                     is_done &= upstash::upkeep::fill(keys, index, progress, STEP_KEYS);
                 }

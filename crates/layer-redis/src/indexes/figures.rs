@@ -10,6 +10,7 @@ use quartet_store::Row;
 
 use crate::indexes::catalogue::Catalogue;
 use crate::indexes::failures::Failures;
+use crate::indexes::pace::Paces;
 use crate::indexes::rows::TransactionRows;
 use crate::indexes::stored::StoredIndex;
 use crate::keyspace::keys_range;
@@ -31,24 +32,38 @@ pub struct IndexFigures {
     pub stored_bytes: u64,
     /// Keys that are still to be looked at until it is filled, about.
     pub keys_left: u64,
+    /// Seconds until it is filled, about; `None` while that is not known.
+    pub seconds_left: Option<u64>,
     /// Documents that could not be indexed, by the type of the field that they failed for.
     pub failures: Vec<(&'static str, u64)>,
 }
 
+impl IndexFigures {
+    fn with_pace(self, paces: &Paces, number: &UniqueId) -> IndexFigures {
+        let seconds_left = match self.keys_left {
+            0 => Some(0),
+            _ => paces.seconds_left(number),
+        };
+        IndexFigures { seconds_left, ..self }
+    }
+}
+
 /// The figures of all indexes, in the order of their names.
-pub fn figures(tx: &mut Transaction<'_>, catalogue: &Catalogue) -> Vec<IndexFigures> {
+pub fn figures(tx: &mut Transaction<'_>, catalogue: &Catalogue, paces: &Paces) -> Vec<IndexFigures> {
     let count = catalogue.indexes().count() + catalogue.key_indexes().count();
     let sample = (SAMPLE_OF_ALL / count.max(1) as u64).clamp(1, SAMPLE);
     let mut all = Vec::with_capacity(count);
     for index in catalogue.indexes() {
         let schema = &index.definition.schema;
         let kinds: Vec<_> = schema.fields().map(|(_, field)| field.kind.name()).collect();
-        all.push(of_index(tx, index.as_ref(), ("ft", &kinds), sample));
+        let figures = of_index(tx, index.as_ref(), ("ft", &kinds), sample);
+        all.push(figures.with_pace(paces, index.number()));
     }
     for index in catalogue.key_indexes() {
         let schema = &index.definition.schema;
         let kinds: Vec<_> = schema.fields().map(|(_, field)| field.kind.name()).collect();
-        all.push(of_index(tx, index.as_ref(), ("search", &kinds), sample));
+        let figures = of_index(tx, index.as_ref(), ("search", &kinds), sample);
+        all.push(figures.with_pace(paces, index.number()));
     }
     all
 }
@@ -84,6 +99,7 @@ fn of_index(
         unsettled: state.unsettled(),
         stored_bytes: stored_bytes(tx, index, sample),
         keys_left,
+        seconds_left: None,
         failures,
     }
 }

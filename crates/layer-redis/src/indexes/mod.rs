@@ -31,6 +31,7 @@ pub mod figures;
 mod followed_stream;
 mod key_index;
 mod marks;
+mod pace;
 pub mod query_memory;
 mod resident;
 mod rows;
@@ -77,6 +78,7 @@ pub struct Indexes {
     pub linked: AtomicU64,
     pub uses: temporary::Uses,
     pub usage: usage::Usage,
+    pub paces: pace::Paces,
     pub query_memory: query_memory::QueryMemory,
     /// As they were when they were last read.
     figures: Mutex<Vec<IndexFigures>>,
@@ -130,7 +132,7 @@ impl Indexes {
     pub fn figures(&self, tx: Option<&mut Transaction<'_>>) -> Vec<IndexFigures> {
         if let Some(tx) = tx {
             let catalogue = self.catalogue(tx);
-            let read = figures::figures(tx, &catalogue);
+            let read = figures::figures(tx, &catalogue, &self.paces);
             *self.figures.lock() = read;
         }
         self.figures.lock().clone()

@@ -46,6 +46,13 @@ pub const TABLE: Table = Table {
             |sources, out| each(sources, out, |figures| figures.keys_left),
         ),
         Metric::samples(
+            "quartet_search_time_left_seconds",
+            Kind::Gauge,
+            "Time until an index is filled, about, once some of its keys were looked at.",
+            time_left,
+        )
+        .in_seconds(),
+        Metric::samples(
             "quartet_search_failures_total",
             Kind::Counter,
             "Documents that could not be indexed, by the type of the field that they failed for.",
@@ -71,7 +78,7 @@ pub const TABLE: Table = Table {
 };
 
 /// The lines of an index.
-const LINES: usize = 6;
+const LINES: usize = 7;
 /// About what a line takes beside the name of its index.
 const LINE_BYTES: usize = 80;
 /// The part of the page's room that indexes may take.
@@ -124,6 +131,20 @@ fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&IndexFigure
     if !others.is_empty() {
         let sum: u64 = others.iter().map(figure).sum();
         out.value(&[("index", OTHERS), ("commands", "all")], sum as f64);
+    }
+}
+
+/// Writes how long filling takes yet. The others have the longest time of any.
+fn time_left(sources: &Sources<'_>, out: &mut dyn Exposition) {
+    let indexes = sources.indexes();
+    let (own, others) = indexes.figures.split_at(indexes.shown(out));
+    for (name, figures) in indexes.names.iter().zip(own) {
+        if let Some(seconds) = figures.seconds_left {
+            out.value(&[("index", name), ("commands", figures.commands)], seconds as f64);
+        }
+    }
+    if let Some(seconds) = others.iter().filter_map(|figures| figures.seconds_left).max() {
+        out.value(&[("index", OTHERS), ("commands", "all")], seconds as f64);
     }
 }
 
