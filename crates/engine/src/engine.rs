@@ -213,6 +213,12 @@ impl Engine {
         }
     }
 
+    /// Lets those go first who wait for the partition's lock, for a moment: for work that nobody
+    /// waits for, between two of its steps. They would wait for a turn of it otherwise.
+    pub fn give_way(&self) {
+        self.shared.partition.give_way();
+    }
+
     /// Returns true if a thread has waited in vain for the partition's lock, and it has not been
     /// free since.
     pub fn is_busy(&self) -> bool {

@@ -98,6 +98,11 @@ impl FairLock {
         self.word.load(Ordering::Relaxed) & !(QUEUED | CLOSED) != 0
     }
 
+    /// Somebody waits for it.
+    pub fn is_wanted(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & QUEUED != 0
+    }
+
     pub fn is_taken_alone(&self) -> bool {
         self.word.load(Ordering::Relaxed) & ALONE != 0
     }

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,12 +17,16 @@ use crate::durability::epochs::Epoch;
 use crate::durability::room::Room;
 use crate::partition::busy::{Announcement, Busy};
 use crate::partition::event::Event;
-use crate::partition::raw::{Guard, Lock, SharedGuard};
+use crate::partition::raw::{Guard, Lock, SharedGuard, is_wanted};
 use crate::partition::state::PartitionState;
 use crate::partition::watch::WatchId;
 
 /// With more queued, the holder of the lock waits.
 const QUEUED_MAX: usize = 2;
+
+/// Somebody who was woken takes the lock within a few of these.
+const GIVES_WAY: Duration = Duration::from_micros(20);
+const GIVES_WAY_MAX: usize = 8;
 
 /// Cleanup that was put off because another thread kept the lock.
 #[derive(Default)]
@@ -109,6 +114,16 @@ impl PartitionLock {
             if !self.returned.wait_until(returns, deadline) {
                 return None;
             }
+        }
+    }
+
+    /// Lets those go first who wait, for a moment.
+    pub fn give_way(&self) {
+        for _ in 0..GIVES_WAY_MAX {
+            if !is_wanted(&self.state) {
+                return;
+            }
+            thread::sleep(GIVES_WAY);
         }
     }
 

@@ -12,6 +12,12 @@ pub(crate) type Lock<T> = lock_api::RwLock<FairLock, T>;
 pub(crate) type SharedGuard<'l, T> = lock_api::RwLockReadGuard<'l, FairLock, T>;
 pub(crate) type Guard<'l, T> = lock_api::RwLockWriteGuard<'l, FairLock, T>;
 
+/// Somebody waits for the lock.
+pub(crate) fn is_wanted<T>(lock: &Lock<T>) -> bool {
+    // SAFETY: the raw lock is looked at, and nothing of it is changed.
+    unsafe { lock.raw() }.is_wanted()
+}
+
 // SAFETY: a writer is let in while its bit is clear and no reader is counted, a reader while the
 // writer's bit is clear, each by one exchange of the word that says both; and each release takes
 // back what one taking has set.

@@ -110,6 +110,7 @@ impl Redis {
             if removed < BATCH {
                 break;
             }
+            self.engine.give_way();
         }
         let ended_micros = self.engine.now_micros();
         self.note_latency("expire-cycle", ended_micros, ended_micros.saturating_sub(now_micros));

@@ -16,7 +16,7 @@ use crate::indexes::{Catalogue, Index, IndexFigures, StoredIndex};
 use crate::layer::Redis;
 
 /// Keys that are looked at under one hold of the lock.
-const STEP_KEYS: u64 = 16;
+const STEP_KEYS: u64 = 4;
 
 /// How long one call goes on filling, or taking vectors into graphs, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
@@ -96,6 +96,7 @@ impl Redis {
             if is_done || self.engine.now_micros() > ends_micros {
                 break;
             }
+            self.engine.give_way();
         }
     }
 
@@ -244,6 +245,7 @@ impl Redis {
             if removed < REMOVED_KEYS || *left == 0 {
                 return;
             }
+            self.engine.give_way();
         }
     }
 
