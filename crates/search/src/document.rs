@@ -1,11 +1,17 @@
 //! A document as it stands in the index: everything that has to be found, and undone, again.
 //!
 //! ```text
-//! row:     tokens, highest frequency, score (8 bytes), key,
-//!          count of terms, each: term, frequency, fields, positions (their bytes; each is the distance to the last)
-//!          the lengths of fields that have their own, each: 'f', field, length
-//!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row only)
+//! row:     tokens, highest frequency, score (a byte: 0 if it is one, 1 before its 8 bytes), key,
+//!          parts (their bytes), words
+//! parts:   the lengths of fields that have their own, each: 'f', field, length
+//!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row
+//!          only; 'N' is a number without a fraction, as a varint)
 //!          sortable values, each: 's', field, value
+//! words:   each: term, occurrences
+//! occurrences:  a byte: form (2 bits), fields (6 bits; 63: they follow)
+//!          form 0: frequency, positions (their bytes; each is the distance to the last)
+//!          form 1: one position; the frequency is one
+//!          form 2: positions (their bytes), as many as the frequency says
 //! ```
 //!
 //! The row holds the document's words before they are settled into postings, and is what tells
@@ -269,23 +275,35 @@ impl Document {
         let mut row = Vec::with_capacity(64 + self.terms.len() * 12);
         push_number(&mut row, self.length.into());
         push_number(&mut row, self.frequency_max.into());
-        row.extend(self.score.to_be_bytes());
+        match self.score == 1.0 {
+            true => row.push(0),
+            false => {
+                row.push(1);
+                row.extend(self.score.to_be_bytes());
+            }
+        }
         push_bytes(&mut row, &self.key);
-        push_number(&mut row, self.terms.len() as u128);
+        push_bytes(&mut row, &self.parts());
         for (term, occurrences) in &self.terms {
             push_bytes(&mut row, term);
             push_occurrences(&mut row, occurrences);
         }
+        row
+    }
+
+    /// What the row holds beside the words.
+    fn parts(&self) -> Vec<u8> {
+        let mut parts = Vec::new();
         for (field, length) in &self.field_lengths {
-            row.push(b'f');
-            push_number(&mut row, (*field).into());
-            push_number(&mut row, (*length).into());
+            parts.push(b'f');
+            push_number(&mut parts, (*field).into());
+            push_number(&mut parts, (*length).into());
         }
-        self.beside.iter().for_each(|beside| beside.push(&mut row));
+        self.beside.iter().for_each(|beside| beside.push(&mut parts));
         self.sortables
             .iter()
-            .for_each(|(field, value)| push_sortable(&mut row, *field, value));
-        row
+            .for_each(|(field, value)| push_sortable(&mut parts, *field, value));
+        parts
     }
 
     /// The vectors of fields without a graph.
@@ -344,6 +362,7 @@ impl Beside {
     fn push(&self, row: &mut Vec<u8>) {
         let (tag, field) = match self {
             Beside::Tag(field, _) => (b'g', *field),
+            Beside::Number(field, number) if integer_of(*number).is_some() => (b'N', *field),
             Beside::Number(field, _) => (b'n', *field),
             Beside::Place(field, _) => (b'l', *field),
             Beside::Shape(field, _) => (b'o', *field),
@@ -354,11 +373,20 @@ impl Beside {
         push_number(row, field.into());
         match self {
             Beside::Tag(_, value) => push_bytes(row, value),
-            Beside::Number(_, number) => row.extend(number.to_be_bytes()),
+            Beside::Number(_, number) => match integer_of(*number) {
+                Some(integer) => push_number(row, integer.into()),
+                None => row.extend(number.to_be_bytes()),
+            },
             Beside::Place(_, cell) => row.extend(cell.0.to_be_bytes()),
             Beside::Missing(_) | Beside::Shape(..) | Beside::Vector { .. } => {}
         }
     }
+}
+
+/// A number that is written as a varint: one of up to 53 bits, without a sign and a fraction.
+fn integer_of(number: f64) -> Option<u64> {
+    let integer = number as u64;
+    (integer < 1 << 53 && (integer as f64).to_bits() == number.to_bits()).then_some(integer)
 }
 
 fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
@@ -378,15 +406,33 @@ fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
 
 /// Appends where a term stands in one document. Also how postings hold it.
 fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
-    push_number(out, occurrences.frequency.into());
-    push_number(out, occurrences.fields);
     let mut positions = Vec::with_capacity(occurrences.positions.len());
     let mut last = 0;
     for &position in &occurrences.positions {
         push_number(&mut positions, u128::from(position - last));
         last = position;
     }
-    push_bytes(out, &positions);
+    let row = OccurrencesRow {
+        frequency: occurrences.frequency,
+        fields: occurrences.fields,
+        positions: &positions,
+    };
+    row.push(out);
+}
+
+/// The bits of an occurrence's first byte that tell its form.
+const FORM_BITS: u32 = 2;
+/// Fields that stand behind that byte, not in it.
+const FIELDS_APART: u8 = u8::MAX >> FORM_BITS;
+
+/// How an occurrence is written. Any may stand for any, as far as its fields allow.
+const WHOLE: u8 = 0;
+const ONE_POSITION: u8 = 1;
+const COUNTED_BY_POSITIONS: u8 = 2;
+
+/// How many numbers stand in `bytes`.
+fn number_count(bytes: &[u8]) -> u32 {
+    bytes.iter().filter(|byte| **byte < 0x80).count() as u32
 }
 
 #[cfg(test)]
@@ -411,18 +457,50 @@ pub(crate) struct OccurrencesRow<'a> {
 impl<'a> OccurrencesRow<'a> {
     #[inline]
     pub fn read(cursor: &mut Cursor<'a>) -> OccurrencesRow<'a> {
+        let first = cursor.take(1)[0];
+        let fields = match first >> FORM_BITS {
+            FIELDS_APART => cursor.number(),
+            fields => fields.into(),
+        };
+        let form = first & !(u8::MAX << FORM_BITS);
+        if form == ONE_POSITION {
+            let positions = cursor.number_bytes();
+            return OccurrencesRow {
+                frequency: 1,
+                fields,
+                positions,
+            };
+        }
+        let written = (form == WHOLE).then(|| cursor.number() as u32);
+        let positions = cursor.bytes();
         OccurrencesRow {
-            frequency: cursor.number() as u32,
-            fields: cursor.number(),
-            positions: cursor.bytes(),
+            frequency: written.unwrap_or_else(|| number_count(positions)),
+            fields,
+            positions,
         }
     }
 
     /// Appends it as it is stored.
     pub fn push(&self, out: &mut Vec<u8>) {
-        push_number(out, self.frequency.into());
-        push_number(out, self.fields);
-        push_bytes(out, self.positions);
+        let form = match number_count(self.positions) == self.frequency {
+            true if self.frequency == 1 => ONE_POSITION,
+            true => COUNTED_BY_POSITIONS,
+            false => WHOLE,
+        };
+        match u8::try_from(self.fields).ok().filter(|fields| *fields < FIELDS_APART) {
+            Some(fields) => out.push(fields << FORM_BITS | form),
+            None => {
+                out.push(FIELDS_APART << FORM_BITS | form);
+                push_number(out, self.fields);
+            }
+        }
+        if form == WHOLE {
+            push_number(out, self.frequency.into());
+        }
+        match form {
+            ONE_POSITION => out.extend(self.positions),
+            _ => push_bytes(out, self.positions),
+        }
     }
 
     pub fn positions(&self) -> Vec<u32> {
@@ -454,7 +532,8 @@ pub(crate) struct DocumentRow<'a> {
     pub frequency_max: u32,
     pub score: f64,
     pub key: &'a [u8],
-    rest: Cursor<'a>,
+    parts: Cursor<'a>,
+    words: &'a [u8],
 }
 
 impl<'a> DocumentRow<'a> {
@@ -463,31 +542,35 @@ impl<'a> DocumentRow<'a> {
         DocumentRow {
             length: cursor.number() as u32,
             frequency_max: cursor.number() as u32,
-            score: cursor.float(),
+            score: match cursor.take(1)[0] {
+                0 => 1.0,
+                _ => cursor.float(),
+            },
             key: cursor.bytes(),
-            rest: cursor,
+            parts: Cursor(cursor.bytes()),
+            words: cursor.0,
         }
     }
 
-    /// The terms in byte order, with where they stand. Call it first.
-    pub fn terms(&mut self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
-        for _ in 0..self.rest.number() {
-            let term = self.rest.bytes();
-            visit(term, OccurrencesRow::read(&mut self.rest));
+    /// The terms in byte order, with where they stand.
+    pub fn terms(&self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
+        let mut words = Cursor(self.words);
+        while !words.is_at_end() {
+            let term = words.bytes();
+            visit(term, OccurrencesRow::read(&mut words));
         }
     }
 
-    /// Where these terms stand that the document has; both are in byte order. For the rest of the
-    /// row nothing can be asked afterwards.
+    /// Where these terms stand that the document has; both are in byte order.
     pub fn find<'t>(
-        mut self,
+        &self,
         wanted: impl Iterator<Item = &'t [u8]>,
         mut visit: impl FnMut(usize, OccurrencesRow<'a>),
     ) {
-        let mut wanted = wanted.enumerate().peekable();
-        for _ in 0..self.rest.number() {
-            let term = self.rest.bytes();
-            let at = OccurrencesRow::read(&mut self.rest);
+        let (mut words, mut wanted) = (Cursor(self.words), wanted.enumerate().peekable());
+        while !words.is_at_end() {
+            let term = words.bytes();
+            let at = OccurrencesRow::read(&mut words);
             while wanted.next_if(|(_, wanted)| *wanted < term).is_some() {}
             match wanted.peek() {
                 Some((number, wanted)) if *wanted == term => visit(*number, at),
@@ -497,53 +580,54 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// The lengths of fields that have their own. Call it after `terms`, and before all that
-    /// follows them.
+    /// The lengths of fields that have their own. Call it before all that follows them.
     pub fn field_lengths(&mut self, mut visit: impl FnMut(u16, u32)) {
-        while let Some(rest) = self.rest.0.strip_prefix(b"f") {
-            self.rest = Cursor(rest);
-            let field = self.rest.number() as u16;
-            visit(field, self.rest.number() as u32);
+        while let Some(rest) = self.parts.0.strip_prefix(b"f") {
+            self.parts = Cursor(rest);
+            let field = self.parts.number() as u16;
+            visit(field, self.parts.number() as u32);
         }
     }
 
     /// The TAG values. Call it after `field_lengths`.
     pub fn values(&mut self, mut visit: impl FnMut(u16, &'a [u8])) {
-        while let Some(rest) = self.rest.0.strip_prefix(b"g") {
-            self.rest = Cursor(rest);
-            let field = self.rest.number() as u16;
-            visit(field, self.rest.bytes());
+        while let Some(rest) = self.parts.0.strip_prefix(b"g") {
+            self.parts = Cursor(rest);
+            let field = self.parts.number() as u16;
+            visit(field, self.parts.bytes());
         }
     }
 
-    /// The keys of the rows beside it. Call it after `terms` and `field_lengths`.
+    /// The keys of the rows beside it. Call it after `field_lengths`.
     pub fn rows_beside(&mut self, id: DocumentId, mut visit: impl FnMut(Vec<u8>)) {
-        while !self.rest.is_at_end() {
-            let tag = self.rest.take(1)[0];
-            let field = self.rest.number() as u16;
+        while !self.parts.is_at_end() {
+            let tag = self.parts.take(1)[0];
+            let field = self.parts.number() as u16;
             match tag {
-                b'g' => visit(tag_row(field, self.rest.bytes(), id)),
-                b'n' => visit(number_row(field, self.rest.float(), id)),
-                b'l' => visit(place_row(field, Cell(self.rest.fixed()), id)),
+                b'g' => visit(tag_row(field, self.parts.bytes(), id)),
+                b'n' => visit(number_row(field, self.parts.float(), id)),
+                b'N' => visit(number_row(field, self.parts.number() as f64, id)),
+                b'l' => visit(place_row(field, Cell(self.parts.fixed()), id)),
                 b'o' => visit(shape_row(field, id)),
                 b'i' => visit(missing_row(field, id)),
                 b'v' => visit(vector_row(field, id)),
-                _ => _ = read_sortable(&mut self.rest),
+                _ => _ = read_sortable(&mut self.parts),
             }
         }
     }
 
-    /// The value of a SORTABLE field. Call it after `terms`.
+    /// The value of a SORTABLE field, of a document whose fields have no lengths of their own.
     pub fn sortable(&mut self, wanted: u16) -> Option<Sortable> {
-        while !self.rest.is_at_end() {
-            let tag = self.rest.take(1)[0];
-            let field = self.rest.number() as u16;
+        while !self.parts.is_at_end() {
+            let tag = self.parts.take(1)[0];
+            let field = self.parts.number() as u16;
             match tag {
-                b'g' => _ = self.rest.bytes(),
-                b'n' | b'l' => _ = self.rest.take(8),
+                b'g' => _ = self.parts.bytes(),
+                b'n' | b'l' => _ = self.parts.take(8),
+                b'N' => _ = self.parts.number(),
                 b'i' | b'o' | b'v' => {}
                 _ => {
-                    let value = read_sortable(&mut self.rest);
+                    let value = read_sortable(&mut self.parts);
                     if field == wanted {
                         return Some(value);
                     }
@@ -624,7 +708,6 @@ mod tests {
             [tag_row(2, b"blue", 5), tag_row(2, b"red", 5), number_row(3, -2.5, 5)]
         );
         let mut read = DocumentRow::read(&row);
-        read.terms(|_, _| {});
         assert_eq!(read.sortable(3), Some(Sortable::Number(-2.5)));
     }
 

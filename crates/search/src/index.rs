@@ -17,8 +17,8 @@ use std::ops::ControlFlow;
 use crate::document::{DocumentRow, OccurrencesRow};
 pub use crate::layout::DocumentId;
 use crate::layout::{
-    INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row, removed_row,
-    removed_rows, several_row, tag_of, tokens_row,
+    Cursor, INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, id_of_value, id_value,
+    key_row, push_number, removed_row, removed_rows, several_row, tag_of, tokens_row,
 };
 use crate::lengths;
 use crate::postings::{self, Added};
@@ -51,10 +51,8 @@ impl State {
         let Some(row) = rows.get(INDEX) else {
             return State::default();
         };
-        let mut numbers = row
-            .chunks_exact(8)
-            .map(|bytes| u64::from_be_bytes(bytes.try_into().expect("eight bytes")));
-        let mut next = || numbers.next().expect("an index's row has four numbers");
+        let mut cursor = Cursor(&row);
+        let mut next = || cursor.number() as u64;
         State {
             last_id: next(),
             settled: next(),
@@ -65,7 +63,9 @@ impl State {
 
     fn write(self, rows: &mut dyn WriteRows) {
         let numbers = [self.last_id, self.settled, self.documents, self.tokens];
-        rows.set(INDEX, &numbers.map(u64::to_be_bytes).concat());
+        let mut row = Vec::with_capacity(numbers.len() * size_of::<u64>());
+        numbers.iter().for_each(|number| push_number(&mut row, (*number).into()));
+        rows.set(INDEX, &row);
     }
 
     /// How many ids are not settled, of documents that are there and that are not.
@@ -98,7 +98,7 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     }
     state.last_id += 1;
     let id = state.last_id;
-    rows.set(&key_row(&document.key), &id.to_be_bytes());
+    rows.set(&key_row(&document.key), &id_value(id));
     rows.set(&document_row(id), &row);
     let mut several = SeveralNumbers::default();
     for (key, value) in document.rows_beside(id) {
@@ -157,7 +157,6 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8], id: Documen
     let mut document = DocumentRow::read(&row);
     state.documents -= 1;
     state.tokens -= u64::from(document.length);
-    document.terms(|_, _| {});
     let mut several = SeveralNumbers::default();
     document.field_lengths(|field, length| count_tokens(rows, field, -i64::from(length)));
     document.rows_beside(id, |key| {
@@ -314,7 +313,7 @@ pub fn keys(rows: &mut dyn Rows, count_max: usize) -> Vec<Vec<u8>> {
 
 /// The id of the document with this key.
 pub fn id_of_key(rows: &mut dyn Rows, key: &[u8]) -> Option<DocumentId> {
-    rows.get(&key_row(key)).map(|id| id_of(&id))
+    rows.get(&key_row(key)).map(|id| id_of_value(&id))
 }
 
 /// A posting that comes, or one that goes.

@@ -12,7 +12,7 @@ use crate::codes;
 use crate::document::{DocumentRow, OccurrencesRow};
 use crate::graph;
 use crate::index::{SeveralNumbers, State};
-use crate::layout::{DocumentId, after, bounded, document_row, field_prefix, id_of, key_row, push_number};
+use crate::layout::{DocumentId, after, bounded, document_row, field_prefix, id_of, id_of_value, key_row, push_number};
 use crate::lengths;
 use crate::postings;
 use crate::rows::Rows;
@@ -133,11 +133,10 @@ impl Promised {
             self.add_settled(id, row);
         }
         let mut document = DocumentRow::read(row);
-        let known = rows.get(&key_row(document.key)).map(|id| id_of(&id));
+        let known = rows.get(&key_row(document.key)).map(|id| id_of_value(&id));
         self.demand(known == Some(id), "has a document to which no key leads");
         self.documents += 1;
         self.tokens += u64::from(document.length);
-        document.terms(|_, _| {});
         document.field_lengths(|field, length| *self.of_fields.entry(field).or_default() += u64::from(length));
         let mut several = SeveralNumbers::default();
         let mut beside = Vec::new();
@@ -159,7 +158,7 @@ impl Promised {
 
     /// Adds what is promised by a document that is in postings.
     fn add_settled(&mut self, id: DocumentId, row: &[u8]) {
-        let mut document = DocumentRow::read(row);
+        let document = DocumentRow::read(row);
         self.lengths.add_length(id, lengths::entry_of(&document));
         document.terms(|term, at| self.postings.add_posting(&bounded(term), id, at));
     }

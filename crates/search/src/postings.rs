@@ -1,8 +1,8 @@
 //! The postings of one term among settled documents: which have it, how often and where.
 //!
 //! ```text
-//! 'w' term           the newest postings, then documents (4 bytes; the first bit: there are older postings)
-//!                    and the last id (8 bytes)
+//! 'w' term           the newest postings, then counts, then the length of these (a byte)
+//! counts:            twice the documents, and one more if there are older postings; the last id (varints)
 //! 'p' term id        older postings, full rows of about TAIL_BYTES, the last at most this id
 //! a posting:         distance of its id to that before it (the first of a row: its id), then the occurrences
 //! ```
@@ -24,15 +24,6 @@ use crate::schema::FieldMask;
 
 /// When the newest postings of a term are longer, they become a row of their own.
 const TAIL_BYTES: usize = 2048;
-
-/// Rows that are shorter are written whole: a patch would cost as much.
-const PATCHED_FROM: usize = 96;
-
-/// Length of the counts at the end of a term's row.
-const COUNTS_BYTES: usize = 12;
-
-/// The bit of a term's row that tells of older postings.
-const HAS_OLDER: u32 = 1 << 31;
 
 /// A document that has the term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,13 +89,13 @@ impl Term {
                 stored: 0,
             };
         };
-        let counts = Counts::of(&row);
-        row.truncate(row.len() - COUNTS_BYTES);
+        let (counts, stored) = Counts::of(&row);
+        row.truncate(stored);
         Term {
             documents: counts.documents,
             last: counts.last,
             has_older: counts.has_older,
-            stored: row.len(),
+            stored,
             postings: row,
         }
     }
@@ -128,7 +119,6 @@ impl Term {
         if removed > 0 {
             self.postings = kept;
             self.documents -= removed;
-            self.stored = 0;
             // The next posting is written as a distance to the last that stands here.
             self.last = Postings::of(&self.postings).last().map_or(self.last, |(id, _)| id);
         }
@@ -143,10 +133,10 @@ impl Term {
             last: self.last,
             has_older: self.has_older,
         };
-        self.postings.extend(counts.to_bytes());
-        match self.stored < PATCHED_FROM {
-            true => rows.set(&term_row(term), &self.postings),
-            false => rows.patch(&term_row(term), self.stored, &self.postings[self.stored..]),
+        counts.push(&mut self.postings);
+        match self.stored {
+            0 => rows.set(&term_row(term), &self.postings),
+            _ => rows.patch(&term_row(term), self.stored, &self.postings[self.stored..]),
         }
     }
 }
@@ -159,29 +149,32 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(row: &[u8]) -> Counts {
-        let counts = row.last_chunk::<COUNTS_BYTES>().expect("a term's row ends with counts");
-        let (documents, last) = counts.split_first_chunk().expect("four bytes come first");
-        let documents = u32::from_be_bytes(*documents);
-        Counts {
-            documents: documents & !HAS_OLDER,
-            last: id_of(last),
-            has_older: documents & HAS_OLDER != 0,
-        }
+    /// Reads those of a row, and how many bytes of postings stand before them.
+    fn of(row: &[u8]) -> (Counts, usize) {
+        let (length, before) = row.split_last().expect("a term's row ends with the length of its counts");
+        let stored = before.len() - usize::from(*length);
+        let mut cursor = Cursor(&before[stored..]);
+        let documents = cursor.number() as u64;
+        let counts = Counts {
+            documents: (documents >> 1) as u32,
+            has_older: documents & 1 != 0,
+            last: cursor.number() as DocumentId,
+        };
+        (counts, stored)
     }
 
-    fn to_bytes(&self) -> [u8; COUNTS_BYTES] {
-        let older = if self.has_older { HAS_OLDER } else { 0 };
-        let mut bytes = [0; COUNTS_BYTES];
-        bytes[..4].copy_from_slice(&(self.documents | older).to_be_bytes());
-        bytes[4..].copy_from_slice(&self.last.to_be_bytes());
-        bytes
+    fn push(&self, row: &mut Vec<u8>) {
+        let start = row.len();
+        let documents = u64::from(self.documents) << 1 | u64::from(self.has_older);
+        push_number(row, documents.into());
+        push_number(row, self.last.into());
+        row.push((row.len() - start) as u8);
     }
 }
 
 /// How many settled documents have the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
-    Counts::of(row).documents
+    Counts::of(row).0.documents
 }
 
 /// Visits all postings of a term, whose row this is. Returns how many rows of older ones there are.
@@ -191,8 +184,9 @@ pub(crate) fn each(
     row: &[u8],
     visit: &mut dyn FnMut(DocumentId, OccurrencesRow<'_>),
 ) -> u64 {
+    let (counts, stored) = Counts::of(row);
     let mut older = 0;
-    if Counts::of(row).has_older {
+    if counts.has_older {
         let prefix = bounded_postings_prefix(bounded);
         rows.scan(&prefix, &after(&prefix), &mut |_, row| {
             older += 1;
@@ -200,8 +194,7 @@ pub(crate) fn each(
             ControlFlow::Continue(())
         });
     }
-    let newest = &row[..row.len() - COUNTS_BYTES];
-    Postings::of(newest).for_each(|(id, at)| visit(id, at));
+    Postings::of(&row[..stored]).for_each(|(id, at)| visit(id, at));
     older
 }
 
@@ -230,6 +223,8 @@ pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>],
             of_term.documents -= remove_older(rows, term, removed);
         }
         of_term.remove(removed);
+        // Counts of fewer documents may be shorter, and a patch leaves what is behind it.
+        of_term.stored = 0;
     }
     for posting in added {
         of_term.add(rows, term, posting);
@@ -242,10 +237,8 @@ pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>],
 fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>]) -> bool {
     let key = term_row(term);
     let mut found = None;
-    rows.show(&key, &mut |row| {
-        found = Some((Counts::of(row), row.len() - COUNTS_BYTES))
-    });
-    let Some((mut counts, stored)) = found.filter(|(_, stored)| *stored >= PATCHED_FROM) else {
+    rows.show(&key, &mut |row| found = Some(Counts::of(row)));
+    let Some((mut counts, stored)) = found.filter(|(_, stored)| *stored > 0) else {
         return false;
     };
     let mut postings = Vec::new();
@@ -257,7 +250,7 @@ fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>]) -> bool {
         counts.documents += 1;
         counts.last = *id;
     }
-    postings.extend(counts.to_bytes());
+    counts.push(&mut postings);
     rows.patch(&key, stored, &postings);
     true
 }
@@ -317,8 +310,12 @@ struct Present {
 impl Walk {
     /// Begins with the row of the term; an empty one if it has none.
     pub fn new(term: &[u8], mut newest: Vec<u8>) -> Walk {
-        let next = (!newest.is_empty() && Counts::of(&newest).has_older).then_some(0);
-        newest.truncate(newest.len().saturating_sub(COUNTS_BYTES));
+        let mut next = None;
+        if !newest.is_empty() {
+            let (counts, stored) = Counts::of(&newest);
+            next = counts.has_older.then_some(0);
+            newest.truncate(stored);
+        }
         Walk {
             term: term.to_vec(),
             newest,
