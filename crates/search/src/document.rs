@@ -1,32 +1,41 @@
 //! A document as it stands in the index: everything that has to be found, and undone, again.
 //!
 //! ```text
-//! row:     tokens, highest frequency, score (a byte: 0 if it is one, 1 before its 8 bytes), key,
-//!          parts (their bytes), words
+//! row:     tokens, highest frequency, a byte: form of the words (2 bits), then 1 if the score is not one
+//!          (1 bit); the score if it is not (8 bytes), key, parts (their bytes), words
 //! parts:   the lengths of fields that have their own, each: 'f', field, length
 //!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row
 //!          only; 'N' is a number without a fraction, as a varint)
 //!          sortable values, each: 's', field, value
-//! words:   each: term, occurrences
+//! words:   form 0: each: term, occurrences
+//!          form 1: fingerprint (16 bytes), then the numbers of the terms, ascending, each as the distance to
+//!          that before
+//!          form 2: fingerprint (16 bytes), each: term
 //! occurrences:  a byte: form (2 bits), fields (6 bits; 63: they follow)
 //!          form 0: frequency, positions (their bytes; each is the distance to the last)
 //!          form 1: one position; the frequency is one
 //!          form 2: positions (their bytes), as many as the frequency says
 //! ```
 //!
-//! The row holds the document's words before they are settled into postings, and is what tells
-//! which postings to remove when the document goes.
+//! The row holds the document's words before they are settled into postings. From then on it tells
+//! which postings to remove when the document goes: by the numbers of its terms, which are a fifth
+//! of the words, or, where these are few or long, as before. The row that a document leaves when it
+//! goes has the terms again, so that searches need not look them up. The fingerprint tells what the
+//! words were: a sum of hashes, one for each term with where it stands.
 
 use std::collections::BTreeMap;
+
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::Schema;
 use crate::analysis::{Phonetics, STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
 use crate::error::IndexingFailure;
 use crate::geo::{Cell, Place};
-use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
+use crate::layout::{Cursor, DocumentId, TERM_BYTES_MAX as KEY_TERM_BYTES_MAX, bounded, push_bytes, push_number};
 use crate::layout::{missing_row, number_row, place_row, shape_row, tag_row, vector_row};
 use crate::schema::{Field, FieldKind, FieldMask};
 use crate::shapes::Shape;
+use crate::term_numbers::{TERM_BYTES_MAX, TermNumber};
 use crate::values::Values;
 pub use crate::values::{Json, Sortable};
 
@@ -275,13 +284,7 @@ impl Document {
         let mut row = Vec::with_capacity(64 + self.terms.len() * 12);
         push_number(&mut row, self.length.into());
         push_number(&mut row, self.frequency_max.into());
-        match self.score == 1.0 {
-            true => row.push(0),
-            false => {
-                row.push(1);
-                row.extend(self.score.to_be_bytes());
-            }
-        }
+        push_score(&mut row, WITH_OCCURRENCES, self.score);
         push_bytes(&mut row, &self.key);
         push_bytes(&mut row, &self.parts());
         for (term, occurrences) in &self.terms {
@@ -446,7 +449,7 @@ impl Occurrences {
 }
 
 /// Where a term stands in one document, as bytes that are read when somebody asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OccurrencesRow<'a> {
     pub frequency: u32,
     pub fields: FieldMask,
@@ -526,6 +529,45 @@ impl<'a> OccurrencesRow<'a> {
     }
 }
 
+/// How the words stand in a row.
+const WITH_OCCURRENCES: u8 = 0;
+const NUMBERS: u8 = 1;
+const TERMS_ALONE: u8 = 2;
+const WORDS_BITS: u8 = 3;
+/// Set beside that if there is a score.
+const HAS_SCORE: u8 = 4;
+
+fn push_score(row: &mut Vec<u8>, form: u8, score: f64) {
+    match score == 1.0 {
+        true => row.push(form),
+        false => {
+            row.push(form | HAS_SCORE);
+            row.extend(score.to_be_bytes());
+        }
+    }
+}
+
+/// Documents of fewer terms keep their words when they are settled.
+const NUMBERED_TERMS_MIN: usize = 4;
+
+/// What the words of a document are, in the memory of two numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    pub terms: u64,
+    /// The sum of [`posting_hash`].
+    pub hashes: u128,
+}
+
+/// The hash of a term, as it stands in keys, and of where it stands in a document.
+pub(crate) fn posting_hash(bounded: &[u8], at: OccurrencesRow<'_>) -> u128 {
+    let mut bytes = Vec::with_capacity(32 + bounded.len());
+    push_number(&mut bytes, at.frequency.into());
+    push_number(&mut bytes, at.fields);
+    push_bytes(&mut bytes, at.positions);
+    bytes.extend(bounded);
+    xxh3_128(&bytes)
+}
+
 /// A document's row, read part by part.
 pub(crate) struct DocumentRow<'a> {
     pub length: u32,
@@ -533,44 +575,143 @@ pub(crate) struct DocumentRow<'a> {
     pub score: f64,
     pub key: &'a [u8],
     parts: Cursor<'a>,
+    /// How the words stand there.
+    form: u8,
+    /// Zeros where the words themselves stand there.
+    hashes: u128,
     words: &'a [u8],
 }
 
 impl<'a> DocumentRow<'a> {
     pub fn read(row: &'a [u8]) -> DocumentRow<'a> {
         let mut cursor = Cursor(row);
+        let (length, frequency_max) = (cursor.number() as u32, cursor.number() as u32);
+        let flags = cursor.take(1)[0];
+        let score = if flags & HAS_SCORE == 0 { 1.0 } else { cursor.float() };
+        let (key, parts) = (cursor.bytes(), Cursor(cursor.bytes()));
+        let form = flags & WORDS_BITS;
+        let hashes = match form {
+            WITH_OCCURRENCES => 0,
+            _ => u128::from_be_bytes(cursor.take(16).try_into().expect("sixteen bytes")),
+        };
         DocumentRow {
-            length: cursor.number() as u32,
-            frequency_max: cursor.number() as u32,
-            score: match cursor.take(1)[0] {
-                0 => 1.0,
-                _ => cursor.float(),
-            },
-            key: cursor.bytes(),
-            parts: Cursor(cursor.bytes()),
+            length,
+            frequency_max,
+            score,
+            key,
+            parts,
+            form,
+            hashes,
             words: cursor.0,
         }
     }
 
-    /// The terms in byte order, with where they stand.
-    pub fn terms(&self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
-        let mut words = Cursor(self.words);
+    /// The row with its words in another form.
+    fn with_words(&self, form: u8, parts: &[u8], words: &[u8]) -> Vec<u8> {
+        let mut row = Vec::with_capacity(64 + self.key.len() + parts.len() + words.len());
+        push_number(&mut row, self.length.into());
+        push_number(&mut row, self.frequency_max.into());
+        push_score(&mut row, form, self.score);
+        push_bytes(&mut row, self.key);
+        push_bytes(&mut row, parts);
+        row.extend(self.fingerprint().hashes.to_be_bytes());
+        row.extend(words);
+        row
+    }
+
+    /// Whether the numbers of its terms stand there instead of its words once it is settled.
+    pub fn takes_numbers(&self) -> bool {
+        let (mut count, mut is_long) = (0, false);
+        self.terms(|term, _| {
+            count += 1;
+            is_long |= term.len() > TERM_BYTES_MAX;
+        });
+        count >= NUMBERED_TERMS_MIN && !is_long
+    }
+
+    /// The row of the document once it is settled; the numbers are those of its terms.
+    pub fn settled(&self, mut numbers: Vec<TermNumber>) -> Vec<u8> {
+        numbers.sort_unstable();
+        let (mut words, mut last) = (Vec::with_capacity(2 * numbers.len()), 0);
+        for number in numbers {
+            push_number(&mut words, (number - last).into());
+            last = number;
+        }
+        self.with_words(NUMBERS, self.parts.0, &words)
+    }
+
+    /// The row that the document leaves when it goes; the terms are those that its numbers name.
+    pub fn left_behind(&self, mut terms: Vec<Vec<u8>>) -> Vec<u8> {
+        terms.sort_unstable();
+        let mut words = Vec::with_capacity(8 * terms.len());
+        terms.iter().for_each(|term| push_bytes(&mut words, term));
+        self.with_words(TERMS_ALONE, &[], &words)
+    }
+
+    /// The numbers of its terms, ascending; nothing if its terms stand there themselves.
+    pub fn numbers(&self) -> Option<Vec<TermNumber>> {
+        if self.form != NUMBERS {
+            return None;
+        }
+        let (mut words, mut numbers, mut last) = (Cursor(self.words), Vec::new(), 0);
         while !words.is_at_end() {
-            let term = words.bytes();
-            visit(term, OccurrencesRow::read(&mut words));
+            last += words.number() as TermNumber;
+            numbers.push(last);
+        }
+        Some(numbers)
+    }
+
+    /// What its words are.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut fingerprint = Fingerprint {
+            terms: 0,
+            hashes: self.hashes,
+        };
+        if self.form == NUMBERS {
+            fingerprint.terms = number_count(self.words).into();
+            return fingerprint;
+        }
+        self.terms(|term, at| {
+            fingerprint.terms += 1;
+            if self.form == WITH_OCCURRENCES {
+                let hash = match term.len() <= KEY_TERM_BYTES_MAX {
+                    true => posting_hash(term, at),
+                    false => posting_hash(&bounded(term), at),
+                };
+                fingerprint.hashes = fingerprint.hashes.wrapping_add(hash);
+            }
+        });
+        fingerprint
+    }
+
+    /// Whether both are rows of one document, settled or not.
+    pub fn is_same(&self, other: &DocumentRow<'_>) -> bool {
+        let head = |row: &DocumentRow<'_>| (row.length, row.frequency_max, row.score.to_bits());
+        let are_words_same = || match self.form == other.form {
+            true => (self.hashes, self.words) == (other.hashes, other.words),
+            false => self.fingerprint() == other.fingerprint(),
+        };
+        head(self) == head(other) && self.key == other.key && self.parts.0 == other.parts.0 && are_words_same()
+    }
+
+    /// The terms in byte order, with where they stand: nowhere for one that has left only its
+    /// terms. Not for a document that has but their numbers.
+    pub fn terms(&self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
+        self.words().for_each(|(term, at)| visit(term, at));
+    }
+
+    fn words(&self) -> WordsRow<'a> {
+        assert!(self.form != NUMBERS, "a settled document is asked for its words");
+        WordsRow {
+            cursor: Cursor(self.words),
+            has_occurrences: self.form == WITH_OCCURRENCES,
         }
     }
 
     /// Where these terms stand that the document has; both are in byte order.
-    pub fn find<'t>(
-        &self,
-        wanted: impl Iterator<Item = &'t [u8]>,
-        mut visit: impl FnMut(usize, OccurrencesRow<'a>),
-    ) {
-        let (mut words, mut wanted) = (Cursor(self.words), wanted.enumerate().peekable());
-        while !words.is_at_end() {
-            let term = words.bytes();
-            let at = OccurrencesRow::read(&mut words);
+    pub fn find<'t>(&self, wanted: impl Iterator<Item = &'t [u8]>, mut visit: impl FnMut(usize, OccurrencesRow<'a>)) {
+        let mut wanted = wanted.enumerate().peekable();
+        for (term, at) in self.words() {
             while wanted.next_if(|(_, wanted)| *wanted < term).is_some() {}
             match wanted.peek() {
                 Some((number, wanted)) if *wanted == term => visit(*number, at),
@@ -635,6 +776,29 @@ impl<'a> DocumentRow<'a> {
             }
         }
         None
+    }
+}
+
+/// Reads the terms of a row.
+struct WordsRow<'a> {
+    cursor: Cursor<'a>,
+    has_occurrences: bool,
+}
+
+impl<'a> Iterator for WordsRow<'a> {
+    type Item = (&'a [u8], OccurrencesRow<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.cursor.is_at_end() {
+            return None;
+        }
+        let term = self.cursor.bytes();
+        let at = match self.has_occurrences {
+            true => OccurrencesRow::read(&mut self.cursor),
+            false => OccurrencesRow::default(),
+        };
+        Some((term, at))
     }
 }
 
@@ -709,6 +873,29 @@ mod tests {
         );
         let mut read = DocumentRow::read(&row);
         assert_eq!(read.sortable(3), Some(Sortable::Number(-2.5)));
+    }
+
+    #[test]
+    fn a_settled_row_is_that_of_the_same_words() {
+        let row = document(&[("title", "red green blue pink pink"), ("price", "3")])
+            .unwrap()
+            .to_row();
+        let other = document(&[("title", "red red green blue pink"), ("price", "3")])
+            .unwrap()
+            .to_row();
+        let (row, other) = (DocumentRow::read(&row), DocumentRow::read(&other));
+        assert!(row.takes_numbers() && row.is_same(&row) && !row.is_same(&other));
+        let settled = row.settled(vec![300, 7, 2, 1]);
+        let settled = DocumentRow::read(&settled);
+        assert!(settled.is_same(&row) && row.is_same(&settled) && !settled.is_same(&other));
+        assert_eq!(settled.numbers().unwrap(), [1, 2, 7, 300]);
+        assert_eq!(settled.fingerprint(), row.fingerprint());
+        let left = settled.left_behind(vec![b"quick".to_vec(), b"fox".to_vec(), b"a".to_vec(), b"b".to_vec()]);
+        let left = DocumentRow::read(&left);
+        assert_eq!(left.fingerprint(), row.fingerprint());
+        let mut terms = Vec::new();
+        left.terms(|term, _| terms.push(term));
+        assert_eq!(terms, [&b"a"[..], b"b", b"fox", b"quick"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Keys of an index's rows, and the numbers inside their values.
 //!
 //! ```text
-//! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents (varints)
+//! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents, numbers
+//!                            of terms given out (varints)
 //! 'k' key                    the id of the document with this key, a varint
 //! 'd' id                     a document: see `document`
 //! 'f' field                  how many tokens a field that counts its own has in all documents
@@ -18,6 +19,7 @@
 //! 'y' field id               a node whose document is gone; no value
 //! 'e' block                  how long the settled documents of a block of ids are: see `lengths`
 //! 'q' field                  how many documents have several numbers in the field (8 bytes)
+//! 't' block                  terms of a block of numbers: see `term_numbers`
 //! 'w' term                   a term of the settled documents: its newest postings, and how many have it
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
@@ -141,6 +143,10 @@ pub fn several_row(field: u16) -> Vec<u8> {
 
 pub fn lengths_row(block: u64) -> Vec<u8> {
     tagged(b'e', block)
+}
+
+pub fn terms_row(block: u64) -> Vec<u8> {
+    tagged(b't', block)
 }
 
 pub fn tokens_row(field: u16) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! The postings of one term among settled documents: which have it, how often and where.
 //!
 //! ```text
-//! 'w' term           the newest postings, then counts, then the length of these (a byte)
+//! 'w' term           the number of the term or 0, the newest postings, counts, the length of these (a byte)
 //! counts:            twice the documents, and one more if there are older postings; the last id (varints)
 //! 'p' term id        older postings, full rows of about TAIL_BYTES, the last at most this id
 //! a posting:         distance of its id to that before it (the first of a row: its id), then the occurrences
@@ -21,6 +21,7 @@ use crate::layout::{
 };
 use crate::rows::{Rows, WriteRows};
 use crate::schema::FieldMask;
+use crate::term_numbers::{self, TermNumber};
 
 /// When the newest postings of a term are longer, they become a row of their own.
 const TAIL_BYTES: usize = 2048;
@@ -69,34 +70,29 @@ pub(crate) type Added<'a> = (DocumentId, OccurrencesRow<'a>);
 
 /// The row of a term: how many have it, and its newest postings.
 struct Term {
+    number: TermNumber,
     documents: u32,
     last: DocumentId,
     has_older: bool,
     /// The newest postings.
     postings: Vec<u8>,
-    /// How many bytes of them are stored already and unchanged.
+    /// Whether the row begins as it will, with `stored` bytes of postings.
+    is_extended: bool,
     stored: usize,
 }
 
 impl Term {
     fn read(rows: &mut dyn Rows, term: &[u8]) -> Term {
-        let Some(mut row) = rows.get(&term_row(term)) else {
-            return Term {
-                documents: 0,
-                last: 0,
-                has_older: false,
-                postings: Vec::new(),
-                stored: 0,
-            };
-        };
-        let (counts, stored) = Counts::of(&row);
-        row.truncate(stored);
+        let row = rows.get(&term_row(term)).unwrap_or_default();
+        let parts = TermRow::read(&row);
         Term {
-            documents: counts.documents,
-            last: counts.last,
-            has_older: counts.has_older,
-            stored,
-            postings: row,
+            number: parts.number,
+            documents: parts.documents,
+            last: parts.last,
+            has_older: parts.has_older,
+            is_extended: !row.is_empty(),
+            stored: parts.postings.len(),
+            postings: parts.postings.to_vec(),
         }
     }
 
@@ -104,7 +100,7 @@ impl Term {
         if self.postings.len() > TAIL_BYTES {
             rows.set(&postings_row(term, self.last), &self.postings);
             self.postings.clear();
-            self.stored = 0;
+            self.is_extended = false;
             self.has_older = true;
         }
         let before = if self.postings.is_empty() { 0 } else { self.last };
@@ -124,57 +120,73 @@ impl Term {
         }
     }
 
-    fn write(mut self, rows: &mut dyn WriteRows, term: &[u8]) {
+    fn write(self, rows: &mut dyn WriteRows, term: &[u8]) {
+        let key = term_row(term);
         if self.documents == 0 {
-            return rows.clear(&term_row(term));
+            if self.number != 0 {
+                term_numbers::remove(rows, self.number);
+            }
+            return rows.clear(&key);
         }
-        let counts = Counts {
-            documents: self.documents,
-            last: self.last,
-            has_older: self.has_older,
-        };
-        counts.push(&mut self.postings);
-        match self.stored {
-            0 => rows.set(&term_row(term), &self.postings),
-            _ => rows.patch(&term_row(term), self.stored, &self.postings[self.stored..]),
+        let mut row = Vec::with_capacity(self.postings.len() + 32);
+        push_number(&mut row, self.number.into());
+        let stored = row.len() + self.stored;
+        row.extend(&self.postings);
+        push_counts(&mut row, (self.documents, self.has_older), self.last);
+        match self.is_extended {
+            true => rows.patch(&key, stored, &row[stored..]),
+            false => rows.set(&key, &row),
         }
     }
 }
 
-/// The counts at the end of a term's row.
-struct Counts {
+/// The row of a term, read.
+#[derive(Default)]
+struct TermRow<'a> {
+    number: TermNumber,
     documents: u32,
-    last: DocumentId,
     has_older: bool,
+    last: DocumentId,
+    postings: &'a [u8],
+    /// Length of what stands before the counts.
+    stored: usize,
 }
 
-impl Counts {
-    /// Reads those of a row, and how many bytes of postings stand before them.
-    fn of(row: &[u8]) -> (Counts, usize) {
-        let (length, before) = row.split_last().expect("a term's row ends with the length of its counts");
+impl<'a> TermRow<'a> {
+    /// An empty row is that of a term that nothing has.
+    fn read(row: &'a [u8]) -> TermRow<'a> {
+        let Some((length, before)) = row.split_last() else {
+            return TermRow::default();
+        };
         let stored = before.len() - usize::from(*length);
-        let mut cursor = Cursor(&before[stored..]);
-        let documents = cursor.number() as u64;
-        let counts = Counts {
+        let (mut number, mut counts) = (Cursor(&row[..stored]), Cursor(&before[stored..]));
+        let documents = counts.number() as u64;
+        TermRow {
+            number: number.number() as TermNumber,
             documents: (documents >> 1) as u32,
             has_older: documents & 1 != 0,
-            last: cursor.number() as DocumentId,
-        };
-        (counts, stored)
+            last: counts.number() as DocumentId,
+            postings: number.0,
+            stored,
+        }
     }
+}
 
-    fn push(&self, row: &mut Vec<u8>) {
-        let start = row.len();
-        let documents = u64::from(self.documents) << 1 | u64::from(self.has_older);
-        push_number(row, documents.into());
-        push_number(row, self.last.into());
-        row.push((row.len() - start) as u8);
-    }
+fn push_counts(row: &mut Vec<u8>, (documents, has_older): (u32, bool), last: DocumentId) {
+    let start = row.len();
+    push_number(row, u128::from(documents) << 1 | u128::from(has_older));
+    push_number(row, last.into());
+    row.push((row.len() - start) as u8);
 }
 
 /// How many settled documents have the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
-    Counts::of(row).0.documents
+    TermRow::read(row).documents
+}
+
+/// The number of the term of this row; 0 if it has none.
+pub(crate) fn number_of(row: &[u8]) -> TermNumber {
+    TermRow::read(row).number
 }
 
 /// Visits all postings of a term, whose row this is. Returns how many rows of older ones there are.
@@ -184,9 +196,9 @@ pub(crate) fn each(
     row: &[u8],
     visit: &mut dyn FnMut(DocumentId, OccurrencesRow<'_>),
 ) -> u64 {
-    let (counts, stored) = Counts::of(row);
+    let of_term = TermRow::read(row);
     let mut older = 0;
-    if counts.has_older {
+    if of_term.has_older {
         let prefix = bounded_postings_prefix(bounded);
         rows.scan(&prefix, &after(&prefix), &mut |_, row| {
             older += 1;
@@ -194,7 +206,7 @@ pub(crate) fn each(
             ControlFlow::Continue(())
         });
     }
-    Postings::of(&row[..stored]).for_each(|(id, at)| visit(id, at));
+    Postings::of(of_term.postings).for_each(|(id, at)| visit(id, at));
     older
 }
 
@@ -213,9 +225,18 @@ fn without(row: &[u8], ids: &BTreeSet<DocumentId>) -> (Vec<u8>, u32) {
 }
 
 /// Changes the postings of a term. The ids that are added ascend, and are above all that it has.
-pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>], removed: &BTreeSet<DocumentId>) {
-    if removed.is_empty() && append(rows, term, added) {
-        return;
+/// `fresh` is the number that it gets if it is to have one and has none. Returns its number, or 0.
+pub(crate) fn change(
+    rows: &mut dyn WriteRows,
+    term: &[u8],
+    added: &[Added<'_>],
+    removed: &BTreeSet<DocumentId>,
+    fresh: Option<TermNumber>,
+) -> TermNumber {
+    if removed.is_empty()
+        && let Some(number) = append(rows, term, added, fresh)
+    {
+        return number;
     }
     let mut of_term = Term::read(rows, term);
     if !removed.is_empty() {
@@ -224,35 +245,47 @@ pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>],
         }
         of_term.remove(removed);
         // Counts of fewer documents may be shorter, and a patch leaves what is behind it.
-        of_term.stored = 0;
+        of_term.is_extended = false;
+    }
+    if of_term.number == 0
+        && let Some(fresh) = fresh
+    {
+        of_term.number = fresh;
+        of_term.is_extended = false;
     }
     for posting in added {
         of_term.add(rows, term, posting);
     }
+    let number = of_term.number;
     of_term.write(rows, term);
+    number
 }
 
-/// Adds to the newest postings without reading them. Returns false if they have to be read, and
-/// changes nothing then.
-fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>]) -> bool {
-    let key = term_row(term);
-    let mut found = None;
-    rows.show(&key, &mut |row| found = Some(Counts::of(row)));
-    let Some((mut counts, stored)) = found.filter(|(_, stored)| *stored > 0) else {
-        return false;
-    };
+/// Adds to the newest postings without reading them, and returns the number of the term or 0.
+/// Returns nothing if the row has to be read, and changes nothing then.
+fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>], fresh: Option<TermNumber>) -> Option<TermNumber> {
+    let (key, mut found) = (term_row(term), None);
+    rows.show(&key, &mut |row| {
+        let of_term = TermRow::read(row);
+        found = Some(TermRow {
+            postings: &[],
+            ..of_term
+        })
+        .filter(|_| !of_term.postings.is_empty());
+    });
+    let mut of_term = found.filter(|of_term| of_term.number != 0 || fresh.is_none())?;
     let mut postings = Vec::new();
     for (id, occurrences) in added {
-        if stored + postings.len() > TAIL_BYTES {
-            return false;
+        if of_term.stored + postings.len() > TAIL_BYTES {
+            return None;
         }
-        push(&mut postings, id - counts.last, occurrences);
-        counts.documents += 1;
-        counts.last = *id;
+        push(&mut postings, id - of_term.last, occurrences);
+        of_term.documents += 1;
+        of_term.last = *id;
     }
-    counts.push(&mut postings);
-    rows.patch(&key, stored, &postings);
-    true
+    push_counts(&mut postings, (of_term.documents, of_term.has_older), of_term.last);
+    rows.patch(&key, of_term.stored, &postings);
+    Some(of_term.number)
 }
 
 /// Removes postings from the full rows of a term. Returns how many there were.
@@ -310,12 +343,11 @@ struct Present {
 impl Walk {
     /// Begins with the row of the term; an empty one if it has none.
     pub fn new(term: &[u8], mut newest: Vec<u8>) -> Walk {
-        let mut next = None;
-        if !newest.is_empty() {
-            let (counts, stored) = Counts::of(&newest);
-            next = counts.has_older.then_some(0);
-            newest.truncate(stored);
-        }
+        let of_term = TermRow::read(&newest);
+        let next = of_term.has_older.then_some(0);
+        let (start, end) = (of_term.stored - of_term.postings.len(), of_term.stored);
+        newest.truncate(end);
+        newest.drain(..start);
         Walk {
             term: term.to_vec(),
             newest,
@@ -418,7 +450,7 @@ mod tests {
             .zip(&stored)
             .map(|(posting, row)| (posting.id, OccurrencesRow::read(&mut Cursor(row))))
             .collect();
-        super::change(rows, b"term", &added, removed);
+        super::change(rows, b"term", &added, removed, None);
     }
 
     fn walk(rows: &mut MemoryRows) -> Walk {
@@ -441,7 +473,7 @@ mod tests {
         let mut rows = MemoryRows::default();
         let many: Vec<_> = (1..=1000).map(|id| posting(id, 3)).collect();
         change(&mut rows, &many, &BTreeSet::new());
-        assert!(rows.len() > 3);
+        assert!(rows.len() > 2);
         assert_eq!(all(&mut rows), many);
         change(&mut rows, &[], &(1..=1000).collect());
         assert!(rows.is_empty());

@@ -53,7 +53,9 @@ pub fn free_place(tx: &mut Transaction<'_>) -> Place {
         let prefix = rows_at(*place);
         !taken.contains(place) && tx.count(&prefix, &next_prefix(&prefix)) == 0
     };
-    (NO_PLACE + 1..LONG_PLACE).find(&mut is_free).expect("fewer than 2^31 indexes")
+    (NO_PLACE + 1..LONG_PLACE)
+        .find(&mut is_free)
+        .expect("fewer than 2^31 indexes")
 }
 
 /// An index with a name, a place at which its rows stand, and keys that it covers.

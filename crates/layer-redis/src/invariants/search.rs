@@ -15,7 +15,9 @@ use crate::commands::search::upkeep::{Followed, rows};
 use crate::commands::search::upstash::streams;
 use crate::commands::streams::StreamId;
 use crate::commands::streams::stream::Stream;
-use crate::indexes::{Catalogue, Indexes, KeyIndex, Progress, StoredIndex, followed_stream_key, numbered, rows_prefix_of};
+use crate::indexes::{
+    Catalogue, Indexes, KeyIndex, Progress, StoredIndex, followed_stream_key, numbered, rows_prefix_of,
+};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace, Kind, key_row, keys_range};
 
@@ -254,7 +256,9 @@ fn verify_owners(verification: &mut Verification<'_>, catalogue: &Catalogue) {
         .collect();
     for tag in NUMBERED {
         let known = numbers.iter().map(|number| numbered(*tag, number)).collect();
-        verify_prefixes(verification, *tag, &known, |key| &key[..key.len().min(2 + NUMBER_BYTES)]);
+        verify_prefixes(verification, *tag, &known, |key| {
+            &key[..key.len().min(2 + NUMBER_BYTES)]
+        });
     }
     let of_redis = catalogue.indexes().map(|index| index.rows_prefix());
     let known = of_redis.chain(catalogue.key_indexes().map(|index| index.rows_prefix()));

@@ -115,7 +115,7 @@ fn a_key_that_is_only_in_its_index() {
         WORDS,
         |fixture, rows| {
             let row = [rows, b"kd:0"].concat();
-            plant(fixture, |tx| drop(tx.set(&row, &[0, 0, 0, 0, 0, 0, 1, 0])));
+            plant(fixture, |tx| drop(tx.set(&row, &[0x80, 2])));
         },
     );
     check(
@@ -138,6 +138,7 @@ fn rows_of_an_index_that_contradict_each_other() {
         (b'v', "lacks a value of a document"),
         (b'e', "has lengths that are not those of its documents"),
         (b'w', "has postings that are not those of its documents"),
+        (b't', "has a document with the number of no term"),
         (b'x', "has postings that are not those of its documents"),
         (b'h', "has a graph that is none"),
         (b'u', "has a graph that is none"),
