@@ -15,10 +15,9 @@
 //! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
 //! ```
 //!
-//! Numbers have ten bytes and are never given again. Places are, once no row is left there: they are
-//! in the key of every row of the index, of which a document has some six. The words of the request are the
-//! definition, so there is one grammar for both, [`Definition::parse`]; it has to go on accepting
-//! what it once accepted.
+//! Numbers have ten bytes and are never given again. Places are, once no row is left there: they
+//! stand in the key of every row of an index. The words of the request are the definition, so there
+//! is one grammar for both, [`Definition::parse`]; it has to go on accepting what it once accepted.
 //!
 //! The catalogue is read from its rows when the row 'c' is not what it was, so a transaction sees
 //! the definitions as of its own state, and one that is taken back leaves nothing wrong behind.

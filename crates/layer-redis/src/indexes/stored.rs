@@ -12,8 +12,8 @@ use crate::indexes::key_index::KeyIndex;
 use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
 use crate::keyspace::{Kind, packed};
 
-/// Says where the rows of an index stand. Unlike its number a place is given again, and the keys of
-/// its rows are the shorter for it. Below 2^31.
+/// Where the rows of an index stand, below 2^31. Unlike a number, a place may be given again, so it
+/// is short: it is a part of the key of each row.
 pub type Place = u32;
 
 /// No index is here.
@@ -143,8 +143,8 @@ pub fn each_named(tx: &mut Transaction<'_>, tag: u8, visit: &mut dyn FnMut(&[u8]
     });
 }
 
-/// The number, the place and the parts of a definition of a row of [`StoredIndex::write_row`]. Panics if no
-/// version has written it.
+/// Returns number, place and the parts of the definition of a row of [`StoredIndex::write_row`].
+/// Panics if no version has written it.
 pub fn row_parts(row: &[u8]) -> (UniqueId, Place, impl Iterator<Item = &[u8]>) {
     let (number, rest) = row.split_first_chunk().expect("an index begins with its number");
     let (place, rest) = rest.split_first_chunk().expect("its place follows");
