@@ -1,26 +1,41 @@
 //! A document as it stands in the index: everything that has to be found, and undone, again.
 //!
 //! ```text
-//! row:     tokens, highest frequency, score (8 bytes), key,
-//!          count of terms, each: term, frequency, fields, positions (their bytes; each is the distance to the last)
-//!          the lengths of fields that have their own, each: 'f', field, length
-//!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row only)
+//! row:     tokens, highest frequency, a byte: form of the words (2 bits), then 1 if the score is not one
+//!          (1 bit); the score if it is not (8 bytes), key, parts (their bytes), words
+//! parts:   the lengths of fields that have their own, each: 'f', field, length
+//!          the rows beside it, each: tag of its key, field, value (a vector's or shape's stands in its own row
+//!          only; 'N' is a number without a fraction, as a varint)
 //!          sortable values, each: 's', field, value
+//! words:   form 0: each: term, occurrences
+//!          form 1: fingerprint (16 bytes), then the numbers of the terms, ascending, each as the distance to
+//!          that before
+//!          form 2: fingerprint (16 bytes), each: term
+//! occurrences:  a byte: form (2 bits), fields (6 bits; 63: they follow)
+//!          form 0: frequency, positions (their bytes; each is the distance to the last)
+//!          form 1: one position; the frequency is one
+//!          form 2: positions (their bytes), as many as the frequency says
 //! ```
 //!
-//! The row holds the document's words before they are settled into postings, and is what tells
-//! which postings to remove when the document goes.
+//! The row holds the document's words before they are settled into postings. From then on it tells
+//! which postings to remove when the document goes: by the numbers of its terms, which are a fifth
+//! of the words, or, where these are few or long, as before. The row that a document leaves when it
+//! goes has the terms again, so that searches need not look them up. The fingerprint tells what the
+//! words were: a sum of hashes, one for each term with where it stands.
 
 use std::collections::BTreeMap;
+
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::Schema;
 use crate::analysis::{Phonetics, STEM_PREFIX, STEMMED_BYTES_MIN, Stemmer, folded, tokens};
 use crate::error::IndexingFailure;
 use crate::geo::{Cell, Place};
-use crate::layout::{Cursor, DocumentId, push_bytes, push_number};
+use crate::layout::{Cursor, DocumentId, TERM_BYTES_MAX as KEY_TERM_BYTES_MAX, bounded, push_bytes, push_number};
 use crate::layout::{missing_row, number_row, place_row, shape_row, tag_row, vector_row};
 use crate::schema::{Field, FieldKind, FieldMask};
 use crate::shapes::Shape;
+use crate::term_numbers::{TERM_BYTES_MAX, TermNumber};
 use crate::values::Values;
 pub use crate::values::{Json, Sortable};
 
@@ -269,23 +284,29 @@ impl Document {
         let mut row = Vec::with_capacity(64 + self.terms.len() * 12);
         push_number(&mut row, self.length.into());
         push_number(&mut row, self.frequency_max.into());
-        row.extend(self.score.to_be_bytes());
+        push_score(&mut row, WITH_OCCURRENCES, self.score);
         push_bytes(&mut row, &self.key);
-        push_number(&mut row, self.terms.len() as u128);
+        push_bytes(&mut row, &self.parts());
         for (term, occurrences) in &self.terms {
             push_bytes(&mut row, term);
             push_occurrences(&mut row, occurrences);
         }
+        row
+    }
+
+    /// What the row holds beside the words.
+    fn parts(&self) -> Vec<u8> {
+        let mut parts = Vec::new();
         for (field, length) in &self.field_lengths {
-            row.push(b'f');
-            push_number(&mut row, (*field).into());
-            push_number(&mut row, (*length).into());
+            parts.push(b'f');
+            push_number(&mut parts, (*field).into());
+            push_number(&mut parts, (*length).into());
         }
-        self.beside.iter().for_each(|beside| beside.push(&mut row));
+        self.beside.iter().for_each(|beside| beside.push(&mut parts));
         self.sortables
             .iter()
-            .for_each(|(field, value)| push_sortable(&mut row, *field, value));
-        row
+            .for_each(|(field, value)| push_sortable(&mut parts, *field, value));
+        parts
     }
 
     /// The vectors of fields without a graph.
@@ -344,6 +365,7 @@ impl Beside {
     fn push(&self, row: &mut Vec<u8>) {
         let (tag, field) = match self {
             Beside::Tag(field, _) => (b'g', *field),
+            Beside::Number(field, number) if integer_of(*number).is_some() => (b'N', *field),
             Beside::Number(field, _) => (b'n', *field),
             Beside::Place(field, _) => (b'l', *field),
             Beside::Shape(field, _) => (b'o', *field),
@@ -354,11 +376,20 @@ impl Beside {
         push_number(row, field.into());
         match self {
             Beside::Tag(_, value) => push_bytes(row, value),
-            Beside::Number(_, number) => row.extend(number.to_be_bytes()),
+            Beside::Number(_, number) => match integer_of(*number) {
+                Some(integer) => push_number(row, integer.into()),
+                None => row.extend(number.to_be_bytes()),
+            },
             Beside::Place(_, cell) => row.extend(cell.0.to_be_bytes()),
             Beside::Missing(_) | Beside::Shape(..) | Beside::Vector { .. } => {}
         }
     }
+}
+
+/// A number that is written as a varint: one of up to 53 bits, without a sign and a fraction.
+fn integer_of(number: f64) -> Option<u64> {
+    let integer = number as u64;
+    (integer < 1 << 53 && (integer as f64).to_bits() == number.to_bits()).then_some(integer)
 }
 
 fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
@@ -378,15 +409,33 @@ fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
 
 /// Appends where a term stands in one document. Also how postings hold it.
 fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
-    push_number(out, occurrences.frequency.into());
-    push_number(out, occurrences.fields);
     let mut positions = Vec::with_capacity(occurrences.positions.len());
     let mut last = 0;
     for &position in &occurrences.positions {
         push_number(&mut positions, u128::from(position - last));
         last = position;
     }
-    push_bytes(out, &positions);
+    let row = OccurrencesRow {
+        frequency: occurrences.frequency,
+        fields: occurrences.fields,
+        positions: &positions,
+    };
+    row.push(out);
+}
+
+/// The bits of an occurrence's first byte that tell its form.
+const FORM_BITS: u32 = 2;
+/// Fields that stand behind that byte, not in it.
+const FIELDS_APART: u8 = u8::MAX >> FORM_BITS;
+
+/// How an occurrence is written. Any may stand for any, as far as its fields allow.
+const WHOLE: u8 = 0;
+const ONE_POSITION: u8 = 1;
+const COUNTED_BY_POSITIONS: u8 = 2;
+
+/// How many numbers stand in `bytes`.
+fn number_count(bytes: &[u8]) -> u32 {
+    bytes.iter().filter(|byte| **byte < 0x80).count() as u32
 }
 
 #[cfg(test)]
@@ -400,7 +449,7 @@ impl Occurrences {
 }
 
 /// Where a term stands in one document, as bytes that are read when somebody asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OccurrencesRow<'a> {
     pub frequency: u32,
     pub fields: FieldMask,
@@ -411,18 +460,50 @@ pub(crate) struct OccurrencesRow<'a> {
 impl<'a> OccurrencesRow<'a> {
     #[inline]
     pub fn read(cursor: &mut Cursor<'a>) -> OccurrencesRow<'a> {
+        let first = cursor.take(1)[0];
+        let fields = match first >> FORM_BITS {
+            FIELDS_APART => cursor.number(),
+            fields => fields.into(),
+        };
+        let form = first & !(u8::MAX << FORM_BITS);
+        if form == ONE_POSITION {
+            let positions = cursor.number_bytes();
+            return OccurrencesRow {
+                frequency: 1,
+                fields,
+                positions,
+            };
+        }
+        let written = (form == WHOLE).then(|| cursor.number() as u32);
+        let positions = cursor.bytes();
         OccurrencesRow {
-            frequency: cursor.number() as u32,
-            fields: cursor.number(),
-            positions: cursor.bytes(),
+            frequency: written.unwrap_or_else(|| number_count(positions)),
+            fields,
+            positions,
         }
     }
 
     /// Appends it as it is stored.
     pub fn push(&self, out: &mut Vec<u8>) {
-        push_number(out, self.frequency.into());
-        push_number(out, self.fields);
-        push_bytes(out, self.positions);
+        let form = match number_count(self.positions) == self.frequency {
+            true if self.frequency == 1 => ONE_POSITION,
+            true => COUNTED_BY_POSITIONS,
+            false => WHOLE,
+        };
+        match u8::try_from(self.fields).ok().filter(|fields| *fields < FIELDS_APART) {
+            Some(fields) => out.push(fields << FORM_BITS | form),
+            None => {
+                out.push(FIELDS_APART << FORM_BITS | form);
+                push_number(out, self.fields);
+            }
+        }
+        if form == WHOLE {
+            push_number(out, self.frequency.into());
+        }
+        match form {
+            ONE_POSITION => out.extend(self.positions),
+            _ => push_bytes(out, self.positions),
+        }
     }
 
     pub fn positions(&self) -> Vec<u32> {
@@ -448,46 +529,189 @@ impl<'a> OccurrencesRow<'a> {
     }
 }
 
+/// How the words stand in a row.
+const WITH_OCCURRENCES: u8 = 0;
+const NUMBERS: u8 = 1;
+const TERMS_ALONE: u8 = 2;
+const WORDS_BITS: u8 = 3;
+/// Set beside that if there is a score.
+const HAS_SCORE: u8 = 4;
+
+fn push_score(row: &mut Vec<u8>, form: u8, score: f64) {
+    match score == 1.0 {
+        true => row.push(form),
+        false => {
+            row.push(form | HAS_SCORE);
+            row.extend(score.to_be_bytes());
+        }
+    }
+}
+
+/// Documents of fewer terms keep their words when they are settled.
+const NUMBERED_TERMS_MIN: usize = 4;
+
+/// What the words of a document are, in the memory of two numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    pub terms: u64,
+    /// The sum of [`posting_hash`].
+    pub hashes: u128,
+}
+
+/// The hash of a term, as it stands in keys, and of where it stands in a document.
+pub(crate) fn posting_hash(bounded: &[u8], at: OccurrencesRow<'_>) -> u128 {
+    let mut bytes = Vec::with_capacity(32 + bounded.len());
+    push_number(&mut bytes, at.frequency.into());
+    push_number(&mut bytes, at.fields);
+    push_bytes(&mut bytes, at.positions);
+    bytes.extend(bounded);
+    xxh3_128(&bytes)
+}
+
 /// A document's row, read part by part.
 pub(crate) struct DocumentRow<'a> {
     pub length: u32,
     pub frequency_max: u32,
     pub score: f64,
     pub key: &'a [u8],
-    rest: Cursor<'a>,
+    parts: Cursor<'a>,
+    /// How the words stand there.
+    form: u8,
+    /// Zeros where the words themselves stand there.
+    hashes: u128,
+    words: &'a [u8],
 }
 
 impl<'a> DocumentRow<'a> {
     pub fn read(row: &'a [u8]) -> DocumentRow<'a> {
         let mut cursor = Cursor(row);
+        let (length, frequency_max) = (cursor.number() as u32, cursor.number() as u32);
+        let flags = cursor.take(1)[0];
+        let score = if flags & HAS_SCORE == 0 { 1.0 } else { cursor.float() };
+        let (key, parts) = (cursor.bytes(), Cursor(cursor.bytes()));
+        let form = flags & WORDS_BITS;
+        let hashes = match form {
+            WITH_OCCURRENCES => 0,
+            _ => u128::from_be_bytes(cursor.take(16).try_into().expect("sixteen bytes")),
+        };
         DocumentRow {
-            length: cursor.number() as u32,
-            frequency_max: cursor.number() as u32,
-            score: cursor.float(),
-            key: cursor.bytes(),
-            rest: cursor,
+            length,
+            frequency_max,
+            score,
+            key,
+            parts,
+            form,
+            hashes,
+            words: cursor.0,
         }
     }
 
-    /// The terms in byte order, with where they stand. Call it first.
-    pub fn terms(&mut self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
-        for _ in 0..self.rest.number() {
-            let term = self.rest.bytes();
-            visit(term, OccurrencesRow::read(&mut self.rest));
+    /// The row with its words in another form.
+    fn with_words(&self, form: u8, parts: &[u8], words: &[u8]) -> Vec<u8> {
+        let mut row = Vec::with_capacity(64 + self.key.len() + parts.len() + words.len());
+        push_number(&mut row, self.length.into());
+        push_number(&mut row, self.frequency_max.into());
+        push_score(&mut row, form, self.score);
+        push_bytes(&mut row, self.key);
+        push_bytes(&mut row, parts);
+        row.extend(self.fingerprint().hashes.to_be_bytes());
+        row.extend(words);
+        row
+    }
+
+    /// Whether the numbers of its terms stand there instead of its words once it is settled.
+    pub fn takes_numbers(&self) -> bool {
+        let (mut count, mut is_long) = (0, false);
+        self.terms(|term, _| {
+            count += 1;
+            is_long |= term.len() > TERM_BYTES_MAX;
+        });
+        count >= NUMBERED_TERMS_MIN && !is_long
+    }
+
+    /// The row of the document once it is settled; the numbers are those of its terms.
+    pub fn settled(&self, mut numbers: Vec<TermNumber>) -> Vec<u8> {
+        numbers.sort_unstable();
+        let (mut words, mut last) = (Vec::with_capacity(2 * numbers.len()), 0);
+        for number in numbers {
+            push_number(&mut words, (number - last).into());
+            last = number;
+        }
+        self.with_words(NUMBERS, self.parts.0, &words)
+    }
+
+    /// The row that the document leaves when it goes; the terms are those that its numbers name.
+    pub fn left_behind(&self, mut terms: Vec<Vec<u8>>) -> Vec<u8> {
+        terms.sort_unstable();
+        let mut words = Vec::with_capacity(8 * terms.len());
+        terms.iter().for_each(|term| push_bytes(&mut words, term));
+        self.with_words(TERMS_ALONE, &[], &words)
+    }
+
+    /// The numbers of its terms, ascending; nothing if its terms stand there themselves.
+    pub fn numbers(&self) -> Option<Vec<TermNumber>> {
+        if self.form != NUMBERS {
+            return None;
+        }
+        let (mut words, mut numbers, mut last) = (Cursor(self.words), Vec::new(), 0);
+        while !words.is_at_end() {
+            last += words.number() as TermNumber;
+            numbers.push(last);
+        }
+        Some(numbers)
+    }
+
+    /// What its words are.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut fingerprint = Fingerprint {
+            terms: 0,
+            hashes: self.hashes,
+        };
+        if self.form == NUMBERS {
+            fingerprint.terms = number_count(self.words).into();
+            return fingerprint;
+        }
+        self.terms(|term, at| {
+            fingerprint.terms += 1;
+            if self.form == WITH_OCCURRENCES {
+                let hash = match term.len() <= KEY_TERM_BYTES_MAX {
+                    true => posting_hash(term, at),
+                    false => posting_hash(&bounded(term), at),
+                };
+                fingerprint.hashes = fingerprint.hashes.wrapping_add(hash);
+            }
+        });
+        fingerprint
+    }
+
+    /// Whether both are rows of one document, settled or not.
+    pub fn is_same(&self, other: &DocumentRow<'_>) -> bool {
+        let head = |row: &DocumentRow<'_>| (row.length, row.frequency_max, row.score.to_bits());
+        let are_words_same = || match self.form == other.form {
+            true => (self.hashes, self.words) == (other.hashes, other.words),
+            false => self.fingerprint() == other.fingerprint(),
+        };
+        head(self) == head(other) && self.key == other.key && self.parts.0 == other.parts.0 && are_words_same()
+    }
+
+    /// The terms in byte order, with where they stand: nowhere for one that has left only its
+    /// terms. Not for a document that has but their numbers.
+    pub fn terms(&self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
+        self.words().for_each(|(term, at)| visit(term, at));
+    }
+
+    fn words(&self) -> WordsRow<'a> {
+        assert!(self.form != NUMBERS, "a settled document is asked for its words");
+        WordsRow {
+            cursor: Cursor(self.words),
+            has_occurrences: self.form == WITH_OCCURRENCES,
         }
     }
 
-    /// Where these terms stand that the document has; both are in byte order. For the rest of the
-    /// row nothing can be asked afterwards.
-    pub fn find<'t>(
-        mut self,
-        wanted: impl Iterator<Item = &'t [u8]>,
-        mut visit: impl FnMut(usize, OccurrencesRow<'a>),
-    ) {
+    /// Where these terms stand that the document has; both are in byte order.
+    pub fn find<'t>(&self, wanted: impl Iterator<Item = &'t [u8]>, mut visit: impl FnMut(usize, OccurrencesRow<'a>)) {
         let mut wanted = wanted.enumerate().peekable();
-        for _ in 0..self.rest.number() {
-            let term = self.rest.bytes();
-            let at = OccurrencesRow::read(&mut self.rest);
+        for (term, at) in self.words() {
             while wanted.next_if(|(_, wanted)| *wanted < term).is_some() {}
             match wanted.peek() {
                 Some((number, wanted)) if *wanted == term => visit(*number, at),
@@ -497,53 +721,54 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// The lengths of fields that have their own. Call it after `terms`, and before all that
-    /// follows them.
+    /// The lengths of fields that have their own. Call it before all that follows them.
     pub fn field_lengths(&mut self, mut visit: impl FnMut(u16, u32)) {
-        while let Some(rest) = self.rest.0.strip_prefix(b"f") {
-            self.rest = Cursor(rest);
-            let field = self.rest.number() as u16;
-            visit(field, self.rest.number() as u32);
+        while let Some(rest) = self.parts.0.strip_prefix(b"f") {
+            self.parts = Cursor(rest);
+            let field = self.parts.number() as u16;
+            visit(field, self.parts.number() as u32);
         }
     }
 
     /// The TAG values. Call it after `field_lengths`.
     pub fn values(&mut self, mut visit: impl FnMut(u16, &'a [u8])) {
-        while let Some(rest) = self.rest.0.strip_prefix(b"g") {
-            self.rest = Cursor(rest);
-            let field = self.rest.number() as u16;
-            visit(field, self.rest.bytes());
+        while let Some(rest) = self.parts.0.strip_prefix(b"g") {
+            self.parts = Cursor(rest);
+            let field = self.parts.number() as u16;
+            visit(field, self.parts.bytes());
         }
     }
 
-    /// The keys of the rows beside it. Call it after `terms` and `field_lengths`.
+    /// The keys of the rows beside it. Call it after `field_lengths`.
     pub fn rows_beside(&mut self, id: DocumentId, mut visit: impl FnMut(Vec<u8>)) {
-        while !self.rest.is_at_end() {
-            let tag = self.rest.take(1)[0];
-            let field = self.rest.number() as u16;
+        while !self.parts.is_at_end() {
+            let tag = self.parts.take(1)[0];
+            let field = self.parts.number() as u16;
             match tag {
-                b'g' => visit(tag_row(field, self.rest.bytes(), id)),
-                b'n' => visit(number_row(field, self.rest.float(), id)),
-                b'l' => visit(place_row(field, Cell(self.rest.fixed()), id)),
+                b'g' => visit(tag_row(field, self.parts.bytes(), id)),
+                b'n' => visit(number_row(field, self.parts.float(), id)),
+                b'N' => visit(number_row(field, self.parts.number() as f64, id)),
+                b'l' => visit(place_row(field, Cell(self.parts.fixed()), id)),
                 b'o' => visit(shape_row(field, id)),
                 b'i' => visit(missing_row(field, id)),
                 b'v' => visit(vector_row(field, id)),
-                _ => _ = read_sortable(&mut self.rest),
+                _ => _ = read_sortable(&mut self.parts),
             }
         }
     }
 
-    /// The value of a SORTABLE field. Call it after `terms`.
+    /// The value of a SORTABLE field, of a document whose fields have no lengths of their own.
     pub fn sortable(&mut self, wanted: u16) -> Option<Sortable> {
-        while !self.rest.is_at_end() {
-            let tag = self.rest.take(1)[0];
-            let field = self.rest.number() as u16;
+        while !self.parts.is_at_end() {
+            let tag = self.parts.take(1)[0];
+            let field = self.parts.number() as u16;
             match tag {
-                b'g' => _ = self.rest.bytes(),
-                b'n' | b'l' => _ = self.rest.take(8),
+                b'g' => _ = self.parts.bytes(),
+                b'n' | b'l' => _ = self.parts.take(8),
+                b'N' => _ = self.parts.number(),
                 b'i' | b'o' | b'v' => {}
                 _ => {
-                    let value = read_sortable(&mut self.rest);
+                    let value = read_sortable(&mut self.parts);
                     if field == wanted {
                         return Some(value);
                     }
@@ -551,6 +776,29 @@ impl<'a> DocumentRow<'a> {
             }
         }
         None
+    }
+}
+
+/// Reads the terms of a row.
+struct WordsRow<'a> {
+    cursor: Cursor<'a>,
+    has_occurrences: bool,
+}
+
+impl<'a> Iterator for WordsRow<'a> {
+    type Item = (&'a [u8], OccurrencesRow<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.cursor.is_at_end() {
+            return None;
+        }
+        let term = self.cursor.bytes();
+        let at = match self.has_occurrences {
+            true => OccurrencesRow::read(&mut self.cursor),
+            false => OccurrencesRow::default(),
+        };
+        Some((term, at))
     }
 }
 
@@ -624,8 +872,30 @@ mod tests {
             [tag_row(2, b"blue", 5), tag_row(2, b"red", 5), number_row(3, -2.5, 5)]
         );
         let mut read = DocumentRow::read(&row);
-        read.terms(|_, _| {});
         assert_eq!(read.sortable(3), Some(Sortable::Number(-2.5)));
+    }
+
+    #[test]
+    fn a_settled_row_is_that_of_the_same_words() {
+        let row = document(&[("title", "red green blue pink pink"), ("price", "3")])
+            .unwrap()
+            .to_row();
+        let other = document(&[("title", "red red green blue pink"), ("price", "3")])
+            .unwrap()
+            .to_row();
+        let (row, other) = (DocumentRow::read(&row), DocumentRow::read(&other));
+        assert!(row.takes_numbers() && row.is_same(&row) && !row.is_same(&other));
+        let settled = row.settled(vec![300, 7, 2, 1]);
+        let settled = DocumentRow::read(&settled);
+        assert!(settled.is_same(&row) && row.is_same(&settled) && !settled.is_same(&other));
+        assert_eq!(settled.numbers().unwrap(), [1, 2, 7, 300]);
+        assert_eq!(settled.fingerprint(), row.fingerprint());
+        let left = settled.left_behind(vec![b"quick".to_vec(), b"fox".to_vec(), b"a".to_vec(), b"b".to_vec()]);
+        let left = DocumentRow::read(&left);
+        assert_eq!(left.fingerprint(), row.fingerprint());
+        let mut terms = Vec::new();
+        left.terms(|term, _| terms.push(term));
+        assert_eq!(terms, [&b"a"[..], b"b", b"fox", b"quick"]);
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! would write several times the text's length. A search reads both, the postings and the few
 //! documents that are not settled yet, so what it finds does not depend on how far settling is.
 //!
-//! A document that goes before it is settled leaves nothing. One that goes after leaves its row,
-//! under another tag, until its postings are removed.
+//! A document that is settled keeps the numbers of its terms instead of its words. One that goes
+//! before it is settled leaves nothing. One that goes after leaves its terms, under another tag,
+//! until its postings are removed.
 //!
 //! `docs/decisions/28-search-postings.md` has what this costs, and what was refused.
 
@@ -17,12 +18,13 @@ use std::ops::ControlFlow;
 use crate::document::{DocumentRow, OccurrencesRow};
 pub use crate::layout::DocumentId;
 use crate::layout::{
-    INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, key_row, removed_row,
-    removed_rows, several_row, tag_of, tokens_row,
+    Cursor, INDEX, after, document_row, field_of_number, field_of_vector, field_prefix, id_of, id_of_value, id_value,
+    key_row, push_number, removed_row, removed_rows, several_row, tag_of, tokens_row,
 };
 use crate::lengths;
 use crate::postings::{self, Added};
 use crate::rows::{Rows, WriteRows};
+use crate::term_numbers::{self, TermNumber};
 use crate::{Document, SearchError};
 use crate::{codes, graph};
 
@@ -43,6 +45,8 @@ pub struct State {
     pub documents: u64,
     /// How many tokens they have together.
     pub tokens: u64,
+    /// The last number that was given to a term.
+    pub last_term: u64,
 }
 
 impl State {
@@ -51,21 +55,24 @@ impl State {
         let Some(row) = rows.get(INDEX) else {
             return State::default();
         };
-        let mut numbers = row
-            .chunks_exact(8)
-            .map(|bytes| u64::from_be_bytes(bytes.try_into().expect("eight bytes")));
-        let mut next = || numbers.next().expect("an index's row has four numbers");
+        let mut cursor = Cursor(&row);
+        let mut next = || cursor.number() as u64;
         State {
             last_id: next(),
             settled: next(),
             documents: next(),
             tokens: next(),
+            last_term: next(),
         }
     }
 
     fn write(self, rows: &mut dyn WriteRows) {
-        let numbers = [self.last_id, self.settled, self.documents, self.tokens];
-        rows.set(INDEX, &numbers.map(u64::to_be_bytes).concat());
+        let numbers = [self.last_id, self.settled, self.documents, self.tokens, self.last_term];
+        let mut row = Vec::with_capacity(numbers.len() * size_of::<u64>());
+        numbers
+            .iter()
+            .for_each(|number| push_number(&mut row, (*number).into()));
+        rows.set(INDEX, &row);
     }
 
     /// How many ids are not settled, of documents that are there and that are not.
@@ -98,7 +105,7 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     }
     state.last_id += 1;
     let id = state.last_id;
-    rows.set(&key_row(&document.key), &id.to_be_bytes());
+    rows.set(&key_row(&document.key), &id_value(id));
     rows.set(&document_row(id), &row);
     let mut several = SeveralNumbers::default();
     for (key, value) in document.rows_beside(id) {
@@ -135,7 +142,11 @@ fn count_tokens(rows: &mut dyn WriteRows, field: u16, change: i64) {
 
 /// The index has the document of this id with this row and with its vectors.
 fn is_same(rows: &mut dyn WriteRows, id: DocumentId, document: &Document, row: &[u8]) -> bool {
-    rows.get(&document_row(id)).as_deref() == Some(row)
+    let mut is_same = false;
+    rows.show(&document_row(id), &mut |known| {
+        is_same = DocumentRow::read(known).is_same(&DocumentRow::read(row));
+    });
+    is_same
         && document
             .rows_beside(id)
             .all(|(key, value)| value.is_empty() || rows.get(&key).as_deref() == Some(value))
@@ -157,7 +168,6 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8], id: Documen
     let mut document = DocumentRow::read(&row);
     state.documents -= 1;
     state.tokens -= u64::from(document.length);
-    document.terms(|_, _| {});
     let mut several = SeveralNumbers::default();
     document.field_lengths(|field, length| count_tokens(rows, field, -i64::from(length)));
     document.rows_beside(id, |key| {
@@ -175,7 +185,11 @@ fn take_out(rows: &mut dyn WriteRows, state: &mut State, key: &[u8], id: Documen
     rows.clear(&key_row(key));
     rows.clear(&document_row(id));
     if id <= state.settled {
-        rows.set(&removed_row(id), &row);
+        let left = document.numbers().map(|numbers| {
+            let terms = term_numbers::terms(rows, &numbers).expect("a document's numbers are terms'");
+            document.left_behind(terms)
+        });
+        rows.set(&removed_row(id), &left.unwrap_or(row.clone()));
     }
 }
 
@@ -226,7 +240,7 @@ pub fn term_count(rows: &mut dyn Rows) -> u64 {
 }
 
 /// The tags of rows that lead from terms and values to documents.
-pub const INVERTED_TAGS: &[u8] = b"wpgnli";
+pub const INVERTED_TAGS: &[u8] = b"wptgnli";
 /// The tags of rows of vectors.
 pub const VECTOR_TAGS: &[u8] = b"bhuvy";
 /// The tags of rows of shapes.
@@ -314,11 +328,11 @@ pub fn keys(rows: &mut dyn Rows, count_max: usize) -> Vec<Vec<u8>> {
 
 /// The id of the document with this key.
 pub fn id_of_key(rows: &mut dyn Rows, key: &[u8]) -> Option<DocumentId> {
-    rows.get(&key_row(key)).map(|id| id_of(&id))
+    rows.get(&key_row(key)).map(|id| id_of_value(&id))
 }
 
-/// A posting that comes, or one that goes.
-type Change<'a> = (&'a [u8], DocumentId, Option<OccurrencesRow<'a>>);
+/// A posting that comes, with which of the documents that do has it, or one that goes.
+type Change<'a> = (&'a [u8], DocumentId, Option<(usize, OccurrencesRow<'a>)>);
 
 /// Writes the words of the oldest unsettled documents into postings, and removes the postings of
 /// documents that are gone: at most `documents_max` of both. Changes nothing that a search finds.
@@ -330,23 +344,46 @@ pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
     if reached == state.settled && removed.is_empty() {
         return false;
     }
+    let documents: Vec<DocumentRow<'_>> = added.iter().map(|(_, row)| DocumentRow::read(row)).collect();
+    let mut numbers: Vec<Option<Vec<TermNumber>>> = documents
+        .iter()
+        .map(|document| document.takes_numbers().then(Vec::new))
+        .collect();
     let mut changes: Vec<Change<'_>> = Vec::new();
-    for (id, row) in &added {
-        DocumentRow::read(row).terms(|term, at| changes.push((term, *id, Some(at))));
+    for (at, (document, (id, _))) in documents.iter().zip(&added).enumerate() {
+        document.terms(|term, stands| changes.push((term, *id, Some((at, stands)))));
     }
     for (id, row) in &removed {
         DocumentRow::read(row).terms(|term, _| changes.push((term, *id, None)));
     }
     changes.sort_unstable_by_key(|(term, id, _)| (*term, *id));
+    let mut new_terms = Vec::new();
     for of_term in changes.chunk_by(|(a, ..), (b, ..)| a == b) {
-        let come = of_term.iter().filter_map(|(_, id, at)| Some((*id, (*at)?)));
+        let come = of_term.iter().filter_map(|(_, id, at)| Some((*id, (*at)?.1)));
         let go = of_term.iter().filter(|(.., at)| at.is_none()).map(|(_, id, _)| *id);
         let (come, go): (Vec<Added<'_>>, BTreeSet<_>) = (come.collect(), go.collect());
-        postings::change(rows, of_term[0].0, &come, &go);
+        let with_it = || of_term.iter().filter_map(|(.., at)| at.map(|(at, _)| at));
+        let next = state.last_term + new_terms.len() as TermNumber + 1;
+        let fresh = with_it().any(|at| numbers[at].is_some()).then_some(next);
+        let number = postings::change(rows, of_term[0].0, &come, &go, fresh);
+        if number == next {
+            new_terms.push(of_term[0].0);
+        }
+        for at in with_it() {
+            numbers[at].iter_mut().for_each(|numbers| numbers.push(number));
+        }
     }
-    let entries = added
+    term_numbers::add(rows, state.last_term, &new_terms);
+    state.last_term += new_terms.len() as TermNumber;
+    for ((document, (id, _)), numbers) in documents.iter().zip(&added).zip(numbers) {
+        if let Some(numbers) = numbers {
+            rows.set(&document_row(*id), &document.settled(numbers));
+        }
+    }
+    let entries = documents
         .iter()
-        .map(|(id, row)| (*id, lengths::entry_of(&DocumentRow::read(row))));
+        .zip(&added)
+        .map(|(document, (id, _))| (*id, lengths::entry_of(document)));
     lengths::write(rows, &entries.collect::<Vec<_>>());
     lengths::write(rows, &removed.iter().map(|(id, _)| (*id, 0)).collect::<Vec<_>>());
     removed.iter().for_each(|(id, _)| rows.clear(&removed_row(*id)));
@@ -436,9 +473,47 @@ mod tests {
                 last_id: 4,
                 settled: 4,
                 documents: 0,
-                tokens: 0
+                tokens: 0,
+                last_term: 4
             }
         );
+    }
+
+    #[test]
+    fn documents_of_many_words_are_settled_and_taken_out_by_numbers() {
+        let long = "x".repeat(300);
+        let texts = [
+            "one two three four five",
+            "three four five six seven",
+            "two words",
+            &long,
+        ];
+        let mut rows = MemoryRows::default();
+        let put_all = |rows: &mut MemoryRows| {
+            for (at, text) in texts.iter().enumerate() {
+                put(
+                    rows,
+                    &document(&at.to_string(), &format!("{text} {}", "and so on".repeat(at))),
+                );
+            }
+        };
+        put_all(&mut rows);
+        settle_all(&mut rows);
+        let before = rows.clone();
+        put_all(&mut rows);
+        assert_eq!(rows, before, "they are there as they are");
+        put(&mut rows, &document("0", "five four three two one"));
+        assert_eq!(State::read(&mut rows).last_id, 5, "the words stand elsewhere");
+        assert_eq!(crate::judge::judge(&mut rows, None), None);
+        settle_all(&mut rows);
+        assert_eq!(crate::judge::judge(&mut rows, None), None);
+        for at in 0..texts.len() {
+            assert!(remove(&mut rows, at.to_string().as_bytes()));
+            assert_eq!(crate::judge::judge(&mut rows, None), None);
+        }
+        settle_all(&mut rows);
+        assert_eq!(crate::judge::judge(&mut rows, None), None);
+        assert_eq!(rows.len(), 1);
     }
 
     #[test]

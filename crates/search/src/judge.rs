@@ -9,14 +9,15 @@ use std::ops::ControlFlow;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::codes;
-use crate::document::{DocumentRow, OccurrencesRow};
+use crate::document::{DocumentRow, posting_hash};
 use crate::graph;
 use crate::index::{SeveralNumbers, State};
-use crate::layout::{DocumentId, after, bounded, document_row, field_prefix, id_of, key_row, push_number};
+use crate::layout::{DocumentId, after, bounded, document_row, field_prefix, id_of, id_of_value, key_row};
 use crate::lengths;
 use crate::postings;
 use crate::rows::Rows;
 use crate::schema::FieldKind;
+use crate::term_numbers::{self, TermNumber};
 use crate::{Document, Schema};
 
 /// How an index has a document.
@@ -35,7 +36,11 @@ pub fn presence(rows: &mut dyn Rows, document: &Document) -> Presence {
     let Some(id) = crate::index::id_of_key(rows, &document.key) else {
         return Presence::Absent;
     };
-    let is_same = rows.get(&document_row(id)).as_deref() == Some(&document.to_row())
+    let (row, mut is_same) = (document.to_row(), false);
+    rows.show(&document_row(id), &mut |known| {
+        is_same = DocumentRow::read(known).is_same(&DocumentRow::read(&row));
+    });
+    let is_same = is_same
         && document
             .rows_beside(id)
             .all(|(key, value)| rows.get(&key).as_deref() == Some(value));
@@ -90,15 +95,11 @@ impl Sum {
         self.hashes = self.hashes.wrapping_add(xxh3_128(bytes));
     }
 
-    /// `term` as it stands in keys.
-    fn add_posting(&mut self, term: &[u8], id: DocumentId, at: OccurrencesRow<'_>) {
-        let mut bytes = id.to_be_bytes().to_vec();
-        push_number(&mut bytes, at.frequency.into());
-        push_number(&mut bytes, at.fields);
-        push_number(&mut bytes, at.positions.len() as u128);
-        bytes.extend(at.positions);
-        bytes.extend(term);
-        self.add(&bytes);
+    /// Adds the hashes of what a document has, each bound to its id.
+    fn add_of(&mut self, id: DocumentId, count: u64, hashes: u128) {
+        let of_id = xxh3_128(&id.to_be_bytes()) | 1;
+        self.count += count;
+        self.hashes = self.hashes.wrapping_add(hashes.wrapping_mul(of_id));
     }
 
     fn add_length(&mut self, id: DocumentId, entry: u32) {
@@ -113,7 +114,10 @@ struct Promised {
     tokens: u64,
     of_fields: BTreeMap<u16, u64>,
     several: BTreeMap<u16, u64>,
+    /// Terms with where they stand.
     postings: Sum,
+    /// Terms alone.
+    terms: Sum,
     lengths: Sum,
     /// Rows beside documents, by tag.
     beside: BTreeMap<u8, u64>,
@@ -130,14 +134,13 @@ impl Promised {
     fn add_document(&mut self, rows: &mut dyn Rows, state: &State, id: DocumentId, row: &[u8]) {
         self.demand(id <= state.last_id, "has a document with an id that was not given out");
         if id <= state.settled {
-            self.add_settled(id, row);
+            self.add_settled(rows, id, row);
         }
         let mut document = DocumentRow::read(row);
-        let known = rows.get(&key_row(document.key)).map(|id| id_of(&id));
+        let known = rows.get(&key_row(document.key)).map(|id| id_of_value(&id));
         self.demand(known == Some(id), "has a document to which no key leads");
         self.documents += 1;
         self.tokens += u64::from(document.length);
-        document.terms(|_, _| {});
         document.field_lengths(|field, length| *self.of_fields.entry(field).or_default() += u64::from(length));
         let mut several = SeveralNumbers::default();
         let mut beside = Vec::new();
@@ -158,10 +161,19 @@ impl Promised {
     }
 
     /// Adds what is promised by a document that is in postings.
-    fn add_settled(&mut self, id: DocumentId, row: &[u8]) {
-        let mut document = DocumentRow::read(row);
+    fn add_settled(&mut self, rows: &mut dyn Rows, id: DocumentId, row: &[u8]) {
+        let document = DocumentRow::read(row);
         self.lengths.add_length(id, lengths::entry_of(&document));
-        document.terms(|term, at| self.postings.add_posting(&bounded(term), id, at));
+        let words = document.fingerprint();
+        self.postings.add_of(id, words.terms, words.hashes);
+        let mut add_term = |term: &[u8]| self.terms.add_of(id, 1, xxh3_128(&bounded(term)));
+        match document.numbers() {
+            None => document.terms(|term, _| add_term(term)),
+            Some(numbers) => match term_numbers::terms(rows, &numbers) {
+                Some(terms) => terms.iter().for_each(|term| add_term(term)),
+                None => self.demand(false, "has a document with the number of no term"),
+            },
+        }
     }
 }
 
@@ -182,7 +194,7 @@ pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static st
         let id = id_of(key);
         let is_gone = id <= state.settled && !rows.show(&document_row(id), &mut |_| {});
         promised.demand(is_gone, "has a document that is gone and is not");
-        promised.add_settled(id, row);
+        promised.add_settled(rows, id, row);
     });
     let gone_vectors = rows.count(b"y", b"z");
     *promised.beside.entry(b'v').or_default() += gone_vectors;
@@ -207,9 +219,9 @@ pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static st
     promised.demand(of_fields, "says that a field has another number of words");
     let several = numbers(rows, b'q') == promised.several;
     promised.demand(several, "says that other documents have several numbers");
-    let postings = judge_postings(rows);
+    let postings = judge_postings(rows, state.last_term);
     promised.demand(
-        postings == Some(promised.postings),
+        postings == Some((promised.postings, promised.terms)),
         "has postings that are not those of its documents",
     );
     let mut lengths = Sum::default();
@@ -235,7 +247,7 @@ pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static st
             }
         }
     }
-    let known: u64 = b"defghiklmnopquvwxy"
+    let known: u64 = b"defghiklmnopqtuvwxy"
         .iter()
         .map(|tag| rows.count(&[*tag], &[tag + 1]))
         .sum();
@@ -254,17 +266,28 @@ fn numbers(rows: &mut dyn Rows, tag: u8) -> BTreeMap<u16, u64> {
     numbers
 }
 
-/// The sum of all postings; nothing if a term's rows do not agree.
-fn judge_postings(rows: &mut dyn Rows) -> Option<Sum> {
-    let (mut sum, mut are_sound, mut older_rows) = (Sum::default(), true, 0);
+/// The sums of all postings, with where terms stand and without; nothing if a term's rows do not
+/// agree, or if a number is not that of its term.
+fn judge_postings(rows: &mut dyn Rows, last_term: TermNumber) -> Option<(Sum, Sum)> {
+    let (mut postings, mut terms, mut are_sound) = (Sum::default(), Sum::default(), true);
+    let (mut older_rows, mut numbered) = (0, 0);
     each(rows, b"w", b"x", &mut |rows, key, row| {
+        let (term, number) = (&key[1..], postings::number_of(row));
+        let term_hash = xxh3_128(term);
         let (mut count, mut last) = (0, 0);
-        older_rows += postings::each(rows, &key[1..], row, &mut |id, at| {
+        older_rows += postings::each(rows, term, row, &mut |id, at| {
             are_sound &= id > last;
             (count, last) = (count + 1, id);
-            sum.add_posting(&key[1..], id, at);
+            postings.add_of(id, 1, posting_hash(term, at));
+            terms.add_of(id, 1, term_hash);
         });
         are_sound &= count == postings::documents_of(row);
+        if number != 0 {
+            numbered += 1;
+            let known = term_numbers::terms(rows, &[number]);
+            are_sound &= number <= last_term && known.is_some_and(|known| known[0] == term);
+        }
     });
-    (are_sound && older_rows == rows.count(b"p", b"q")).then_some(sum)
+    are_sound &= older_rows == rows.count(b"p", b"q") && numbered == term_numbers::count(rows);
+    are_sound.then_some((postings, terms))
 }

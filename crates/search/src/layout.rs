@@ -1,8 +1,9 @@
 //! Keys of an index's rows, and the numbers inside their values.
 //!
 //! ```text
-//! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents
-//! 'k' key                    the id of the document with this key
+//! 'm'                        the index: ids given out, ids settled, documents, tokens of all documents, numbers
+//!                            of terms given out (varints)
+//! 'k' key                    the id of the document with this key, a varint
 //! 'd' id                     a document: see `document`
 //! 'f' field                  how many tokens a field that counts its own has in all documents
 //! 'x' id                     a document that is gone while its postings are still there
@@ -18,6 +19,7 @@
 //! 'y' field id               a node whose document is gone; no value
 //! 'e' block                  how long the settled documents of a block of ids are: see `lengths`
 //! 'q' field                  how many documents have several numbers in the field (8 bytes)
+//! 't' block                  terms of a block of numbers: see `term_numbers`
 //! 'w' term                   a term of the settled documents: its newest postings, and how many have it
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
@@ -44,6 +46,19 @@ const FIELD_KEY_BYTES: usize = 19;
 
 pub fn key_row(key: &[u8]) -> Vec<u8> {
     [b"k", key].concat()
+}
+
+/// The value of the row of a key.
+pub fn id_value(id: DocumentId) -> Vec<u8> {
+    let mut value = Vec::with_capacity(size_of::<DocumentId>());
+    push_number(&mut value, id.into());
+    value
+}
+
+/// The id in a value of [`id_value`].
+#[inline]
+pub fn id_of_value(value: &[u8]) -> DocumentId {
+    Cursor(value).number() as DocumentId
 }
 
 pub fn document_row(id: DocumentId) -> Vec<u8> {
@@ -128,6 +143,10 @@ pub fn several_row(field: u16) -> Vec<u8> {
 
 pub fn lengths_row(block: u64) -> Vec<u8> {
     tagged(b'e', block)
+}
+
+pub fn terms_row(block: u64) -> Vec<u8> {
+    tagged(b't', block)
 }
 
 pub fn tokens_row(field: u16) -> Vec<u8> {
@@ -285,6 +304,13 @@ impl<'a> Cursor<'a> {
             }
             _ => self.long_number(),
         }
+    }
+
+    /// The bytes of the next number.
+    #[inline]
+    pub fn number_bytes(&mut self) -> &'a [u8] {
+        let more = self.0.iter().take_while(|byte| **byte >= 0x80).count();
+        self.take(more + 1)
     }
 
     fn long_number(&mut self) -> u128 {

@@ -42,6 +42,7 @@ pub mod rows;
 pub mod schema;
 pub mod search;
 pub mod shapes;
+mod term_numbers;
 mod time;
 mod values;
 pub mod vector_set;

@@ -1,8 +1,8 @@
 //! The postings of one term among settled documents: which have it, how often and where.
 //!
 //! ```text
-//! 'w' term           the newest postings, then documents (4 bytes; the first bit: there are older postings)
-//!                    and the last id (8 bytes)
+//! 'w' term           the number of the term or 0, the newest postings, counts, the length of these (a byte)
+//! counts:            twice the documents, and one more if there are older postings; the last id (varints)
 //! 'p' term id        older postings, full rows of about TAIL_BYTES, the last at most this id
 //! a posting:         distance of its id to that before it (the first of a row: its id), then the occurrences
 //! ```
@@ -21,18 +21,10 @@ use crate::layout::{
 };
 use crate::rows::{Rows, WriteRows};
 use crate::schema::FieldMask;
+use crate::term_numbers::{self, TermNumber};
 
 /// When the newest postings of a term are longer, they become a row of their own.
 const TAIL_BYTES: usize = 2048;
-
-/// Rows that are shorter are written whole: a patch would cost as much.
-const PATCHED_FROM: usize = 96;
-
-/// Length of the counts at the end of a term's row.
-const COUNTS_BYTES: usize = 12;
-
-/// The bit of a term's row that tells of older postings.
-const HAS_OLDER: u32 = 1 << 31;
 
 /// A document that has the term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,34 +70,29 @@ pub(crate) type Added<'a> = (DocumentId, OccurrencesRow<'a>);
 
 /// The row of a term: how many have it, and its newest postings.
 struct Term {
+    number: TermNumber,
     documents: u32,
     last: DocumentId,
     has_older: bool,
     /// The newest postings.
     postings: Vec<u8>,
-    /// How many bytes of them are stored already and unchanged.
+    /// Whether the row begins as it will, with `stored` bytes of postings.
+    is_extended: bool,
     stored: usize,
 }
 
 impl Term {
     fn read(rows: &mut dyn Rows, term: &[u8]) -> Term {
-        let Some(mut row) = rows.get(&term_row(term)) else {
-            return Term {
-                documents: 0,
-                last: 0,
-                has_older: false,
-                postings: Vec::new(),
-                stored: 0,
-            };
-        };
-        let counts = Counts::of(&row);
-        row.truncate(row.len() - COUNTS_BYTES);
+        let row = rows.get(&term_row(term)).unwrap_or_default();
+        let parts = TermRow::read(&row);
         Term {
-            documents: counts.documents,
-            last: counts.last,
-            has_older: counts.has_older,
-            stored: row.len(),
-            postings: row,
+            number: parts.number,
+            documents: parts.documents,
+            last: parts.last,
+            has_older: parts.has_older,
+            is_extended: !row.is_empty(),
+            stored: parts.postings.len(),
+            postings: parts.postings.to_vec(),
         }
     }
 
@@ -113,7 +100,7 @@ impl Term {
         if self.postings.len() > TAIL_BYTES {
             rows.set(&postings_row(term, self.last), &self.postings);
             self.postings.clear();
-            self.stored = 0;
+            self.is_extended = false;
             self.has_older = true;
         }
         let before = if self.postings.is_empty() { 0 } else { self.last };
@@ -128,60 +115,78 @@ impl Term {
         if removed > 0 {
             self.postings = kept;
             self.documents -= removed;
-            self.stored = 0;
             // The next posting is written as a distance to the last that stands here.
             self.last = Postings::of(&self.postings).last().map_or(self.last, |(id, _)| id);
         }
     }
 
-    fn write(mut self, rows: &mut dyn WriteRows, term: &[u8]) {
+    fn write(self, rows: &mut dyn WriteRows, term: &[u8]) {
+        let key = term_row(term);
         if self.documents == 0 {
-            return rows.clear(&term_row(term));
+            if self.number != 0 {
+                term_numbers::remove(rows, self.number);
+            }
+            return rows.clear(&key);
         }
-        let counts = Counts {
-            documents: self.documents,
-            last: self.last,
-            has_older: self.has_older,
-        };
-        self.postings.extend(counts.to_bytes());
-        match self.stored < PATCHED_FROM {
-            true => rows.set(&term_row(term), &self.postings),
-            false => rows.patch(&term_row(term), self.stored, &self.postings[self.stored..]),
+        let mut row = Vec::with_capacity(self.postings.len() + 32);
+        push_number(&mut row, self.number.into());
+        let stored = row.len() + self.stored;
+        row.extend(&self.postings);
+        push_counts(&mut row, (self.documents, self.has_older), self.last);
+        match self.is_extended {
+            true => rows.patch(&key, stored, &row[stored..]),
+            false => rows.set(&key, &row),
         }
     }
 }
 
-/// The counts at the end of a term's row.
-struct Counts {
+/// The row of a term, read.
+#[derive(Default)]
+struct TermRow<'a> {
+    number: TermNumber,
     documents: u32,
-    last: DocumentId,
     has_older: bool,
+    last: DocumentId,
+    postings: &'a [u8],
+    /// Length of what stands before the counts.
+    stored: usize,
 }
 
-impl Counts {
-    fn of(row: &[u8]) -> Counts {
-        let counts = row.last_chunk::<COUNTS_BYTES>().expect("a term's row ends with counts");
-        let (documents, last) = counts.split_first_chunk().expect("four bytes come first");
-        let documents = u32::from_be_bytes(*documents);
-        Counts {
-            documents: documents & !HAS_OLDER,
-            last: id_of(last),
-            has_older: documents & HAS_OLDER != 0,
+impl<'a> TermRow<'a> {
+    /// An empty row is that of a term that nothing has.
+    fn read(row: &'a [u8]) -> TermRow<'a> {
+        let Some((length, before)) = row.split_last() else {
+            return TermRow::default();
+        };
+        let stored = before.len() - usize::from(*length);
+        let (mut number, mut counts) = (Cursor(&row[..stored]), Cursor(&before[stored..]));
+        let documents = counts.number() as u64;
+        TermRow {
+            number: number.number() as TermNumber,
+            documents: (documents >> 1) as u32,
+            has_older: documents & 1 != 0,
+            last: counts.number() as DocumentId,
+            postings: number.0,
+            stored,
         }
     }
+}
 
-    fn to_bytes(&self) -> [u8; COUNTS_BYTES] {
-        let older = if self.has_older { HAS_OLDER } else { 0 };
-        let mut bytes = [0; COUNTS_BYTES];
-        bytes[..4].copy_from_slice(&(self.documents | older).to_be_bytes());
-        bytes[4..].copy_from_slice(&self.last.to_be_bytes());
-        bytes
-    }
+fn push_counts(row: &mut Vec<u8>, (documents, has_older): (u32, bool), last: DocumentId) {
+    let start = row.len();
+    push_number(row, u128::from(documents) << 1 | u128::from(has_older));
+    push_number(row, last.into());
+    row.push((row.len() - start) as u8);
 }
 
 /// How many settled documents have the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
-    Counts::of(row).documents
+    TermRow::read(row).documents
+}
+
+/// The number of the term of this row; 0 if it has none.
+pub(crate) fn number_of(row: &[u8]) -> TermNumber {
+    TermRow::read(row).number
 }
 
 /// Visits all postings of a term, whose row this is. Returns how many rows of older ones there are.
@@ -191,8 +196,9 @@ pub(crate) fn each(
     row: &[u8],
     visit: &mut dyn FnMut(DocumentId, OccurrencesRow<'_>),
 ) -> u64 {
+    let of_term = TermRow::read(row);
     let mut older = 0;
-    if Counts::of(row).has_older {
+    if of_term.has_older {
         let prefix = bounded_postings_prefix(bounded);
         rows.scan(&prefix, &after(&prefix), &mut |_, row| {
             older += 1;
@@ -200,8 +206,7 @@ pub(crate) fn each(
             ControlFlow::Continue(())
         });
     }
-    let newest = &row[..row.len() - COUNTS_BYTES];
-    Postings::of(newest).for_each(|(id, at)| visit(id, at));
+    Postings::of(of_term.postings).for_each(|(id, at)| visit(id, at));
     older
 }
 
@@ -220,9 +225,18 @@ fn without(row: &[u8], ids: &BTreeSet<DocumentId>) -> (Vec<u8>, u32) {
 }
 
 /// Changes the postings of a term. The ids that are added ascend, and are above all that it has.
-pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>], removed: &BTreeSet<DocumentId>) {
-    if removed.is_empty() && append(rows, term, added) {
-        return;
+/// `fresh` is the number that it gets if it is to have one and has none. Returns its number, or 0.
+pub(crate) fn change(
+    rows: &mut dyn WriteRows,
+    term: &[u8],
+    added: &[Added<'_>],
+    removed: &BTreeSet<DocumentId>,
+    fresh: Option<TermNumber>,
+) -> TermNumber {
+    if removed.is_empty()
+        && let Some(number) = append(rows, term, added, fresh)
+    {
+        return number;
     }
     let mut of_term = Term::read(rows, term);
     if !removed.is_empty() {
@@ -230,36 +244,48 @@ pub(crate) fn change(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>],
             of_term.documents -= remove_older(rows, term, removed);
         }
         of_term.remove(removed);
+        // Counts of fewer documents may be shorter, and a patch leaves what is behind it.
+        of_term.is_extended = false;
+    }
+    if of_term.number == 0
+        && let Some(fresh) = fresh
+    {
+        of_term.number = fresh;
+        of_term.is_extended = false;
     }
     for posting in added {
         of_term.add(rows, term, posting);
     }
+    let number = of_term.number;
     of_term.write(rows, term);
+    number
 }
 
-/// Adds to the newest postings without reading them. Returns false if they have to be read, and
-/// changes nothing then.
-fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>]) -> bool {
-    let key = term_row(term);
-    let mut found = None;
+/// Adds to the newest postings without reading them, and returns the number of the term or 0.
+/// Returns nothing if the row has to be read, and changes nothing then.
+fn append(rows: &mut dyn WriteRows, term: &[u8], added: &[Added<'_>], fresh: Option<TermNumber>) -> Option<TermNumber> {
+    let (key, mut found) = (term_row(term), None);
     rows.show(&key, &mut |row| {
-        found = Some((Counts::of(row), row.len() - COUNTS_BYTES))
+        let of_term = TermRow::read(row);
+        found = Some(TermRow {
+            postings: &[],
+            ..of_term
+        })
+        .filter(|_| !of_term.postings.is_empty());
     });
-    let Some((mut counts, stored)) = found.filter(|(_, stored)| *stored >= PATCHED_FROM) else {
-        return false;
-    };
+    let mut of_term = found.filter(|of_term| of_term.number != 0 || fresh.is_none())?;
     let mut postings = Vec::new();
     for (id, occurrences) in added {
-        if stored + postings.len() > TAIL_BYTES {
-            return false;
+        if of_term.stored + postings.len() > TAIL_BYTES {
+            return None;
         }
-        push(&mut postings, id - counts.last, occurrences);
-        counts.documents += 1;
-        counts.last = *id;
+        push(&mut postings, id - of_term.last, occurrences);
+        of_term.documents += 1;
+        of_term.last = *id;
     }
-    postings.extend(counts.to_bytes());
-    rows.patch(&key, stored, &postings);
-    true
+    push_counts(&mut postings, (of_term.documents, of_term.has_older), of_term.last);
+    rows.patch(&key, of_term.stored, &postings);
+    Some(of_term.number)
 }
 
 /// Removes postings from the full rows of a term. Returns how many there were.
@@ -317,8 +343,11 @@ struct Present {
 impl Walk {
     /// Begins with the row of the term; an empty one if it has none.
     pub fn new(term: &[u8], mut newest: Vec<u8>) -> Walk {
-        let next = (!newest.is_empty() && Counts::of(&newest).has_older).then_some(0);
-        newest.truncate(newest.len().saturating_sub(COUNTS_BYTES));
+        let of_term = TermRow::read(&newest);
+        let next = of_term.has_older.then_some(0);
+        let (start, end) = (of_term.stored - of_term.postings.len(), of_term.stored);
+        newest.truncate(end);
+        newest.drain(..start);
         Walk {
             term: term.to_vec(),
             newest,
@@ -421,7 +450,7 @@ mod tests {
             .zip(&stored)
             .map(|(posting, row)| (posting.id, OccurrencesRow::read(&mut Cursor(row))))
             .collect();
-        super::change(rows, b"term", &added, removed);
+        super::change(rows, b"term", &added, removed, None);
     }
 
     fn walk(rows: &mut MemoryRows) -> Walk {
@@ -444,7 +473,7 @@ mod tests {
         let mut rows = MemoryRows::default();
         let many: Vec<_> = (1..=1000).map(|id| posting(id, 3)).collect();
         change(&mut rows, &many, &BTreeSet::new());
-        assert!(rows.len() > 3);
+        assert!(rows.len() > 2);
         assert_eq!(all(&mut rows), many);
         change(&mut rows, &[], &(1..=1000).collect());
         assert!(rows.is_empty());

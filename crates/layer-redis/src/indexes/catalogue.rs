@@ -11,7 +11,7 @@ use crate::indexes::definition::Definition;
 use crate::indexes::failures::Failures;
 use crate::indexes::key_index::KeyIndex;
 use crate::indexes::marks::MARK;
-use crate::indexes::stored::{StoredIndex, each_named, row_parts};
+use crate::indexes::stored::{Place, StoredIndex, each_named, free_place, row_parts};
 use crate::indexes::temporary;
 use crate::keyspace::{Kind, packed};
 
@@ -24,6 +24,7 @@ const SYNONYMS: &[u8] = b"SYNONYMS";
 pub struct Index {
     pub name: Vec<u8>,
     pub number: UniqueId,
+    pub place: Place,
     pub definition: Definition,
     /// The requests that define it, packed word by word.
     requests: Vec<Vec<u8>>,
@@ -161,6 +162,7 @@ impl Index {
         let index = Index {
             name: name.to_vec(),
             number: tx.unique_id(),
+            place: free_place(tx),
             definition,
             requests: vec![packed_words(request)],
         };
@@ -187,7 +189,7 @@ impl Index {
 
     /// Reads a row. Panics if no version has written it.
     fn read(name: &[u8], row: &[u8]) -> Index {
-        let (number, mut parts) = row_parts(row);
+        let (number, place, mut parts) = row_parts(row);
         let created = parts.next().expect("an index was created");
         let mut definition = Definition::parse(&words(created)).expect("what was accepted once");
         let mut requests = vec![created.to_vec()];
@@ -208,6 +210,7 @@ impl Index {
         Index {
             name: name.to_vec(),
             number,
+            place,
             definition,
             requests,
         }
@@ -245,6 +248,10 @@ impl StoredIndex for Index {
 
     fn number(&self) -> &UniqueId {
         &self.number
+    }
+
+    fn place(&self) -> Place {
+        self.place
     }
 
     fn on(&self) -> Kind {

@@ -8,7 +8,7 @@ use quartet_search::analysis::Language;
 use quartet_search::filter::{FieldType, Schema, TypedField};
 
 use crate::command::error_reply::ErrorReply;
-use crate::indexes::stored::{StoredIndex, row_parts};
+use crate::indexes::stored::{Place, StoredIndex, free_place, row_parts};
 use crate::indexes::words::Words;
 use crate::keyspace::Kind;
 
@@ -165,6 +165,7 @@ fn text(words: &mut Words<'_>, option: &str) -> Result<String, ErrorReply> {
 pub struct KeyIndex {
     pub name: Vec<u8>,
     pub number: UniqueId,
+    pub place: Place,
     pub definition: KeyDefinition,
     /// Keys that were there before it may be missing.
     pub skips_initial_scan: bool,
@@ -187,6 +188,7 @@ impl KeyIndex {
         let index = KeyIndex {
             name: name.to_vec(),
             number: tx.unique_id(),
+            place: free_place(tx),
             definition,
             skips_initial_scan: options.skips_initial_scan,
         };
@@ -196,12 +198,13 @@ impl KeyIndex {
 
     /// Reads a row. Panics if no version has written it.
     pub(super) fn read(name: &[u8], row: &[u8]) -> KeyIndex {
-        let (number, words) = row_parts(row);
+        let (number, place, words) = row_parts(row);
         let words: Vec<&[u8]> = words.collect();
         let (definition, options) = KeyDefinition::parse(&words).expect("what was accepted once");
         KeyIndex {
             name: name.to_vec(),
             number,
+            place,
             definition,
             skips_initial_scan: options.skips_initial_scan,
         }
@@ -219,6 +222,10 @@ impl StoredIndex for KeyIndex {
 
     fn number(&self) -> &UniqueId {
         &self.number
+    }
+
+    fn place(&self) -> Place {
+        self.place
     }
 
     fn on(&self) -> Kind {

@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! 'S' 'c'                 changes with every change of the definitions; absent while there is none
-//! 'S' 'i' name            an index: number (10), then packed: the words of FT.CREATE, those of each FT.ALTER,
+//! 'S' 'i' name            an index: number (10), place (4), then packed: the words of FT.CREATE, those of each FT.ALTER,
 //!                         `SYNONYMS` with groups and words in turn
 //! 'S' 'a' alias           the name of the index that it stands for
-//! 'S' 'j' name            an index that is a key: number (10), then packed the words of SEARCH.CREATE
+//! 'S' 'j' name            an index that is a key: number (10), place (4), then packed the words of SEARCH.CREATE
 //! 'S' 'k' alias           the name of such an index, which need not be there
 //! 'S' 'b' number          the index is being filled: cursor of SCAN (8), 1 if documents are analysed anew
 //! 'S' 'e' number          the stream that an index follows, see `FollowedStream`
 //! 'S' 'f' number          documents that could not be indexed: see `Failures`
 //! 'S' 't' number          when a temporary index was used: see `temporary`
-//! 'S' 'd' number ...      the index's own rows: `quartet_search`
+//! 'S' 'd' place ...       the index's own rows: `quartet_search`; a place below 128 is a byte, others are four
 //! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
 //! ```
 //!
-//! Numbers have ten bytes and are never given again. The words of the request are the
-//! definition, so there is one grammar for both, [`Definition::parse`]; it has to go on accepting
-//! what it once accepted.
+//! Numbers have ten bytes and are never given again. Places are, once no row is left there: they
+//! stand in the key of every row of an index. The words of the request are the definition, so there
+//! is one grammar for both, [`Definition::parse`]; it has to go on accepting what it once accepted.
 //!
 //! The catalogue is read from its rows when the row 'c' is not what it was, so a transaction sees
 //! the definitions as of its own state, and one that is taken back leaves nothing wrong behind.
@@ -52,7 +52,7 @@ pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
 pub use resident::{ResidentSets, SetRows};
 pub use rows::{Overlay, TransactionRows};
-pub use stored::StoredIndex;
+pub use stored::{NO_PLACE, StoredIndex, row_parts, rows_at, rows_prefix_of};
 pub use vectors::Algorithm;
 pub use words::{Words, refused};
 

@@ -1,14 +1,64 @@
 //! An index as its row names it: what both grammars share of it.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use quartet_engine::{Transaction, UniqueId};
+use quartet_model::next_prefix;
 
+use crate::indexes::catalogue::Index;
 use crate::indexes::followed_stream::FollowedStream;
-use crate::indexes::marks::{Progress, changed, numbered, progress_of, set_progress_of};
+use crate::indexes::key_index::KeyIndex;
+use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
 use crate::keyspace::{Kind, packed};
 
-/// An index with a name, a number that its rows stand below, and keys that it covers.
+/// Where the rows of an index stand, below 2^31. Unlike a number, a place may be given again, so it
+/// is short: it is a part of the key of each row.
+pub type Place = u32;
+
+/// No index is here.
+pub const NO_PLACE: Place = 0;
+
+/// Places below are a byte in keys, the others four.
+const SHORT_PLACES: Place = 0x80;
+
+/// Set in the first byte of a place that has four.
+const LONG_PLACE: Place = 1 << 31;
+
+/// The prefix of the rows of the index at this place; none begins with another.
+pub fn rows_at(place: Place) -> Vec<u8> {
+    let mut prefix = b"Sd".to_vec();
+    match place < SHORT_PLACES {
+        true => prefix.push(place as u8),
+        false => prefix.extend((place | LONG_PLACE).to_be_bytes()),
+    }
+    prefix
+}
+
+/// The prefix of [`rows_at`] with which a key of an index's row begins; all of a key that is shorter.
+pub fn rows_prefix_of(key: &[u8]) -> &[u8] {
+    let is_long = key.get(2).is_some_and(|first| u32::from(*first) >= SHORT_PLACES);
+    &key[..key.len().min(if is_long { 6 } else { 3 })]
+}
+
+/// The first place at which there is no index and no row.
+pub fn free_place(tx: &mut Transaction<'_>) -> Place {
+    let mut taken = BTreeSet::new();
+    for tag in [Index::TAG, KeyIndex::TAG] {
+        each_named(tx, tag, &mut |_, row| {
+            taken.insert(row_parts(row).1);
+        });
+    }
+    let mut is_free = |place: &Place| {
+        let prefix = rows_at(*place);
+        !taken.contains(place) && tx.count(&prefix, &next_prefix(&prefix)) == 0
+    };
+    (NO_PLACE + 1..LONG_PLACE)
+        .find(&mut is_free)
+        .expect("fewer than 2^31 indexes")
+}
+
+/// An index with a name, a place at which its rows stand, and keys that it covers.
 pub trait StoredIndex {
     /// The tags of its row and of its aliases.
     const TAG: u8;
@@ -16,6 +66,7 @@ pub trait StoredIndex {
 
     fn name(&self) -> &[u8];
     fn number(&self) -> &UniqueId;
+    fn place(&self) -> Place;
 
     /// The kind of keys that are looked at.
     fn on(&self) -> Kind;
@@ -24,7 +75,7 @@ pub trait StoredIndex {
     fn prefixes(&self) -> &[Vec<u8>];
 
     fn rows_prefix(&self) -> Vec<u8> {
-        numbered(b'd', self.number())
+        rows_at(self.place())
     }
 
     /// The key of the row of an index with this name.
@@ -46,15 +97,15 @@ pub trait StoredIndex {
         self.prefixes().iter().any(|prefix| name.starts_with(prefix))
     }
 
-    /// Writes its row: the number, then the parts of the definition.
+    /// Writes its row: number and place, then the parts of the definition.
     fn write_row(&self, tx: &mut Transaction<'_>, parts: &[&[u8]]) {
-        let mut row = self.number().to_vec();
+        let mut row = [&self.number()[..], &self.place().to_be_bytes()].concat();
         parts.iter().for_each(|part| packed::push(&mut row, part));
         tx.set(&Self::row_key(self.name()), &row);
         changed(tx);
     }
 
-    /// Removes its row, the rows below its number, and how far it is filled.
+    /// Removes its row, the rows at its place, and how far it is filled.
     fn clear_all(&self, tx: &mut Transaction<'_>) {
         tx.clear(&Self::row_key(self.name()));
         self.set_progress(tx, None);
@@ -66,7 +117,7 @@ pub trait StoredIndex {
     /// Empties the index.
     fn clear_rows(&self, tx: &mut Transaction<'_>) {
         let prefix = self.rows_prefix();
-        tx.clear_range(&prefix, &quartet_model::next_prefix(&prefix));
+        tx.clear_range(&prefix, &next_prefix(&prefix));
     }
 
     fn put_alias(tx: &mut Transaction<'_>, alias: &[u8], index: &[u8]) {
@@ -92,9 +143,27 @@ pub fn each_named(tx: &mut Transaction<'_>, tag: u8, visit: &mut dyn FnMut(&[u8]
     });
 }
 
-/// The number and the parts of a definition of a row of [`StoredIndex::write_row`]. Panics if no
-/// version has written it.
-pub fn row_parts(row: &[u8]) -> (UniqueId, impl Iterator<Item = &[u8]>) {
+/// Returns number, place and the parts of the definition of a row of [`StoredIndex::write_row`].
+/// Panics if no version has written it.
+pub fn row_parts(row: &[u8]) -> (UniqueId, Place, impl Iterator<Item = &[u8]>) {
     let (number, rest) = row.split_first_chunk().expect("an index begins with its number");
-    (*number, packed::iter(rest))
+    let (place, rest) = rest.split_first_chunk().expect("its place follows");
+    (*number, Place::from_be_bytes(*place), packed::iter(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_place_are_never_among_those_of_another() {
+        let places = [0, 1, 0x7f, 0x80, 0x100, 0x8000, LONG_PLACE - 1];
+        let prefixes = places.map(rows_at);
+        assert!(prefixes.is_sorted());
+        for (at, prefix) in prefixes.iter().enumerate() {
+            let mut others = prefixes[at + 1..].iter();
+            assert!(others.all(|other| !other.starts_with(prefix)));
+            assert_eq!(rows_prefix_of(&[prefix, b"w".as_slice()].concat()), prefix);
+        }
+    }
 }

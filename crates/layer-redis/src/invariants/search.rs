@@ -3,6 +3,7 @@
 //!
 //! An index that does not hold what it promises is emptied and filled again from its keys.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use quartet_engine::{Repair, Transaction, UniqueId, Verification, decoded};
@@ -14,13 +15,15 @@ use crate::commands::search::upkeep::{Followed, rows};
 use crate::commands::search::upstash::streams;
 use crate::commands::streams::StreamId;
 use crate::commands::streams::stream::Stream;
-use crate::indexes::{Catalogue, Indexes, KeyIndex, Progress, StoredIndex, followed_stream_key, numbered};
+use crate::indexes::{
+    Catalogue, Indexes, KeyIndex, Progress, StoredIndex, followed_stream_key, numbered, rows_prefix_of,
+};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace, Kind, key_row, keys_range};
 
 /// Tags of rows that have a number behind them: how far an index is filled, the stream that it
-/// follows, its failures, when it was used, its rows.
-const NUMBERED: &[u8] = b"beftd";
+/// follows, its failures, when it was used.
+const NUMBERED: &[u8] = b"beft";
 
 const NUMBER_BYTES: usize = size_of::<UniqueId>();
 
@@ -252,23 +255,14 @@ fn verify_owners(verification: &mut Verification<'_>, catalogue: &Catalogue) {
         .chain(catalogue.key_indexes().map(|index| index.number))
         .collect();
     for tag in NUMBERED {
-        let mut start = vec![b'S', *tag];
-        let end = [b'S', tag + 1];
-        while let Some(row) = verification.rows.nth(&start, &end, 0) {
-            let key = Transaction::layer_key(&row);
-            let prefix = &key[..key.len().min(2 + NUMBER_BYTES)];
-            let next = next_prefix(prefix);
-            if !numbers.iter().any(|number| number.as_slice() == &prefix[2..]) {
-                let count = verification.rows.count(prefix, &next);
-                let repair = Repair::ClearRange {
-                    start: prefix.to_vec(),
-                    end: next.clone(),
-                };
-                verification.found(format!("{count} rows belong to no index"), vec![repair]);
-            }
-            start = next;
-        }
+        let known = numbers.iter().map(|number| numbered(*tag, number)).collect();
+        verify_prefixes(verification, *tag, &known, |key| {
+            &key[..key.len().min(2 + NUMBER_BYTES)]
+        });
     }
+    let of_redis = catalogue.indexes().map(|index| index.rows_prefix());
+    let known = of_redis.chain(catalogue.key_indexes().map(|index| index.rows_prefix()));
+    verify_prefixes(verification, b'd', &known.collect(), rows_prefix_of);
     for index in catalogue.key_indexes() {
         if has_key(verification, index) {
             continue;
@@ -280,6 +274,30 @@ fn verify_owners(verification: &mut Verification<'_>, catalogue: &Catalogue) {
                 key: KeyIndex::row_key(&index.name),
             }],
         );
+    }
+}
+
+/// Rows with this tag begin with one of the prefixes that are known. `prefix_of` tells that of a key.
+fn verify_prefixes(
+    verification: &mut Verification<'_>,
+    tag: u8,
+    known: &BTreeSet<Vec<u8>>,
+    prefix_of: impl Fn(&[u8]) -> &[u8],
+) {
+    let mut start = vec![b'S', tag];
+    let end = [b'S', tag + 1];
+    while let Some(row) = verification.rows.nth(&start, &end, 0) {
+        let prefix = prefix_of(Transaction::layer_key(&row));
+        let next = next_prefix(prefix);
+        if !known.contains(prefix) {
+            let count = verification.rows.count(prefix, &next);
+            let repair = Repair::ClearRange {
+                start: prefix.to_vec(),
+                end: next.clone(),
+            };
+            verification.found(format!("{count} rows belong to no index"), vec![repair]);
+        }
+        start = next;
     }
 }
 

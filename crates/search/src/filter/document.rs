@@ -131,7 +131,6 @@ mod tests {
 
     fn values(row: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let mut read = DocumentRow::read(row);
-        read.terms(|_, _| {});
         read.field_lengths(|_, _| {});
         let mut found = Vec::new();
         read.values(|field, value| found.push((field, value.to_vec())));

@@ -156,7 +156,6 @@ pub fn each(
 fn read(schema: &Schema, row: &[u8]) -> Matched {
     let mut document = DocumentRow::read(row);
     let key = document.key.to_vec();
-    document.terms(|_, _| {});
     let (mut lengths, mut values) = (Vec::new(), Vec::new());
     document.field_lengths(|field, length| lengths.push((field, length)));
     document.values(|field, sorted| {

@@ -419,7 +419,7 @@ mod tests {
             let id = 1;
             for term in &terms {
                 let occurrences = OccurrencesRow { frequency: 1, fields: 1, positions: &[1] };
-                postings::change(&mut rows, term.as_bytes(), &[(id, occurrences)], &BTreeSet::new());
+                postings::change(&mut rows, term.as_bytes(), &[(id, occurrences)], &BTreeSet::new(), None);
             }
             let affix = Affix::Fuzzy(word.clone().into_bytes(), distance);
             let none = DocumentRows::default();

@@ -320,7 +320,6 @@ impl<'l> Lookup<'l> {
                 let mut has_number = false;
                 self.rows.show(&document_row(*id), &mut |row| {
                     let mut document = DocumentRow::read(row);
-                    document.terms(|_, _| {});
                     document.field_lengths(|_, _| {});
                     document.rows_beside(*id, |key| {
                         has_number |= start <= key.as_slice() && key.as_slice() < end;

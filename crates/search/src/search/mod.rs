@@ -30,7 +30,7 @@ use crate::best::Best;
 use crate::codes::Codes;
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
-use crate::layout::{DocumentId, after, document_row, id_of, key_row};
+use crate::layout::{DocumentId, after, document_row, id_of_value, key_row};
 use crate::lengths::Lengths;
 use crate::query::Query;
 use crate::rows::Rows;
@@ -417,7 +417,7 @@ impl<'s> Search<'s> {
         let (start, time) = (key_row(b""), self.time);
         let (mut read, mut ends) = (0, Ok(false));
         self.rows.scan(&start, &after(&start), &mut |key, row| {
-            let id = id_of(row);
+            let id = id_of_value(row);
             if ids.is_none_or(|ids| ids.binary_search(&id).is_ok()) {
                 visit(id, &key[1..]);
             }
@@ -522,7 +522,7 @@ impl<'s> Search<'s> {
         let (mut found, mut left) = (Vec::new(), ids.len() as u64 * KEYS_READ_AT_ONCE);
         let start = key_row(b"");
         self.rows.scan(&start, &after(&start), &mut |key, row| {
-            let id = id_of(row);
+            let id = id_of_value(row);
             if ids.binary_search(&id).is_ok() {
                 found.push((key[1..].to_vec(), id));
             }
@@ -570,10 +570,7 @@ impl<'s> Search<'s> {
             let score = scoring.score(matcher, Measures::from(&document));
             let explanation = request.explains_scores.then(|| scoring.explain(matcher, &document));
             let key = document.key.to_vec();
-            let sorted_by = request.sort_by.and_then(|(field, _)| {
-                document.terms(|_, _| {});
-                document.sortable(field)
-            });
+            let sorted_by = request.sort_by.and_then(|(field, _)| document.sortable(field));
             found = Some((key, score, explanation, sorted_by));
         });
         assert!(is_there, "a posting leads to its document");

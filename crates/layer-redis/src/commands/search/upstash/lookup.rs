@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use quartet_engine::UniqueId;
 use quartet_search::SearchError;
 
 use super::streams;
@@ -11,7 +10,7 @@ use crate::commands::search::lookup;
 use crate::commands::search::{content, upkeep};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
-use crate::indexes::{KeyDefinition, KeyIndex, Overlay, TransactionRows, numbered};
+use crate::indexes::{KeyDefinition, KeyIndex, NO_PLACE, Overlay, TransactionRows, rows_at};
 use crate::keyspace::Kind;
 
 /// The index of this name or alias, if there is one and the user may do to its keys what `writes`
@@ -74,7 +73,7 @@ fn rows_of_stream<'r, 't>(context: &'r mut Context<'_, 't>, index: &KeyIndex) ->
     let is_there = streams::stream_of(&mut context.keys_of(0), index).is_some();
     let mut of_index = upkeep::rows(context.tx, index);
     if !is_there {
-        of_index.prefix = numbered(b'd', &UniqueId::default());
+        of_index.prefix = rows_at(NO_PLACE);
     }
     Overlay::new(of_index)
 }
