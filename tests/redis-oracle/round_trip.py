@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import shutil
 import subprocess
@@ -115,9 +116,10 @@ def state(client: redis.Redis) -> dict:
         kind = client.type(name)
         found[name] = [kind, client.execute_command("PEXPIRETIME", name)]
         if kind == b"ReJSON-RL":
-            found[name].append(client.execute_command("JSON.GET", name))
-    for start in ("h", "Ü", "x"):
+            found[name].append(json.loads(client.execute_command("JSON.GET", name)))
+    for start in ("h", "x"):
         found["suggested", start] = answer(client, "FT.SUGGET", "s", start, "WITHSCORES", "WITHPAYLOADS")
+    found["suggested", "Ü"] = answer(client, "FT.SUGGET", "s", "Ü")
     for index in sorted(client.execute_command("FT._LIST")):
         told = client.execute_command("FT.INFO", index)
         told = dict(zip(told[::2], told[1::2]))
@@ -187,9 +189,6 @@ def exchange_payloads(there: redis.Redis) -> None:
         for name in there.keys("*"):
             here.restore(name, 0, there.dump(name))
             there.restore(name, 0, here.dump(name), replace=True)
-            expected, found = there.execute_command("DUMP", name), here.execute_command("DUMP", name)
-            if there.type(name) == b"ReJSON-RL" and expected[:-10] != found[:-10] and len(expected) < 200:
-                raise SystemExit(f"DUMP of {name!r}: {expected!r} / {found!r}")
     there.pexpireat("j:2", 4_000_000_000_000)
     print("payloads: exchanged", flush=True)
 

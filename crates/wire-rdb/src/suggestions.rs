@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! texts: 2 count, then of each 5 text with a zero, 4 score
-//!        and from version 1 on 5 payload with a zero, from version 2 on 2 number of documents
+//!        and from version 1 on 5 payload with any byte, from version 2 on 2 number of documents
 //! suggestions (trietype0): module's number, texts, 0
 //! dictionaries (scdtype00, version 1, beside keys): 2 count, of each 5 name with a zero, texts of version 0; 0
 //! ```
 //!
 //! Follows what RediSearch 2.10 was seen to write, and the newer version as its source reads it.
 
-use crate::module::{self, c_text, double, end, number, write_c_text, write_double, write_end, write_number};
+use crate::module::{self, c_text, double, end, number, text, write_c_text, write_double, write_end, write_number};
 use crate::primitives::{Malformed, Reader, write_length};
 
 pub(crate) const MODULE: u64 = module::number_of(b"trietype0");
@@ -69,7 +69,7 @@ fn texts(version: u64, reader: &mut Reader<'_>) -> Result<Vec<Suggestion>, Malfo
     for _ in 0..number(reader)? {
         let (text, score) = (c_text(reader)?, double(reader)?);
         let payload = match version >= VERSION_OF_PAYLOADS {
-            true => c_text(reader)?,
+            true => payload(reader)?,
             false => Vec::new(),
         };
         if version >= VERSION_OF_COUNTS {
@@ -78,6 +78,13 @@ fn texts(version: u64, reader: &mut Reader<'_>) -> Result<Vec<Suggestion>, Malfo
         texts.push(Suggestion { text, score, payload });
     }
     Ok(texts)
+}
+
+/// A payload without its last byte: the original writes one more than there is, which is anything.
+fn payload(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
+    let mut payload = text(reader)?;
+    payload.pop().ok_or(Malformed)?;
+    Ok(payload)
 }
 
 /// Writes the parts of dictionaries, without the module's number.
@@ -132,6 +139,14 @@ mod tests {
         assert_eq!(value, Value::Suggestions(expected.to_vec()));
         let written = dump(&value);
         assert_eq!(written[..written.len() - 10], RECORDED[..RECORDED.len() - 10]);
+    }
+
+    #[test]
+    fn the_byte_behind_a_payload_means_nothing() {
+        let mut payload = RECORDED[..RECORDED.len() - 10].to_vec();
+        let behind = payload.len() - 2;
+        payload[behind] = 0x8c;
+        assert_eq!(restore(&crate::seal(payload)), restore(RECORDED));
     }
 
     #[test]

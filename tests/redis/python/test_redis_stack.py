@@ -35,7 +35,7 @@ def check(port: int) -> None:
 @pytest.mark.quartet_only
 def test_a_file_of_redis_stack_is_imported_and_exported(server, tmp_path):
     output = run_import(FILE, server, code=REJECTED)
-    for told in ("filter: a Bloom filter", "sketch: a count-min sketch", "FT.CREATE basque", "rejected 3"):
+    for told in ('"filter": a Bloom filter', '"sketch": a count-min sketch', 'FT.CREATE "basque"', "rejected 3"):
         assert told in output, output
     check(server.port)
     run([binary(), "export", "redis", "--from", url(server), "--to", tmp_path / "written.rdb"])

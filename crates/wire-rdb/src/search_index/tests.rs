@@ -176,6 +176,48 @@ fn fields_of_other_versions_are_read() {
     assert_eq!(vector(26, &[16, 0, 0, 4, 2, 1], None), (Algorithm::Flat, true));
 }
 
+/// Whatever is read is written and read alike.
+#[test]
+fn damaged_definitions_are_stable_or_refused() {
+    let mut read = 0;
+    for place in 9..RECORDED.len() - 9 {
+        for bit in [0x01, 0x04, 0x20, 0x80] {
+            let mut damaged = RECORDED.to_vec();
+            damaged[place] ^= bit;
+            let (mut scanner, mut start) = (Scanner::new(), 0);
+            while let Ok(Found::Bytes { consumed, record }) = scanner.read(&damaged[start..]) {
+                start += consumed;
+                match record {
+                    Some(Record::SearchIndexes(found)) => {
+                        read += 1;
+                        found.iter().for_each(|index| drop(index.requests()));
+                        let file = written(&found);
+                        let Some(Record::SearchIndexes(again)) = first(&file) else {
+                            panic!("byte {place}: {found:?}");
+                        };
+                        assert_eq!(written(&again), file, "byte {place}");
+                    }
+                    Some(Record::End) => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(read > 500, "{read}");
+}
+
+/// The first record of a file.
+fn first(file: &[u8]) -> Option<Record> {
+    let (mut scanner, mut start) = (Scanner::new(), 0);
+    loop {
+        match scanner.read(&file[start..]) {
+            Ok(Found::Bytes { record: None, consumed }) => start += consumed,
+            Ok(Found::Bytes { record, .. }) => return record,
+            _ => return None,
+        }
+    }
+}
+
 #[test]
 fn cut_and_foreign_bytes_are_refused() {
     let mut parts = Vec::new();

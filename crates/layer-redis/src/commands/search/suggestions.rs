@@ -169,6 +169,10 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let element = element(text);
     let known = elements.get(keys.tx, &element);
     let before = known.as_ref().map(|row| value_of(row.value()).0);
+    if let Some(row) = known.as_ref().filter(|_| payload.is_empty()) {
+        // As at the original, a text keeps its payload until it gets another.
+        payload = value_of(row.value()).1.to_vec();
+    }
     let score = if adds { before.unwrap_or(0.0) + score } else { score };
     // As at the original, a text without a score is none.
     if !text.is_empty() && (score != 0.0 || before.is_some()) {

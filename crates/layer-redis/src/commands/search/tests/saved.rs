@@ -95,6 +95,9 @@ fn an_image_has_the_requests_that_make_its_indexes() {
     for index in ["words", "documents", "vectors", "newer", "other"] {
         assert_eq!(told(&mut copy, index), told(&mut connection, index));
     }
+    // As the original lists them: NOHL, which NOOFFSETS implies, stands before MAXTEXTFIELDS.
+    let options = "index_options [NOFREQS NOFIELDS NOOFFSETS NOHL MAXTEXTFIELDS]";
+    assert!(told(&mut copy, "words").contains(&options.to_owned()));
     for script in ["FT.SYNDUMP words", "FT._LIST"] {
         let words: Vec<&str> = script.split(' ').collect();
         assert_eq!(copy.run(&words), connection.run(&words), "{script}");
@@ -151,6 +154,13 @@ fn documents_and_suggestions_are_dumped_and_restored() {
         FT.SUGLEN s:copy => 2
         "#,
     );
+    connection.check(
+        r#"
+        FT.SUGADD s Help 1 INCR => 2
+        FT.SUGADD s hello 2 => 2
+        FT.SUGGET s he WITHPAYLOADS => [hello nil Help more]
+        "#,
+    );
     let bad = "!ERR Bad data format";
     for text in ["", "{", "[1,]", &"[".repeat(200)] {
         let payload = dump(&Value::Json(text.into()));
@@ -163,4 +173,18 @@ fn documents_and_suggestions_are_dumped_and_restored() {
     let reply = restored(&mut connection, "none", &dump(&Value::Suggestions(suggestions)));
     assert!(reply.contains("too long"), "{reply}");
     connection.check("EXISTS none => 0");
+}
+
+/// What the original sends its replicas instead of DD: they get the keys' removal by itself.
+#[test]
+fn an_index_is_dropped_as_the_original_says_it_to_replicas() {
+    Fixture::new().connect().check(
+        r#"
+        FT.CREATE i SCHEMA t TEXT => OK
+        HSET k t word => 1
+        FT._DROPINDEXIFX i _FORCEKEEPDOCS => OK
+        EXISTS k => 1
+        FT._LIST => []
+        "#,
+    );
 }
