@@ -70,6 +70,7 @@ LATER = [
     "FT.SYNUPDATE words g1 lad",
     "FT.ALIASDEL other",
     "FT.DROPINDEX plain",
+    "FT.DROPINDEX shapes DD",
     "HSET a:3 title lad n 1",
     "RENAME j:number j:renamed",
 ]
@@ -106,7 +107,7 @@ def answer(client: redis.Redis, *words):
     try:
         return client.execute_command(*words)
     except redis.ResponseError as error:
-        return f"an error: {error}"
+        return f"an error: {type(error).__name__}"
 
 
 def state(client: redis.Redis) -> dict:

@@ -167,7 +167,7 @@ pub fn bring<R: Read>(
     carrier.wait()
 }
 
-/// What a module's value is, as a reason to leave it out.
+/// Names the kind of a module's value, as a reason to leave it out.
 fn kind_of(module: &str) -> String {
     let kind = match module {
         "MBbloom--" => "a Bloom filter",

@@ -40,7 +40,7 @@ const DEADLINE_MS: u8 = 252;
 const DEADLINE_SECONDS: u8 = 253;
 const SELECT: u8 = 254;
 const END: u8 = 255;
-/// Where a module's data stand.
+/// Places of a module's data.
 const BEFORE_KEYS: u64 = 1;
 const BEHIND_KEYS: u64 = 2;
 const HEADER_BYTES: usize = 9;
@@ -362,7 +362,7 @@ fn version(header: &[u8; HEADER_BYTES]) -> Result<u16, Stop> {
     }
 }
 
-/// What the parts of a module say that it has saved beside its keys.
+/// Reads the parts of a module that stand beside the keys.
 fn beside_keys(number: u64, parts: &[u8]) -> Record {
     let mut reader = Reader::new(parts);
     let read = match module::split(number) {

@@ -1,4 +1,4 @@
-//! What modules save, as values and beside keys.
+//! Data of modules, as values and beside keys.
 //!
 //! ```text
 //! module's number (a length): nine letters of six bits, the form's version in ten

@@ -87,7 +87,7 @@ const TIERED: u64 = 2;
 const SVS: u64 = 3;
 const BLOCK_VECTORS: u64 = 1024;
 
-/// What an index that is not temporary has for its milliseconds.
+/// The milliseconds of an index that is not temporary.
 const NEVER: u64 = -1000i64 as u64;
 const NOWHERE: u64 = u64::MAX;
 

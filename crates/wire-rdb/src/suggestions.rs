@@ -26,7 +26,7 @@ pub struct Suggestion {
     pub text: Vec<u8>,
     /// The score, which the original keeps with 32 bits.
     pub score: f64,
-    /// What is given with the text; empty if nothing is.
+    /// The bytes that are given with the text; empty if there are none.
     pub payload: Vec<u8>,
 }
 

@@ -20,7 +20,7 @@ use crate::primitives::{Malformed, Reader, write_length};
 
 pub(crate) const MODULE: u64 = module::number_of(b"vectorset");
 
-/// Of vector indexes. No Redis has a module of this name.
+/// The module of vector indexes. No Redis has one of this name.
 pub(crate) const MODULE_OF_INDEXES: u64 = module::number_of(b"vectoridx");
 
 const HAS_PROJECTION: u64 = 1;

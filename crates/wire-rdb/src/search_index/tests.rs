@@ -74,7 +74,7 @@ fn indexes_are_written_as_the_original_writes_them() {
     assert_eq!(i1(&written(&recorded)), i1(RECORDED));
 }
 
-/// What RediSearch 2.10 has no form for.
+/// An index for which RediSearch 2.10 has no form.
 fn newer() -> Vec<SearchIndex> {
     let mut index = indexes(RECORDED).remove(1);
     let vector = |algorithm, component| {
@@ -176,7 +176,7 @@ fn fields_of_other_versions_are_read() {
     assert_eq!(vector(26, &[16, 0, 0, 4, 2, 1], None), (Algorithm::Flat, true));
 }
 
-/// Whatever is read is written and read alike.
+/// A definition that is read is written and read alike.
 #[test]
 fn damaged_definitions_are_stable_or_refused() {
     let mut read = 0;

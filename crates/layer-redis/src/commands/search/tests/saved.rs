@@ -175,7 +175,7 @@ fn documents_and_suggestions_are_dumped_and_restored() {
     connection.check("EXISTS none => 0");
 }
 
-/// What the original sends its replicas instead of DD: they get the keys' removal by itself.
+/// The original sends this to its replicas instead of DD: they get the keys' removal by itself.
 #[test]
 fn an_index_is_dropped_as_the_original_says_it_to_replicas() {
     Fixture::new().connect().check(
