@@ -48,10 +48,15 @@ pub(crate) fn write(suggestions: &[Suggestion], out: &mut Vec<u8>) {
     write_number(suggestions.len() as u64, out);
     for suggestion in suggestions {
         write_c_text(&suggestion.text, out);
-        write_double(f64::from(suggestion.score as f32), out);
+        write_double(score_as_kept(suggestion.score), out);
         write_c_text(&suggestion.payload, out);
     }
     write_end(out);
+}
+
+/// The nearest finite number of 32 bits.
+fn score_as_kept(score: f64) -> f64 {
+    f64::from((score as f32).clamp(f32::MIN, f32::MAX))
 }
 
 /// Reads the suggestions behind the module's number.
@@ -163,6 +168,7 @@ mod tests {
             }]
         };
         let twice = [one("a", 1.0), one("a", 2.0)].concat();
+        assert!(restore(&dump(&Value::Suggestions(one("a", 1e300)))).is_ok());
         for suggestions in [Vec::new(), one("", 1.0), one("a", f64::NAN), twice] {
             assert!(restore(&dump(&Value::Suggestions(suggestions))).is_err());
         }
