@@ -147,7 +147,7 @@ fn documents_and_suggestions_are_dumped_and_restored() {
     connection.check(
         r#"
         JSON.GET small:copy $.a[3] => ["é"]
-        FT.SUGGET s:copy he WITHSCORES WITHPAYLOADS => [hello 0.75 nil Help 0.2886751294136047 more]
+        FT.SUGGET s:copy he WITHSCORES WITHPAYLOADS => [hello 0.75 nil Help 0.28867512941360474 more]
         FT.SUGLEN s:copy => 2
         COPY s:copy again => 1
         FT.SUGDEL again hello => 1
