@@ -2,8 +2,8 @@
 //!
 //! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes
 //! (streams: that of 7.0); read are all forms that Redis 7.0 writes, the older ones that it still
-//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9. Of modules' values, those of
-//! vector sets, JSON documents and suggestions are known.
+//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9. Vector sets, JSON documents
+//! and suggestions are modules' values; no other is known.
 
 use std::collections::HashSet;
 
