@@ -16,8 +16,9 @@
 //! [`Scanner`] finds one record after the other in bytes that may still be arriving. It holds
 //! nothing of them, and a record is whole when it is returned; the largest record bounds its
 //! caller's memory. Vector sets, JSON documents, suggestions, definitions of search indexes and
-//! dictionaries are read; anything else of a module is returned by its name and passed over: only the module could read it. An unknown record ends the reading, since nobody could say
-//! where the next one starts.
+//! dictionaries are read; anything else of a module is returned by its name and passed over: only
+//! the module could read it. An unknown record ends the reading, since nobody could say where the
+//! next one starts.
 
 use crate::crc64::Crc64;
 use crate::module;
