@@ -1,9 +1,11 @@
 //! Any bytes after the header of an RDB file are records or an error, the same however they are
-//! cut; a record is returned whole, and a key's payload is one that RESTORE can judge.
+//! cut; a record is returned whole, and a key's payload is one that RESTORE can judge. Search
+//! indexes that were read are written and read alike.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_wire_rdb::file::{Found, Record, Scanner};
+use quartet_wire_rdb::file::{Found, Record, Scanner, Writer};
+use quartet_wire_rdb::search_index::SearchIndex;
 use quartet_wire_rdb::value;
 
 fn scan(bytes: &[u8], piece: usize) -> (Vec<Record>, bool) {
@@ -26,14 +28,33 @@ fn scan(bytes: &[u8], piece: usize) -> (Vec<Record>, bool) {
     }
 }
 
+fn written(indexes: &[SearchIndex]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = Writer::begin(false, &mut out);
+    writer.search_indexes(indexes, &mut out);
+    writer.end(&mut out);
+    out
+}
+
+fn check_indexes(indexes: &[SearchIndex]) {
+    indexes.iter().for_each(|index| drop(index.requests()));
+    let file = written(indexes);
+    match &scan(&file, file.len()).0[..] {
+        [Record::SearchIndexes(again), Record::End] => assert_eq!(written(again), file),
+        other => panic!("{other:?}"),
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     let header: &[u8] = if data.first().is_some_and(|first| first & 1 == 1) { b"VALKEY080" } else { b"REDIS0012" };
     let bytes = [header, data.get(1..).unwrap_or_default()].concat();
     let (records, is_sound) = scan(&bytes, bytes.len());
     assert_eq!(scan(&bytes, 7), (records.clone(), is_sound));
     for record in records {
-        if let Record::Key(key) = record {
-            let _ = value::restore(&key.payload);
+        match record {
+            Record::Key(key) => drop(value::restore(&key.payload)),
+            Record::SearchIndexes(indexes) => check_indexes(&indexes),
+            _ => {}
         }
     }
 });

@@ -117,9 +117,33 @@ impl Commands {
             );
             carrier.reject(self.db, what, format!("there are {DATABASES} databases"));
         } else {
-            let words: Vec<&[u8]> = arguments.iter().collect();
+            let mut words: Vec<&[u8]> = arguments.iter().collect();
+            words[0] = public_name(words[0]);
             carrier.add(self.db, &words);
         }
         Ok(Said::Nothing)
+    }
+}
+
+/// The name of a command that clients use: RediSearch 8 calls its own `_FT.` where it speaks to
+/// replicas.
+fn public_name(name: &[u8]) -> &[u8] {
+    match name.get(..4) {
+        Some(start) if start.eq_ignore_ascii_case(b"_FT.") => &name[1..],
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::public_name;
+
+    #[test]
+    fn names_among_servers_become_those_of_clients() {
+        assert_eq!(public_name(b"_FT._CREATEIFNX"), b"FT._CREATEIFNX");
+        assert_eq!(public_name(b"_ft.synupdate"), b"ft.synupdate");
+        for name in [&b"FT.CREATE"[..], b"SET", b"_FT", b""] {
+            assert_eq!(public_name(name), name);
+        }
     }
 }

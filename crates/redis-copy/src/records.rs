@@ -5,6 +5,8 @@ use std::io::Read;
 
 pub use quartet_wire_rdb::file::Record;
 use quartet_wire_rdb::file::{Found, Key, Scanner};
+use quartet_wire_rdb::search_index::SearchIndex;
+use quartet_wire_rdb::suggestions::Dictionary;
 use quartet_wire_rdb::{DATABASES, NAME_BYTES_MAX};
 
 use crate::carrier::Carrier;
@@ -104,7 +106,11 @@ pub struct Place {
     pub skip_before: u64,
 }
 
-/// Brings all records. `step` makes of an offset and a database how far the copy is.
+/// Words of dictionaries in one request.
+const WORDS_AT_ONCE: usize = 1000;
+
+/// Brings all records: search indexes behind the keys, so that they are filled at once, in the
+/// background, and not key by key. `step` makes of an offset and a database how far the copy is.
 pub fn bring<R: Read>(
     records: &mut Records<R>,
     carrier: &mut Carrier<'_>,
@@ -112,23 +118,38 @@ pub fn bring<R: Read>(
     before_bytes: u64,
     step: &dyn Fn(u64, u64) -> Step,
 ) -> Result<()> {
+    let mut last = Vec::new();
     loop {
         let is_new = records.offset() >= place.skip_before;
         match records.read()? {
+            Record::End if is_new => {
+                let is_resumed = place.skip_before > 0;
+                last.iter()
+                    .for_each(|words: &Vec<Vec<u8>>| add_definition(carrier, words, is_resumed));
+                break;
+            }
             Record::End => break,
+            Record::SearchIndexes(indexes) => {
+                last.extend(indexes.iter().flat_map(SearchIndex::requests));
+            }
+            Record::Dictionaries(dictionaries) if is_new => {
+                dictionaries
+                    .iter()
+                    .for_each(|dictionary| add_dictionary(carrier, dictionary));
+            }
             Record::Select(db) => place.db = db,
             Record::Key(key) if is_new => bring_key(carrier, place.db, &key),
             Record::Function(code) if is_new => {
                 carrier.add(place.db, &[b"FUNCTION", b"LOAD", b"REPLACE", &code]);
             }
             Record::OfModule { name, module } if is_new => {
-                carrier.reject(place.db, shown(&name), format!("a value of the module {module}"));
+                carrier.reject(place.db, shown(&name), kind_of(&module));
             }
             Record::BesideKeys { module } if is_new => {
                 carrier.reject(
                     place.db,
                     format!("what the module {module} keeps beside keys"),
-                    "only the module could read it",
+                    "its form is not known",
                 );
             }
             _ => {}
@@ -144,6 +165,41 @@ pub fn bring<R: Read>(
     }
     carrier.send_keys(step(records.offset(), place.db))?;
     carrier.wait()
+}
+
+/// Names the kind of a module's value, as a reason to leave it out.
+fn kind_of(module: &str) -> String {
+    let kind = match module {
+        "MBbloom--" => "a Bloom filter",
+        "MBbloomCF" => "a cuckoo filter",
+        "CMSk-TYPE" => "a count-min sketch",
+        "TopK-TYPE" => "a Top-K list",
+        "TDIS-TYPE" => "a t-digest",
+        "TSDB-TYPE" => "a time series",
+        _ => return format!("a value of the module {module}"),
+    };
+    format!("{kind} (a value of the module {module})")
+}
+
+/// `is_resumed`: an earlier run may have brought it without having heard so.
+fn add_definition(carrier: &mut Carrier<'_>, words: &[Vec<u8>], is_resumed: bool) {
+    let mut request: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    if is_resumed {
+        request[0] = match request[0] {
+            b"FT.CREATE" => b"FT._CREATEIFNX",
+            b"FT.ALIASADD" => b"FT._ALIASADDIFNX",
+            other => other,
+        };
+    }
+    carrier.add(0, &request);
+}
+
+fn add_dictionary(carrier: &mut Carrier<'_>, dictionary: &Dictionary) {
+    for words in dictionary.words.chunks(WORDS_AT_ONCE) {
+        let mut request: Vec<&[u8]> = vec![b"FT.DICTADD", &dictionary.name];
+        request.extend(words.iter().map(Vec::as_slice));
+        carrier.add(0, &request);
+    }
 }
 
 fn bring_key(carrier: &mut Carrier<'_>, db: u64, key: &Key) {

@@ -289,6 +289,10 @@ fn in_order(value: Stored) -> Stored {
             Stored::SortedSet(pairs)
         }
         Stored::Stream(stream) => Stored::Stream(stream_in_order(stream)),
+        Stored::Suggestions(mut suggestions) => {
+            suggestions.sort_unstable_by(|left, right| left.text.cmp(&right.text));
+            Stored::Suggestions(suggestions)
+        }
         value => value,
     }
 }
@@ -308,7 +312,16 @@ fn stream_in_order(mut stream: Stream) -> Stream {
     stream
 }
 
+/// Numbers of a document may be written in two ways.
+fn is_same_document(here: &[u8], there: &[u8]) -> bool {
+    let read = serde_json::from_slice::<serde_json::Value>;
+    here == there || matches!((read(here), read(there)), (Ok(here), Ok(there)) if here == there)
+}
+
 fn is_same_value(here: Stored, there: Stored) -> bool {
+    if let (Stored::Json(here), Stored::Json(there)) = (&here, &there) {
+        return is_same_document(here, there);
+    }
     let (Stored::Stream(mut here), Stored::Stream(mut there)) = (here.clone(), there.clone()) else {
         return here == there;
     };

@@ -8,21 +8,24 @@
 //!   251 keys expiring   244 slot keys expiring     sizes, as a hint
 //!   253 seconds (4 bytes) | 252 milliseconds (8)   the next key's deadline
 //!   248 seconds | 249 count (1 byte)               how idle, or how frequent the next key is
-//!   247 module ...      what a module has saved beside its keys
+//!   247 module 2 when    what a module has saved beside its keys, before them (1) or behind (2)
 //!   kind name value     a key
 //!   255 CRC-64 (8 bytes, from version 5; zero if nobody computed it)
 //! ```
 //!
 //! [`Scanner`] finds one record after the other in bytes that may still be arriving. It holds
 //! nothing of them, and a record is whole when it is returned; the largest record bounds its
-//! caller's memory. A value of a module, but for vector sets, is returned by its name and passed
-//! over: only the module could read it. An unknown record ends the reading, since nobody could say
-//! where the next one starts.
+//! caller's memory. Vector sets, JSON documents, suggestions, definitions of search indexes and
+//! dictionaries are read; anything else of a module is returned by its name and passed over: only
+//! the module could read it. An unknown record ends the reading, since nobody could say where the
+//! next one starts.
 
 use crate::crc64::Crc64;
-use crate::primitives::{Reader, write_length, write_string};
+use crate::module;
+use crate::primitives::{Malformed, Reader, write_length, write_string};
+use crate::search_index::{self, SearchIndex};
+use crate::suggestions::{self, Dictionary};
 use crate::value::{self, Value};
-use crate::vector_set;
 use crate::walk::{Stop, Walk};
 use crate::{FIRST_VALKEY_VERSION, VERSION, VERSION_MAX, VERSION_OF_DEADLINES, seal_as};
 
@@ -37,6 +40,9 @@ const DEADLINE_MS: u8 = 252;
 const DEADLINE_SECONDS: u8 = 253;
 const SELECT: u8 = 254;
 const END: u8 = 255;
+/// Places of a module's data.
+const BEFORE_KEYS: u64 = 1;
+const BEHIND_KEYS: u64 = 2;
 const HEADER_BYTES: usize = 9;
 /// Files of earlier versions end without a checksum.
 const VERSION_OF_CHECKSUM: u16 = 5;
@@ -68,7 +74,11 @@ pub enum Record {
         /// The module's name.
         module: String,
     },
-    /// The data that a module has saved beside its keys.
+    /// Search indexes.
+    SearchIndexes(Vec<SearchIndex>),
+    /// Dictionaries.
+    Dictionaries(Vec<Dictionary>),
+    /// The data that another module, or a newer one, has saved beside its keys.
     BesideKeys {
         /// The module's name.
         module: String,
@@ -224,12 +234,16 @@ impl Scanner {
                 return Ok(None);
             }
             MODULE_AUX => {
-                let module = module_name(walk.length()?);
+                let module = walk.length()?;
                 // When it was saved, announced as a number of two parts.
                 walk.length()?;
                 walk.length()?;
+                let parts_at = walk.at;
                 walk.module()?;
-                Record::BesideKeys { module }
+                match &bytes[parts_at..walk.at] {
+                    [0] => return Ok(None),
+                    parts => beside_keys(module, parts),
+                }
             }
             value::MODULE => {
                 let name_at = walk.at;
@@ -238,12 +252,12 @@ impl Scanner {
                 let value_at = walk.at;
                 let module = walk.length()?;
                 walk.module()?;
-                if module == vector_set::MODULE {
+                if value::is_known_module(module) {
                     let payload = payload(kind, &bytes[value_at..walk.at]);
                     return Ok(Some(Record::Key(self.key(name, payload))));
                 }
                 self.forget_next_key();
-                let module = module_name(module);
+                let module = module::name_of(module);
                 Record::OfModule { name, module }
             }
             END => {
@@ -348,13 +362,19 @@ fn version(header: &[u8; HEADER_BYTES]) -> Result<u16, Stop> {
     }
 }
 
-/// A module's number holds its name: nine characters of six bits before its version of ten.
-fn module_name(id: u64) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    (0..9)
-        .rev()
-        .map(|place| char::from(LETTERS[(id >> (10 + 6 * place)) as usize & 63]))
-        .collect()
+/// Reads the parts of a module that stand beside the keys.
+fn beside_keys(number: u64, parts: &[u8]) -> Record {
+    let mut reader = Reader::new(parts);
+    let read = match module::split(number) {
+        (search_index::MODULE, version) => search_index::read(version, &mut reader).map(Record::SearchIndexes),
+        (suggestions::MODULE_OF_DICTIONARIES, suggestions::VERSION_OF_DICTIONARIES) => {
+            suggestions::read_dictionaries(&mut reader).map(Record::Dictionaries)
+        }
+        _ => Err(Malformed),
+    };
+    read.unwrap_or_else(|_| Record::BesideKeys {
+        module: module::name_of(number),
+    })
 }
 
 /// The value as DUMP would give it, of the version that knows its kind.
@@ -413,6 +433,24 @@ impl Writer {
         });
     }
 
+    /// Writes search indexes, which the original expects before the keys.
+    pub fn search_indexes(&mut self, indexes: &[SearchIndex], out: &mut Vec<u8>) {
+        let version = search_index::version_for(indexes);
+        self.append(out, |out| {
+            begin_beside_keys(search_index::MODULE | version, BEFORE_KEYS, out);
+            search_index::write(version, indexes, out);
+        });
+    }
+
+    /// Writes dictionaries, which the original expects behind the keys.
+    pub fn dictionaries(&mut self, dictionaries: &[Dictionary], out: &mut Vec<u8>) {
+        let number = suggestions::MODULE_OF_DICTIONARIES | suggestions::VERSION_OF_DICTIONARIES;
+        self.append(out, |out| {
+            begin_beside_keys(number, BEHIND_KEYS, out);
+            suggestions::write_dictionaries(dictionaries, out);
+        });
+    }
+
     /// Begins the keys of a database, with their number and the number of those that expire.
     pub fn select(&mut self, db: u8, keys: u64, expiring: u64, out: &mut Vec<u8>) {
         self.append(out, |out| {
@@ -443,6 +481,12 @@ impl Writer {
         self.append(out, |out| out.push(END));
         out.extend_from_slice(&self.checksum.value().to_le_bytes());
     }
+}
+
+fn begin_beside_keys(number: u64, when: u64, out: &mut Vec<u8>) {
+    out.push(MODULE_AUX);
+    write_length(number as usize, out);
+    module::write_number(when, out);
 }
 
 #[cfg(test)]

@@ -2,15 +2,19 @@
 //!
 //! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes
 //! (streams: that of 7.0); read are all forms that Redis 7.0 writes, the older ones that it still
-//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9.
+//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9. Vector sets, JSON documents
+//! and suggestions are modules' values; no other is known.
 
 use std::collections::HashSet;
 
 use quartet_wire_resp::number;
 
 use crate::compact::{intset, listpack, ziplist, zipmap};
+use crate::json;
+use crate::module;
 use crate::primitives::{Malformed, Reader, write_length, write_string};
 use crate::stream::{self, Stream};
+use crate::suggestions::{self, Suggestion};
 use crate::vector_set::{self, VectorSet};
 use crate::{FIRST_VALKEY_VERSION, VERSION, VERSION_OF_DEADLINES, open, seal_as};
 
@@ -57,6 +61,10 @@ pub enum Value {
     VectorSet(VectorSet),
     /// A vector index, which no Redis reads. Whether its links make a graph was not judged.
     VectorIndex(VectorSet),
+    /// The text of a JSON document. Whether it is JSON was not judged.
+    Json(Vec<u8>),
+    /// Suggestions, in no order.
+    Suggestions(Vec<Suggestion>),
 }
 
 /// A field of a hash.
@@ -115,6 +123,14 @@ pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
         }
         Value::VectorIndex(set) => {
             vector_set::write(vector_set::MODULE_OF_INDEXES, set, out);
+            MODULE
+        }
+        Value::Json(document) => {
+            json::write(document, out);
+            MODULE
+        }
+        Value::Suggestions(suggestions) => {
+            suggestions::write(suggestions, out);
             MODULE
         }
         Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
@@ -206,14 +222,30 @@ fn read(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
             reader.array::<8>()?;
             Value::Hash(triples(listpack(&reader.string()?)?)?)
         }
-        MODULE => match reader.length()? {
-            vector_set::MODULE => Value::VectorSet(vector_set::read(reader)?),
-            vector_set::MODULE_OF_INDEXES => Value::VectorIndex(vector_set::read(reader)?),
-            _ => return Err(Malformed),
-        },
+        MODULE => of_module(reader)?,
         stream::LISTPACKS | stream::LISTPACKS_2 | stream::LISTPACKS_3 => Value::Stream(stream::read(kind, reader)?),
         _ => return Err(Malformed),
     })
+}
+
+fn of_module(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
+    Ok(match module::split(reader.length()?) {
+        (vector_set::MODULE, 0) => Value::VectorSet(vector_set::read(reader)?),
+        (vector_set::MODULE_OF_INDEXES, 0) => Value::VectorIndex(vector_set::read(reader)?),
+        (json::MODULE, version) => Value::Json(json::read(version, reader)?),
+        (suggestions::MODULE, version) => Value::Suggestions(suggestions::read(version, reader)?),
+        _ => return Err(Malformed),
+    })
+}
+
+/// Whether values of the module with this number are read here.
+pub(crate) fn is_known_module(number: u64) -> bool {
+    match module::split(number) {
+        (vector_set::MODULE, version) => version == 0,
+        (json::MODULE, version) => json::is_known(version),
+        (suggestions::MODULE, version) => suggestions::is_known(version),
+        _ => false,
+    }
 }
 
 /// Reads a number of strings for each of a number of things.
@@ -340,6 +372,11 @@ fn is_sound(value: &Value) -> bool {
     match value {
         // A stream may be empty; the rest was looked at when it was read.
         Value::String(_) | Value::Stream(_) => true,
+        Value::Json(document) => !document.is_empty(),
+        Value::Suggestions(suggestions) => {
+            let is_sound = |suggestion: &Suggestion| !suggestion.text.is_empty() && suggestion.score.is_finite();
+            suggestions.iter().all(is_sound) && are_different(suggestions.iter().map(|suggestion| &suggestion.text))
+        }
         Value::VectorSet(set) => are_different(set.elements.iter().map(|element| &element.name)),
         // The last vector may go before the index does.
         Value::VectorIndex(set) => {

@@ -15,17 +15,14 @@
 //! Follows what Redis 8.2.3 was seen to write. Numbers without the farthest links, which its first
 //! releases wrote, are read.
 
-use crate::primitives::{Malformed, Reader, write_length, write_string};
+use crate::module::{self, end, number, text, write_end, write_number, write_text};
+use crate::primitives::{Malformed, Reader, write_length};
 
-/// The name `vectorset` in six bits a letter, and version 0 in ten.
-pub(crate) const MODULE: u64 = 0xbde7_2da2_bb1e_b400;
+pub(crate) const MODULE: u64 = module::number_of(b"vectorset");
 
-/// The name `vectoridx`, of vector indexes, in the same form. No Redis has a module of this name.
-pub(crate) const MODULE_OF_INDEXES: u64 = 0xbde7_2da2_b89d_c400;
+/// The module of vector indexes. No Redis has one of this name.
+pub(crate) const MODULE_OF_INDEXES: u64 = module::number_of(b"vectoridx");
 
-const END: u64 = 0;
-const NUMBER: u64 = 2;
-const STRING: u64 = 5;
 const HAS_PROJECTION: u64 = 1;
 const HAS_ATTRIBUTES: u64 = 2;
 /// The form of a node's numbers, above the eight bits of its level.
@@ -85,16 +82,6 @@ pub struct Links {
     pub farthest: (u32, f32),
 }
 
-fn write_number(number: u64, out: &mut Vec<u8>) {
-    write_length(NUMBER as usize, out);
-    write_length(number as usize, out);
-}
-
-fn write_text(text: &[u8], out: &mut Vec<u8>) {
-    write_length(STRING as usize, out);
-    write_string(text, out);
-}
-
 fn packed(low: u32, high: f32) -> u64 {
     u64::from(high.to_bits()) << 32 | u64::from(low)
 }
@@ -126,7 +113,7 @@ pub(crate) fn write(module: u64, set: &VectorSet, out: &mut Vec<u8>) {
         write_number(numbers.len() as u64, out);
         numbers.iter().for_each(|number| write_number(*number, out));
     }
-    write_length(END as usize, out);
+    write_end(out);
 }
 
 fn numbers(element: &Element) -> Vec<u64> {
@@ -159,30 +146,14 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<VectorSet, Malformed> {
     for _ in 0..count {
         elements.push(element(reader, flags & HAS_ATTRIBUTES != 0)?);
     }
-    match reader.length()? {
-        END => Ok(VectorSet {
-            dimensions,
-            form: form_and_links as u8,
-            links: (form_and_links >> 8) as u16,
-            projection,
-            elements,
-        }),
-        _ => Err(Malformed),
-    }
-}
-
-fn number(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
-    match reader.length()? {
-        NUMBER => reader.length(),
-        _ => Err(Malformed),
-    }
-}
-
-fn text(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
-    match reader.length()? {
-        STRING => reader.string(),
-        _ => Err(Malformed),
-    }
+    end(reader)?;
+    Ok(VectorSet {
+        dimensions,
+        form: form_and_links as u8,
+        links: (form_and_links >> 8) as u16,
+        projection,
+        elements,
+    })
 }
 
 fn element(reader: &mut Reader<'_>, has_attributes: bool) -> Result<Element, Malformed> {

@@ -4,7 +4,9 @@ use quartet_wire_rdb::value::{self, Field, Refused, Value};
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::hashes::{Change, Deadline, Edits};
-use super::{hashes, lists, sets, sorted_sets, streams, vector_sets};
+use super::json::Json;
+use super::search::suggestions;
+use super::{hashes, json, lists, sets, sorted_sets, streams, vector_sets};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::late_part::{HeldString, Made};
@@ -66,17 +68,11 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 
 /// A key's value as DUMP answers it.
 pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, ErrorReply> {
-    let refused = match entry.kind {
-        Kind::Suggestions => "ERR Suggestions cannot be serialized",
-        Kind::SearchIndex => "ERR Search indexes cannot be serialized",
-        _ => "ERR JSON documents cannot be serialized",
-    };
-    let value = value_of(&mut context.keys(), entry).ok_or(refused)?;
+    let value = value_of(&mut context.keys(), entry).ok_or("ERR Search indexes cannot be serialized")?;
     Ok(value::dump(&value))
 }
 
-/// A key's value; none if it is a JSON document or of suggestions, whose forms are modules', or a
-/// search index.
+/// A key's value; none if it is a search index.
 pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
     Some(match entry.kind {
         Kind::String => Value::String(StringValue::of(entry).whole(keys.tx).into_owned()),
@@ -94,7 +90,9 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
             });
             Value::Hash(fields)
         }
-        Kind::Json | Kind::Suggestions | Kind::SearchIndex => return None,
+        Kind::SearchIndex => return None,
+        Kind::Json => Value::Json(json::text(keys.tx, entry)),
+        Kind::Suggestions => Value::Suggestions(suggestions::value(keys, entry)),
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
         Kind::VectorSet => Value::VectorSet(vector_sets::value(keys, entry)),
         Kind::VectorIndex => Value::VectorIndex(vector_sets::value(keys, entry)),
@@ -169,7 +167,7 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     context.keys().remove(name);
     let has_expired = options.expiry_ms.is_some_and(|expiry_ms| context.is_over(expiry_ms));
     if !has_expired {
-        store(context, name, &value);
+        store(context, name, &value)?;
         let mut keys = context.keys();
         if let Some(entry) = keys.find(name).filter(|_| options.expiry_ms.is_some()) {
             keys.set_expiry(name, &entry, options.expiry_ms);
@@ -193,7 +191,8 @@ const MEMBER_BYTES_MAX: usize = hashes::FIELD_BYTES_MAX;
 
 fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
     let longest = match value {
-        Value::String(_) | Value::List(_) => 0,
+        // Suggestions have limits of their own.
+        Value::String(_) | Value::List(_) | Value::Json(_) | Value::Suggestions(_) => 0,
         Value::Set(members) => members.iter().map(Vec::len).max().unwrap_or(0),
         Value::SortedSet(pairs) => pairs.iter().map(|(member, _)| member.len()).max().unwrap_or(0),
         Value::Hash(fields) => fields.iter().map(|field| field.name.len()).max().unwrap_or(0),
@@ -210,7 +209,7 @@ fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
 
 /// Writes the value. Fields that have expired meanwhile are left out, and with the last one the
 /// key.
-fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
+fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) -> Result<(), ErrorReply> {
     let config = context.config();
     let keys = &mut context.keys();
     match value {
@@ -232,5 +231,11 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) {
         Value::Stream(stream) => streams::store(keys, name, stream),
         Value::VectorSet(set) => vector_sets::replace(keys, name, set, Kind::VectorSet),
         Value::VectorIndex(set) => vector_sets::replace(keys, name, set, Kind::VectorIndex),
+        Value::Json(text) => {
+            let document = Json::parse(text).map_err(|_| BAD_FORMAT)?;
+            json::put(keys, name, Header::new(Kind::Json), &document)?;
+        }
+        Value::Suggestions(texts) => suggestions::store(keys, name, texts)?,
     }
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Everything that a Redis database holds, at one version, as an RDB file: for SAVE, and for the
 //! first copy of a replica.
 //!
-//! It is read from a snapshot, so nobody waits for it. JSON documents have no form that Redis reads
-//! without a module: they are counted and left out.
+//! It is read from a snapshot, so nobody waits for it. Indexes that are keys, and vector indexes,
+//! have no form that any Redis reads: they are counted and left out.
 
 use std::ops::ControlFlow;
 
@@ -11,6 +11,7 @@ use quartet_wire_rdb::file::Writer;
 use quartet_wire_rdb::value::Value;
 
 use crate::commands::scripting::libraries;
+use crate::commands::search::{dictionaries, saved};
 use crate::commands::serialization::value_of;
 use crate::facts::{DATABASES, REDIS_VERSION};
 use crate::keyspace::changes::Changes;
@@ -34,7 +35,7 @@ pub struct Image {
 pub struct Written {
     pub keys: u64,
     pub bytes: u64,
-    /// JSON documents.
+    /// Keys that no Redis reads.
     pub left_out: u64,
 }
 
@@ -89,12 +90,20 @@ impl Image {
         for library in libraries::all(&mut self.frozen.transaction()) {
             writer.function(&library.code, &mut out);
         }
+        let indexes = saved::indexes(&mut self.frozen.transaction());
+        if !indexes.is_empty() {
+            writer.search_indexes(&indexes, &mut out);
+        }
         for db in 0..DATABASES {
             let keys = self.keyspace(db, |keys| keys.key_count());
             if keys > 0 {
                 writer.select(db, keys, 0, &mut out);
                 self.write_database(db, &mut writer, &mut out, &mut written, take)?;
             }
+        }
+        let dictionaries = dictionaries::all(&mut self.frozen.transaction());
+        if !dictionaries.is_empty() {
+            writer.dictionaries(&dictionaries, &mut out);
         }
         writer.end(&mut out);
         give(&mut out, &mut written, take)?;
@@ -230,7 +239,7 @@ mod tests {
             Ok::<(), ()>(())
         };
         let written = image.write(Some(("id", 7)), &mut take).unwrap();
-        assert_eq!((written.keys, written.left_out), (3, 1));
+        assert_eq!((written.keys, written.left_out), (4, 0));
         let names: Vec<Vec<u8>> = records(&bytes)
             .into_iter()
             .filter_map(|record| match record {
@@ -239,7 +248,7 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert_eq!(names, [&b"0"[..], b"a", b"b", b"15", b"h"]);
+        assert_eq!(names, [&b"0"[..], b"a", b"b", b"j", b"15", b"h"]);
         assert_eq!(written.bytes, bytes.len() as u64);
     }
 }

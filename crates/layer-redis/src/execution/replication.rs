@@ -5,8 +5,7 @@
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are
 //! absolute, an entry of a stream has its ID, and a key or a field of a hash that a command met
 //! although its time was over is removed before the command is sent. A command that an older Redis
-//! does not know is sent as a key. JSON documents have no form that it knows: for it they are
-//! absent.
+//! does not know is sent as a key.
 
 use quartet_engine::Transaction;
 use quartet_wire_rdb::value;
@@ -82,6 +81,20 @@ const AS_THEY_CAME: &[&str] = &[
     "move",
     "ft.sugadd",
     "ft.sugdel",
+    "json.set",
+    "json.mset",
+    "json.merge",
+    "json.del",
+    "json.forget",
+    "json.clear",
+    "json.strappend",
+    "json.toggle",
+    "json.numincrby",
+    "json.nummultby",
+    "json.arrappend",
+    "json.arrinsert",
+    "json.arrpop",
+    "json.arrtrim",
 ];
 
 /// Commands that concern more than keys that are noted.
@@ -170,15 +183,11 @@ pub fn gather(
         return;
     }
     let db = context.client.db;
-    let has_json = changed.iter().any(|(db, name)| {
-        let entry = context.keys_of(*db).find(name);
-        entry.is_some_and(|entry| entry.kind == Kind::Json)
-    });
     if command.name == "hdel" && context.keys().find(&arguments[1]).is_none() {
         // The fields that were left may have expired without having been removed one by one.
         return layer.replication.gather(db, &[b"DEL".as_slice(), &arguments[1]]);
     }
-    if AS_THEY_CAME.contains(&command.name) && !has_json {
+    if AS_THEY_CAME.contains(&command.name) {
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(db, &words);
     }
@@ -666,6 +675,9 @@ mod tests {
             "GETEX v PXAT 1900000000000",
             "GETEX v",
             "GETEX v EXAT 1",
+            "JSON.SET j $ [1]",
+            "JSON.ARRAPPEND j $ 2",
+            "FT.SUGADD s text 1",
             "PUBLISH news today",
             "SPUBLISH news today",
         ];
@@ -679,6 +691,9 @@ mod tests {
             "PERSIST v",
             "PEXPIREAT v 1900000000000",
             "DEL v",
+            "JSON.SET j $ [1]",
+            "JSON.ARRAPPEND j $ 2",
+            "FT.SUGADD s text 1",
             "PUBLISH news today",
             "SPUBLISH news today",
         ];

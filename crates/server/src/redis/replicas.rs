@@ -193,7 +193,10 @@ impl Serving {
         });
         let written = written.map_err(told)?;
         if written.left_out > 0 {
-            tracing::warn!(documents = written.left_out, "JSON documents are not given to replicas");
+            tracing::warn!(
+                keys = written.left_out,
+                "keys that no Redis reads are not given to replicas"
+            );
         }
         if self.request.takes_mark {
             (&mut &*socket).write_all(id.as_bytes())?;

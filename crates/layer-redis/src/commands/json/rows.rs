@@ -64,6 +64,14 @@ pub fn document(tx: &mut Transaction<'_>, entry: &Entry) -> Json {
     whole(piece(tx, &elements, 0), &mut |number| piece(tx, &elements, number))
 }
 
+/// The whole document's text.
+pub fn text(tx: &mut Transaction<'_>, entry: &Entry) -> Vec<u8> {
+    match entry.is_large() {
+        true => document(tx, entry).text(),
+        false => entry.payload().to_vec(),
+    }
+}
+
 /// Writes a document whole.
 pub fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, document: &Json) -> Result<(), ErrorReply> {
     let text = document.to_stored()?;

@@ -156,6 +156,8 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, Err
     let with_documents = match words.get(1) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
+        // The original's word to its replicas, which hear of the keys one by one.
+        Some(word) if word.eq_ignore_ascii_case(b"_FORCEKEEPDOCS") => false,
         Some(word) => {
             let word = String::from_utf8_lossy(word);
             return Err(SearchError::Unrecognized(format!("Unknown argument `{word}`")).into());

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use quartet_engine::Transaction;
+use quartet_wire_rdb::suggestions::Dictionary;
 use quartet_wire_resp::Arguments;
 
 use super::lookup::words;
@@ -16,10 +17,13 @@ const BYTES_MAX: usize = 1024;
 /// Most words that a dictionary gives at once.
 const WORDS_MAX: usize = 1_000_000;
 
+/// The tags of all dictionaries' rows.
+const TAGS: &[u8] = b"Sy";
+
 /// The prefix of a dictionary's rows. The length keeps one name from being the start of another.
 fn prefix(name: &[u8]) -> Vec<u8> {
     let length = (name.len() as u16).to_be_bytes();
-    [b"Sy", &length[..], name].concat()
+    [TAGS, &length[..], name].concat()
 }
 
 fn row(name: &[u8], word: &[u8]) -> Vec<u8> {
@@ -79,4 +83,24 @@ pub fn read(tx: &mut Transaction<'_>, name: &[u8]) -> Vec<Vec<u8>> {
         }
     });
     found
+}
+
+/// All dictionaries with their words.
+pub fn all(tx: &mut Transaction<'_>) -> Vec<Dictionary> {
+    let mut all: Vec<Dictionary> = Vec::new();
+    tx.scan(TAGS, &quartet_model::next_prefix(TAGS), false, &mut |row| {
+        let (length, rest) = Transaction::layer_key(row)[TAGS.len()..]
+            .split_first_chunk()
+            .expect("a dictionary's row has the length of its name");
+        let (name, word) = rest.split_at(u16::from_be_bytes(*length).into());
+        match all.last_mut() {
+            Some(last) if last.name == name => last.words.push(word.to_vec()),
+            _ => all.push(Dictionary {
+                name: name.to_vec(),
+                words: vec![word.to_vec()],
+            }),
+        }
+        ControlFlow::Continue(())
+    });
+    all
 }

@@ -52,9 +52,12 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let is_given = |name: &str| given.clone().any(|option| option == name);
     // Without offsets nothing can be highlighted.
     let implied = (is_given("NOOFFSETS") && !is_given("NOHL")).then_some("NOHL");
+    let many_texts = is_given("MAXTEXTFIELDS").then_some("MAXTEXTFIELDS");
     let options: Vec<&str> = given
         .clone()
+        .filter(|option| *option != "MAXTEXTFIELDS")
         .chain(implied)
+        .chain(many_texts)
         .chain(index.definition.skips_initial_scan.then_some("SKIPINITIALSCAN"))
         .collect();
     info.context.reply.array(options.len());

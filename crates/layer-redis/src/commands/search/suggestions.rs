@@ -11,6 +11,7 @@
 use std::ops::ControlFlow;
 
 use quartet_search::analysis::folded;
+use quartet_wire_rdb::suggestions::Suggestion;
 use quartet_wire_resp::Arguments;
 
 use super::lookup::words;
@@ -52,6 +53,38 @@ pub fn each(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: Visit<'_>) {
         visit(&text_of(key), score, payload);
         ControlFlow::Continue(())
     });
+}
+
+/// All that a key suggests.
+pub fn value(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<Suggestion> {
+    let mut all = Vec::new();
+    each(keys, entry, &mut |text, score, payload| {
+        all.push(Suggestion {
+            text: text.to_vec(),
+            score,
+            payload: payload.to_vec(),
+        });
+    });
+    all
+}
+
+/// Makes a key of different texts, of which there is at least one.
+pub fn store(keys: &mut Keyspace<'_, '_>, name: &[u8], all: &[Suggestion]) -> Result<(), ErrorReply> {
+    let elements = keys.new_elements();
+    for suggestion in all {
+        check_lengths(&suggestion.text, &suggestion.payload)?;
+        let value = [&suggestion.score.to_be_bytes()[..], &suggestion.payload].concat();
+        elements.set(keys.tx, &element(&suggestion.text), &value);
+    }
+    write_count(keys, name, None, (&elements, all.len() as u64));
+    Ok(())
+}
+
+fn check_lengths(text: &[u8], payload: &[u8]) -> Result<(), ErrorReply> {
+    match text.len() > TEXT_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
+        true => Err(refused("A suggestion is too long")),
+        false => Ok(()),
+    }
 }
 
 fn escaped(text: &[u8]) -> Vec<u8> {
@@ -128,9 +161,7 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
             return Err(refused(format!("Unknown argument `{word}`")));
         }
     }
-    if text.len() > TEXT_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
-        return Err(refused("A suggestion is too long"));
-    }
+    check_lengths(text, &payload)?;
     let mut keys = context.keys();
     let old = keys.find_kind(name, Kind::Suggestions)?;
     let elements = old.as_ref().map_or_else(|| keys.new_elements(), Entry::elements);
@@ -138,6 +169,10 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let element = element(text);
     let known = elements.get(keys.tx, &element);
     let before = known.as_ref().map(|row| value_of(row.value()).0);
+    if let Some(row) = known.as_ref().filter(|_| payload.is_empty()) {
+        // As at the original, a text keeps its payload until it gets another.
+        payload = value_of(row.value()).1.to_vec();
+    }
     let score = if adds { before.unwrap_or(0.0) + score } else { score };
     // As at the original, a text without a score is none.
     if !text.is_empty() && (score != 0.0 || before.is_some()) {

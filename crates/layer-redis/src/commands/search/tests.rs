@@ -12,6 +12,7 @@ use crate::testing::{Choice, Connection, Fixture, show};
 
 mod covered_names;
 mod power_cuts;
+mod saved;
 
 /// Whether a document is to be found, by what its fields hold.
 type Matches<'m> = &'m dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool;
