@@ -13,6 +13,7 @@
 //! 'S' 't' number          when a temporary index was used: see `temporary`
 //! 'S' 'd' number ...      the index's own rows: `quartet_search`
 //! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
+//! 'V' id                  elements of the vector set with this id may wait to be linked; no value
 //! ```
 //!
 //! Numbers have ten bytes and are never given again. The words of the request are the
@@ -49,7 +50,7 @@ pub use figures::IndexFigures;
 pub use followed_stream::{FollowedStream, row_key as followed_stream_key};
 pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
-pub use resident::{ResidentSets, SetRows};
+pub use resident::{ChangedRows, ResidentSets, SetRows};
 pub use rows::{Overlay, TransactionRows};
 pub use stored::StoredIndex;
 pub use vectors::Algorithm;
@@ -73,6 +74,8 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub resident_sets: ResidentSets,
+    /// No row says that elements of a vector set wait. False where nobody has looked.
+    pub are_sets_linked: AtomicBool,
     /// The version at which vectors were last taken into their graphs.
     pub linked: AtomicU64,
     pub uses: temporary::Uses,
