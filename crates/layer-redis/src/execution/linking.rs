@@ -37,11 +37,11 @@ impl Redis {
         let mut frozen = partition.freeze(self.space);
         drop(partition);
         let is_alone = self.indexes.linked.load(Ordering::Relaxed) == frozen.version.0;
-        let mut tx = frozen.transaction();
-        let prepared = self.prepare_set(&mut tx, &id);
-        if tx.is_unreadable() {
-            return None;
-        }
+        let prepared = {
+            let mut tx = frozen.transaction();
+            let prepared = self.prepare_set(&mut tx, &id);
+            prepared.filter(|_| !tx.is_unreadable())
+        };
         drop(frozen);
         let mut partition = self.partition_in_time().ok()?;
         let written = partition.execute(self.space, |tx| -> Result<u64, ()> {

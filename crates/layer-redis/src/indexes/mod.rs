@@ -50,7 +50,7 @@ pub use figures::IndexFigures;
 pub use followed_stream::{FollowedStream, row_key as followed_stream_key};
 pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
-pub use resident::{ChangedRows, ResidentSets, SetRows};
+pub use resident::{ResidentSets, SetRows};
 pub use rows::{Overlay, TransactionRows};
 pub use stored::StoredIndex;
 pub use vectors::Algorithm;
