@@ -96,11 +96,11 @@ def test_elements_that_wait_are_linked_after_a_kill(engine):
         with Connection(server.port) as connection:
             assert connection.do("VCARD", "v") == len(names)
             for name in names[::7]:
-                assert connection.do("VSIM", "v", "ELE", name, "COUNT", 1) == [name.encode()]
+                assert connection.do("VSIM", "v", "ELE", name, "COUNT", 1) == [name]
 
             def leads_back(name):
                 links = connection.do("VLINKS", "v", name)[-1]
-                return links and all(name.encode() in connection.do("VLINKS", "v", other)[-1] for other in links)
+                return links and all(name in connection.do("VLINKS", "v", other)[-1] for other in links)
 
             ends = time.monotonic() + 60
             while not leads_back(names[-1]) and time.monotonic() < ends:

@@ -457,7 +457,12 @@ fn a_small_set_links_at_once() {
     fixture.fill_indexes();
     connection.check("VADD v VALUES 4 1 1 1 1 new NOQUANT => 1\nVCARD v => 101");
     let links = show(&connection.run(&["VLINKS", "v", "new"]));
-    let other = links.replace(['[', ']'], "").split_whitespace().next().unwrap().to_owned();
+    let other = links
+        .replace(['[', ']'], "")
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .to_owned();
     let back = show(&connection.run(&["VLINKS", "v", &other]));
     assert!(back.contains("new"), "{links} {back}");
 }
