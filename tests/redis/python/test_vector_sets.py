@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 
 import pytest
 
@@ -77,3 +78,31 @@ def test_a_search_in_a_transaction_finds_what_is_there(server):
                     add(connection, "v", name, vector(choice))
             found, names = connection.do("EVAL", script, 1, "v", *vector(choice), "COUNT", "100")
             assert sorted(found) == names
+
+
+@pytest.mark.quartet_only
+@pytest.mark.skipif("--engine" in os.environ.get("QUARTET_SERVE_OPTIONS", ""), reason="the engine is chosen for all servers")
+@pytest.mark.parametrize("engine", ["memory", "ssd"])
+def test_elements_that_wait_are_linked_after_a_kill(engine):
+    """A larger set links new elements later: none is missed meanwhile, and a kill loses none."""
+    names = [f"e{number}" for number in range(600)]
+    with Server(durability="always", options=["--engine", engine]) as server:
+        choice = random.Random(7)
+        with Connection(server.port) as connection:
+            for name in names:
+                add(connection, "v", name, vector(choice))
+        server.kill()
+        server.start()
+        with Connection(server.port) as connection:
+            assert connection.do("VCARD", "v") == len(names)
+            for name in names[::7]:
+                assert connection.do("VSIM", "v", "ELE", name, "COUNT", 1) == [name]
+
+            def leads_back(name):
+                links = connection.do("VLINKS", "v", name)[-1]
+                return links and all(name in connection.do("VLINKS", "v", other)[-1] for other in links)
+
+            ends = time.monotonic() + 60
+            while not leads_back(names[-1]) and time.monotonic() < ends:
+                time.sleep(0.05)
+            assert all(leads_back(name) for name in names[::7] + names[-1:])

@@ -347,7 +347,8 @@ impl Command {
     /// It only reads, and may look at much more than it answers: if that takes long, it goes on
     /// without the partition's lock.
     pub fn may_look_at_much(&self) -> bool {
-        let looks_at_much = matches!(self.group, Group::Search | Group::VectorSet) || self.name == "keys";
+        let looks_at_much =
+            matches!(self.group, Group::Search | Group::VectorSet) || ["keys", "dump"].contains(&self.name);
         self.has(KNOWS_SIZE) || looks_at_much && self.reads_keys()
     }
 

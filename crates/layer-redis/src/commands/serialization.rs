@@ -61,6 +61,11 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         });
         return Ok(());
     }
+    let is_graph = matches!(entry.kind, Kind::VectorSet | Kind::VectorIndex);
+    let takes_long = is_graph && vector_sets::takes_long(&mut context.keys(), &entry);
+    if takes_long && context.must_end_before_long() {
+        return Ok(());
+    }
     let payload = payload(context, &entry)?;
     context.reply.bulk(&payload);
     Ok(())

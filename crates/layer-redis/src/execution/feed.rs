@@ -242,6 +242,8 @@ impl RedisChanges {
             }
             Some(Kind::Hash) => field(told(change, element.get(8..)?), value),
             Some(Kind::Stream) => entry_of_stream(change, element, value),
+            // The graph of a vector set is none of its contents.
+            Some(Kind::VectorSet | Kind::VectorIndex) if matches!(element.first(), Some(b'g' | b'l' | b'w')) => None,
             Some(Kind::List) => {
                 let change = change.with_bytes("position", element);
                 Some(match value {

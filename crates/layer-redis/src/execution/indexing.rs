@@ -104,12 +104,11 @@ impl Redis {
     /// looked for. Most of it is done without the lock. Returns after which pause to call it again
     /// for more; while others write it takes a third of a core, which they may need.
     pub fn link_vectors(&self) -> Option<Duration> {
-        if !self.changes.are_indexed() {
-            return None;
-        }
         let began_micros = self.engine.now_micros();
         loop {
-            let is_alone = self.link_step()?;
+            let of_indexes = self.changes.are_indexed().then(|| self.link_step()).flatten();
+            let of_sets = self.link_set_step();
+            let is_alone = of_indexes.max(of_sets)?;
             let took_micros = self.engine.now_micros().saturating_sub(began_micros);
             if !is_alone {
                 return Some(Duration::from_micros(2 * took_micros));

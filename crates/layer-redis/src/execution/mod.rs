@@ -12,6 +12,7 @@ pub(crate) mod feed;
 pub mod image;
 pub(crate) mod indexing;
 pub(crate) mod latency;
+pub(crate) mod linking;
 pub(crate) mod long_run;
 pub(crate) mod migration;
 pub(crate) mod notifications;

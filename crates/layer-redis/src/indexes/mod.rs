@@ -13,6 +13,7 @@
 //! 'S' 't' number          when a temporary index was used: see `temporary`
 //! 'S' 'd' place ...       the index's own rows: `quartet_search`; a place below 128 is a byte, others are four
 //! 'S' 'y' length name word   a word of a dictionary; the length has two bytes
+//! 'V' id                  elements of the vector set with this id may wait to be linked; no value
 //! ```
 //!
 //! Numbers have ten bytes and are never given again. Places are, once no row is left there: they
@@ -74,6 +75,8 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub resident_sets: ResidentSets,
+    /// No row says that elements of a vector set wait. False where nobody has looked.
+    pub are_sets_linked: AtomicBool,
     /// The version at which vectors were last taken into their graphs.
     pub linked: AtomicU64,
     pub uses: temporary::Uses,

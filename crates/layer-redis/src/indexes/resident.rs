@@ -4,10 +4,12 @@
 //! one in an array of handles to the same rows, which is what stands here. Rows come in when they
 //! are read, so nothing is built, and nothing is copied.
 //!
-//! The handles belong to one state of a set: to that whose key has the very row that is held here.
-//! Each change of a set ends with a new row of its key, and a transaction that is taken back brings
-//! the old one back, so no other state has it. A row that is newer than the key's is not taken in:
-//! a transaction that will be refused may have written it, and the key's row no more.
+//! The handles belong to one state of a graph: to that which has the very row that is held here, its
+//! mark. It is the row that says how far elements are linked, or the key's row if there is none.
+//! Each change of nodes ends with a new mark, and a transaction that is taken back brings the old
+//! one back, so no other state has it. A vector never changes, as each has a number of its own. A
+//! row that is newer than the mark is not taken in: a transaction that will be refused may have
+//! written it, and the mark no more.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -52,54 +54,57 @@ struct Sets {
 }
 
 struct Known {
-    /// The key's row.
-    row: Row,
+    mark: Row,
     rows: Arc<ResidentRows>,
     idle: u32,
 }
 
 impl ResidentSets {
-    /// For a command that reads a set in the state in which its key has this row. None if another
-    /// state is kept that is newer.
-    pub fn of_state(&self, id: &UniqueId, row: &Row, head: &Head) -> Option<Arc<ResidentRows>> {
+    /// For a command that reads a set in the state that has this mark. None if another state is
+    /// kept that is newer.
+    pub fn of_state(&self, id: &UniqueId, mark: &Row, head: &Head) -> Option<Arc<ResidentRows>> {
         let mut sets = self.sets.lock();
         match sets.known.get_mut(id) {
-            Some(known) if is_same(&known.row, row) => {
+            Some(known) if is_same(&known.mark, mark) => {
                 known.idle = 0;
                 return Some(known.rows.clone());
             }
-            Some(known) if known.row.version() > row.version() => return None,
+            Some(known) if known.mark.version() > mark.version() => return None,
             _ => {}
         }
-        let rows = Arc::new(ResidentRows::new(head, row.version()));
-        sets.known.insert(*id, Known::new(row, rows.clone()));
+        let rows = Arc::new(ResidentRows::new(head, mark.version()));
+        sets.known.insert(*id, Known::new(mark, rows.clone()));
         Some(rows)
     }
 
-    /// For a command that changes a set from the state in which its key has this row, or makes it.
-    /// Give them back with [`ResidentSets::put`] once the key has its new row.
-    pub fn take(&self, id: &UniqueId, row: Option<&Row>, head: &Head) -> Arc<ResidentRows> {
+    /// For a transaction that changes a set from the state that has this mark, or makes it. Give
+    /// them back with [`ResidentSets::put`] once the set has its new mark.
+    pub fn take(&self, id: &UniqueId, mark: Option<&Row>, head: &Head) -> Arc<ResidentRows> {
         let known = self.sets.lock().known.remove(id);
-        let known = known.filter(|known| row.is_some_and(|row| is_same(&known.row, row)));
-        // One that a search beside us still uses stays as it is.
-        let rows = known.and_then(|known| Arc::try_unwrap(known.rows).ok());
-        let mut rows = rows.unwrap_or_else(|| ResidentRows::new(head, NEWEST));
-        rows.newest = NEWEST;
-        rows.grow(head);
-        Arc::new(rows)
+        let known = known.filter(|known| mark.is_some_and(|mark| is_same(&known.mark, mark)));
+        let newest = mark.map_or(Version(0), Row::version);
+        let mut rows = known.map_or_else(|| Arc::new(ResidentRows::new(head, newest)), |known| known.rows);
+        // A search beside us may use them too.
+        if let Some(own) = Arc::get_mut(&mut rows) {
+            own.grow(head);
+        }
+        rows
     }
 
-    /// The set's rows are now those of the state in which its key has this row, after `old`. They
-    /// are forgotten if they have changed and that row has not: the transaction is too large.
-    pub fn put(&self, id: &UniqueId, old: Option<&Row>, is_changed: bool, row: &Row, rows: Arc<ResidentRows>) {
-        if is_changed == old.is_some_and(|old| is_same(old, row)) {
+    /// The set's rows are now those of the state that has this mark, after `old`. They are forgotten
+    /// if nodes have changed and the mark has not: the transaction is too large.
+    pub fn put(&self, id: &UniqueId, old: Option<&Row>, mark: &Row, rows: ChangedRows) {
+        let has_old = old.is_some_and(|old| is_same(old, mark));
+        if rows.is_changed && has_old {
             return;
         }
-        if let Ok(mut rows) = Arc::try_unwrap(rows) {
-            rows.newest = row.version();
-            let known = Known::new(row, Arc::new(rows));
-            self.sets.lock().known.insert(*id, known);
+        let mut rows = rows.rows;
+        match Arc::get_mut(&mut rows) {
+            Some(own) => own.newest = mark.version(),
+            None if has_old => {}
+            None => return,
         }
+        self.sets.lock().known.insert(*id, Known::new(mark, rows));
     }
 
     /// Counts what the handles take. Forgets those of sets that are not in use, and all when they
@@ -128,9 +133,9 @@ impl ResidentSets {
 }
 
 impl Known {
-    fn new(row: &Row, rows: Arc<ResidentRows>) -> Known {
+    fn new(mark: &Row, rows: Arc<ResidentRows>) -> Known {
         Known {
-            row: row.clone(),
+            mark: mark.clone(),
             rows,
             idle: 0,
         }
@@ -141,9 +146,6 @@ impl Known {
 fn is_same(one: &Row, other: &Row) -> bool {
     std::ptr::eq(one.key().as_ptr(), other.key().as_ptr())
 }
-
-/// For a set that is being changed, whose rows may be as new as they like.
-const NEWEST: Version = Version(u64::MAX);
 
 /// The rows of one set, as far as they are at hand.
 pub struct ResidentRows {
@@ -212,19 +214,50 @@ impl ResidentRows {
     }
 }
 
-/// The rows of a set in a transaction, of which some are at hand.
-pub struct SetRows<'r, 't> {
-    pub rows: TransactionRows<'r, 't>,
-    pub resident: Option<Arc<ResidentRows>>,
+/// The rows of a set at hand after a transaction.
+pub struct ChangedRows {
+    rows: Arc<ResidentRows>,
+    is_changed: bool,
 }
 
-impl SetRows<'_, '_> {
+/// The rows of a set in a transaction, of which some are at hand.
+pub struct SetRows<'r, 't> {
+    rows: TransactionRows<'r, 't>,
+    resident: Option<Arc<ResidentRows>>,
+    /// Nodes have changed.
+    is_changed: bool,
+}
+
+impl<'r, 't> SetRows<'r, 't> {
+    pub fn new(rows: TransactionRows<'r, 't>, resident: Option<Arc<ResidentRows>>) -> SetRows<'r, 't> {
+        SetRows {
+            rows,
+            resident,
+            is_changed: false,
+        }
+    }
+
+    pub fn with_resident(self, resident: Option<Arc<ResidentRows>>) -> SetRows<'r, 't> {
+        SetRows { resident, ..self }
+    }
+
+    /// Those that are at hand, with what has changed.
+    pub fn into_changed(self) -> Option<ChangedRows> {
+        let is_changed = self.is_changed;
+        self.resident.map(|rows| ChangedRows { rows, is_changed })
+    }
+
     /// The row is about to change.
     fn forget(&mut self, key: &[u8]) {
         let Some((slot, number)) = slot_of(key) else { return };
-        match self.resident.as_mut().map(Arc::get_mut) {
-            Some(Some(resident)) => resident.forget(slot, number),
-            _ => self.resident = None,
+        self.is_changed |= key[0] == NODES;
+        let Some(resident) = &mut self.resident else { return };
+        let is_new_vector = key[0] == VECTORS && resident.get(slot, number).is_none();
+        match Arc::get_mut(resident) {
+            Some(own) => own.forget(slot, number),
+            // Nobody else looks for it.
+            None if is_new_vector => {}
+            None => self.resident = None,
         }
     }
 }

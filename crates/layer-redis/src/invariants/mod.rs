@@ -301,4 +301,4 @@ fn verify_library(verification: &mut Verification<'_>, library: &[u8], value: &[
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

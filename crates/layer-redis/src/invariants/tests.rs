@@ -58,7 +58,7 @@ pub(super) fn findings(fixture: &Fixture) -> quartet_engine::Findings {
 }
 
 /// Returns the findings, one line each.
-pub(super) fn found(fixture: &Fixture) -> Vec<String> {
+pub(crate) fn found(fixture: &Fixture) -> Vec<String> {
     findings(fixture).kept.into_iter().map(|finding| finding.what).collect()
 }
 
@@ -122,6 +122,21 @@ fn counts_of_collections() {
             plant(fixture, |tx| drop(tx.set(&own, &value)));
         });
     }
+}
+
+/// Elements that wait, of which nothing says so: they would never be linked.
+#[test]
+fn elements_that_wait() {
+    let expected = ["elements of key \"vectors\" of database 0 wait, and nothing says so"];
+    check(&expected, |fixture| {
+        let mut connection = fixture.connect();
+        for number in 0..300 {
+            let number = number.to_string();
+            connection.run(&["VADD", "vectors", "VALUES", "2", &number, "1", &number]);
+        }
+        assert_eq!(found(fixture), Vec::<String>::new());
+        plant(fixture, |tx| _ = tx.clear_range(b"V", b"W"));
+    });
 }
 
 /// A link that leads only one way, and an element without its name.

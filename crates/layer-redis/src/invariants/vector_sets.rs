@@ -1,11 +1,12 @@
 //! The invariants of a vector set, and of a vector index: every element has its name, its vector
-//! and its node, links lead both ways, and the counts are right.
+//! and its node or waits for one, links lead both ways, and the counts are right.
 
 use std::ops::ControlFlow;
 
-use quartet_engine::{Reader, Verification, decoded};
+use quartet_engine::{Reader, Repair, Verification, decoded};
 use quartet_search::Rows;
 use quartet_search::rows::Visit;
+use quartet_search::vector_set::linking;
 
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::vector_sets;
@@ -59,6 +60,12 @@ pub(super) fn verify(verification: &mut Verification<'_>, found: &Found<'_>) {
     };
     let wrong = decoded(|| vector_sets::judge(&mut rows, &head));
     if let Some(what) = wrong.unwrap_or_else(|| Some("has rows that no version has written".into())) {
-        verification.found(format!("{} {what}", found.name()), Vec::new());
+        return verification.found(format!("{} {what}", found.name()), Vec::new());
+    }
+    let key = vector_sets::waiting_row(found.entry.elements().id());
+    if linking::has_waiting(&mut rows) && verification.rows.get_row(&key).is_none() {
+        let what = format!("elements of {} wait, and nothing says so", found.name());
+        let value = Vec::new();
+        verification.found(what, vec![Repair::Set { key, value }]);
     }
 }

@@ -7,6 +7,7 @@
 //! 'F' deadline db name            the hash's first expiring field does so at the deadline; no value
 //! 'L' ...                         libraries of functions: see `commands::scripting::libraries`
 //! 'S' ...                         search indexes: see `indexes`
+//! 'V' id                          elements of a vector set wait to be linked: see `indexes`
 //!
 //! header:  kind and flags (1 byte), expiry in ms since the Unix epoch (8 bytes, if HAS_EXPIRY)
 //! payload: the family's own bytes; a large collection's begins with its id (10 bytes),
@@ -833,7 +834,7 @@ impl Elements {
 /// Removes every key of every database, and the search indexes: the rows of all kinds, without
 /// looking at them.
 pub fn clear_everything(tx: &mut Transaction<'_>) {
-    for tag in [b'K', b'E', b'T', b'F', b'S'] {
+    for tag in [b'K', b'E', b'T', b'F', b'S', b'V'] {
         tx.clear_range(&[tag], &[tag + 1]);
     }
 }

@@ -168,6 +168,16 @@ impl<'r> Graph<'r> {
         changes
     }
 
+    /// The links of one node, the lowest level first.
+    pub fn into_levels(mut self, id: Id) -> Levels {
+        self.levels(id).clone()
+    }
+
+    /// Where the graph begins.
+    pub fn entry(&self) -> Id {
+        self.head.entry
+    }
+
     /// The nodes nearest to a vector in a set that has some, the nearest first.
     pub fn nearest(&mut self, vector: &[u8], count: usize, wanted: Wanted<'_>) -> Vec<Near> {
         let entry = self.descend(vector, 0);
@@ -312,6 +322,7 @@ impl<'r> Graph<'r> {
     pub fn insert(&mut self, id: Id, level: usize, effort: usize) -> Id {
         self.changed.insert(id, Some(vec![Vec::new(); level + 1]));
         if self.head.entry == 0 {
+            self.head.entry = id;
             return id;
         }
         let vector = self.vector(id);
@@ -321,7 +332,10 @@ impl<'r> Graph<'r> {
             entries = self.search(&vector, &entries, level, effort, Wanted::All);
             self.connect(id, &entries, level);
         }
-        if level > top { id } else { self.head.entry }
+        if level > top {
+            self.head.entry = id;
+        }
+        self.head.entry
     }
 
     fn links_max(&self, level: usize) -> usize {
@@ -444,8 +458,9 @@ impl<'r> Graph<'r> {
         }
         // It stood alone, so others do so too: any of them.
         let mut first = 0;
-        super::rows::each_vector(self.rows, &mut |id, _| {
-            if id != gone && first == 0 {
+        let head = self.head;
+        super::rows::each_vector(self.rows, 0, &mut |id, _| {
+            if id != gone && first == 0 && !head.waits(id) {
                 first = id;
             }
         });

@@ -1,24 +1,27 @@
 //! Vector sets: elements with a vector each, and the search for the nearest.
 //!
-//! A set is the rows below its prefix, drawn in [`rows`], and a [`Head`] that its owner keeps. An
-//! element is in the graph when [`add`] returns, so a search sees all of them. Vectors are compared
-//! by their angle; forms, distances and conditions are those of Redis' vector sets:
+//! A set is the rows below its prefix, drawn in [`rows`], and a [`Head`] that its owner keeps. A
+//! search sees every element that was added, whether it has its place in the graph or still waits
+//! for it ([`linking`]). Vectors are compared by their angle; forms, distances and conditions are
+//! those of Redis' vector sets:
 //! <https://redis.io/docs/latest/develop/data-types/vector-sets/>.
 
 mod attributes;
 pub mod codes;
 pub mod filter;
 mod graph;
+pub mod linking;
 pub mod portable;
 mod rows;
 
 use self::codes::{Coded, DIMENSIONS_MAX, Projection, Quantization};
 use self::filter::Filter;
 use self::graph::{Graph, Near, Nearest, Wanted};
-use self::rows::{Levels, attributes_row, links_row, read_levels, vector_row};
+use self::linking::Linking;
+use self::rows::{Levels, attributes_row, effort_row, links_row, read_levels, vector_row};
 use crate::{Rows, WriteRows};
 
-pub use self::rows::{Id, MEMBERS_RANGE, NODES, VECTORS, find, member_row};
+pub use self::rows::{GRAPH, Id, MEMBERS_RANGE, NODES, VECTORS, find, member_row};
 
 /// Least and most links that a node asks for (M).
 pub const LINKS_MIN: usize = 4;
@@ -46,6 +49,8 @@ pub struct Head {
     pub last_id: Id,
     /// The node where searches begin, one of the highest level; zero if there is none.
     pub entry: Id,
+    /// Which elements wait to be linked. None if none do; [`Head::with_graph`] reads it.
+    pub linking: Option<Linking>,
 }
 
 impl Head {
@@ -64,6 +69,7 @@ impl Head {
             with_attributes: 0,
             last_id: 0,
             entry: 0,
+            linking: None,
         }
     }
 
@@ -97,6 +103,7 @@ impl Head {
             with_attributes: long(8),
             last_id: long(16),
             entry: long(24),
+            linking: None,
         };
         head.is_sound().then_some(head)
     }
@@ -147,12 +154,8 @@ pub fn add(
         rows.set(&attributes_row(id), &attributes);
         head.with_attributes += 1;
     }
-    let mut graph = Graph::new(rows, *head);
-    let entry = graph.insert(id, graph::level_of(id, element), effort.max(head.links));
-    let changes = graph.changes();
-    graph::write(rows, changes);
-    head.entry = entry;
     head.count += 1;
+    linking::take_in(rows, head, element, effort.max(head.links));
     old.is_none()
 }
 
@@ -166,17 +169,23 @@ pub fn remove(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8]) -> bool
 
 /// Takes out all of an element but its name. Returns its attributes.
 fn take(rows: &mut dyn WriteRows, head: &mut Head, id: Id) -> Option<Vec<u8>> {
-    let mut graph = Graph::new(rows, *head);
-    let entry = graph.remove(id);
-    let changes = graph.changes();
-    graph::write(rows, changes);
+    if head.waits(id) {
+        if rows.show(&effort_row(id), &mut |_| {}) {
+            rows.clear(&effort_row(id));
+        }
+    } else {
+        let mut graph = Graph::new(rows, *head);
+        head.entry = graph.remove(id);
+        let changes = graph.changes();
+        graph::write(rows, changes);
+        head.note_change(rows);
+    }
     rows.clear(&vector_row(id));
     let attributes = attributes_of(rows, id);
     if attributes.is_some() {
         rows.clear(&attributes_row(id));
         head.with_attributes -= 1;
     }
-    head.entry = entry;
     head.count -= 1;
     attributes
 }
@@ -214,11 +223,21 @@ fn element_of(rows: &mut dyn Rows, head: &Head, id: Id) -> Vec<u8> {
     element
 }
 
-/// The links of an element's node with the distances to their ends, the highest level first.
+/// The links of an element's node with the distances to their ends, the highest level first. For an
+/// element that waits, these are the links that it would get now.
 pub fn links_of(rows: &mut dyn Rows, head: &Head, id: Id) -> Vec<Vec<(Vec<u8>, f32)>> {
     let own = rows.get(&vector_row(id)).expect("an element has a vector");
+    let levels = match head.waits(id) {
+        false => levels_of(rows, id),
+        true => {
+            let (element, effort) = (element_of(rows, head, id), linking::effort_of(rows, head, id));
+            let mut graph = Graph::new(rows, *head);
+            graph.insert(id, graph::level_of(id, &element), effort);
+            graph.into_levels(id)
+        }
+    };
     let mut shown = Vec::new();
-    for links in levels_of(rows, id).iter().rev() {
+    for links in levels.iter().rev() {
         let ends = links.iter().map(|other| {
             let row = rows.get(&vector_row(*other)).expect("a link leads to a vector");
             let distance = codes::distance(head.quantization, head.dimensions, &own, &row);
@@ -265,10 +284,11 @@ impl Query<'_> {
             None => effort,
             Some(_) => effort.max(self.looked_at_max),
         };
+        // The lowest level has twice as many links.
+        let linked = nodes.saturating_mul(2 * head.links as u64);
         match self.is_exact {
             true => head.count,
-            // The lowest level has twice as many links.
-            false => nodes.saturating_mul(2 * head.links as u64).min(head.count),
+            false => linked.saturating_add(head.waiting_max()).min(head.count),
         }
     }
 }
@@ -287,28 +307,16 @@ pub struct Hit {
 /// Returns the elements whose vectors are nearest, the nearest first; equally near ones in the
 /// order in which they were added.
 pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
-    if head.entry == 0 {
-        return Vec::new();
-    }
     let vector = Coded::of(query.vector, head.quantization).to_row(b"");
     let finds_all = query.count as u64 >= head.count && query.filter.is_none();
     let mut near = match query.is_exact || finds_all {
-        true => nearest_of_all(rows, head, &vector, query),
-        false => {
-            let wanted = match query.filter {
-                None => Wanted::All,
-                Some(filter) => Wanted::Passing {
-                    filter,
-                    looked_at_max: query.looked_at_max,
-                },
-            };
-            Graph::new(rows, *head).nearest(&vector, query.effort.max(query.count), wanted)
-        }
+        true => nearest_from(rows, head, 0, &vector, query),
+        false => nearest_by_graph(rows, head, &vector, query),
     };
     // Vectors that are all alike may end up in parts that no link joins.
     let is_cut_short = (near.len() as u64) < head.count.min(query.count as u64);
     if is_cut_short && query.filter.is_none() {
-        near = nearest_of_all(rows, head, &vector, query);
+        near = nearest_from(rows, head, 0, &vector, query);
     }
     near.truncate(query.count);
     let hit = |near: Near| Hit {
@@ -319,10 +327,31 @@ pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
     near.into_iter().map(hit).collect()
 }
 
-fn nearest_of_all(rows: &mut dyn Rows, head: &Head, vector: &[u8], query: &Query<'_>) -> Vec<Near> {
+/// The nearest to which the graph leads, and those that wait.
+fn nearest_by_graph(rows: &mut dyn Rows, head: &Head, vector: &[u8], query: &Query<'_>) -> Vec<Near> {
+    let wanted = match query.filter {
+        None => Wanted::All,
+        Some(filter) => Wanted::Passing {
+            filter,
+            looked_at_max: query.looked_at_max,
+        },
+    };
+    let mut near = match head.entry {
+        0 => Vec::new(),
+        _ => Graph::new(rows, *head).nearest(vector, query.effort.max(query.count), wanted),
+    };
+    if let Some(linking) = head.linking {
+        near.extend(nearest_from(rows, head, linking.reached + 1, vector, query));
+        near.sort_unstable();
+    }
+    near
+}
+
+/// The nearest of all elements with this id or a greater one.
+fn nearest_from(rows: &mut dyn Rows, head: &Head, first: Id, vector: &[u8], query: &Query<'_>) -> Vec<Near> {
     let mut found = Nearest::new(query.count);
     let mut all = Vec::new();
-    rows::each_vector(rows, &mut |id, row| {
+    rows::each_vector(rows, first, &mut |id, row| {
         let distance = codes::distance(head.quantization, head.dimensions, vector, row);
         let near = Near { distance, id };
         match query.filter {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::codes::{Coded, Projection};
 use super::graph::LEVELS_MAX;
-use super::rows::{self, Id, Levels, attributes_row, links_row, vector_row, write_levels};
-use super::{Head, attributes_of, levels_of, vector_of};
+use super::rows::{self, Id, Levels, attributes_row, links_row, read_levels, vector_row, write_levels};
+use super::{Head, attributes_of, levels_of, linking, vector_of};
 use crate::{Rows, WriteRows};
 
 /// An element with its vector, its attributes and its links.
@@ -19,14 +19,15 @@ pub struct Node {
     pub attributes: Vec<u8>,
     /// The vector as it is stored.
     pub coded: Coded,
-    /// The ids of the nodes that it is linked to, the lowest level first; at least one level.
+    /// The ids of the nodes that it is linked to, the lowest level first; at least one level, unless
+    /// it waits.
     pub levels: Vec<Vec<Id>>,
 }
 
 /// Returns the elements, those that were added last first: so Redis has them in its files.
 pub fn nodes(rows: &mut dyn Rows, head: &Head) -> Vec<Node> {
     let mut ids = Vec::new();
-    rows::each_vector(rows, &mut |id, _| ids.push(id));
+    rows::each_vector(rows, 0, &mut |id, _| ids.push(id));
     let node = |id: &Id| {
         let (coded, element) = vector_of(rows, head, *id);
         Node {
@@ -38,6 +39,18 @@ pub fn nodes(rows: &mut dyn Rows, head: &Head) -> Vec<Node> {
         }
     };
     ids.iter().rev().map(node).collect()
+}
+
+/// Returns the elements as they are once those that wait are linked, in the order of [`nodes`].
+pub fn nodes_linked(rows: &mut dyn Rows, head: &Head) -> Vec<Node> {
+    let mut nodes = nodes(rows, head);
+    let linked = linking::prepare(rows, usize::MAX).map(linking::Prepared::into_nodes);
+    for node in &mut nodes {
+        if let Some(Some(row)) = linked.as_ref().and_then(|linked| linked.get(&node.id)) {
+            node.levels = read_levels(row);
+        }
+    }
+    nodes
 }
 
 /// Returns the matrix of the projection; none if the set has no projection.
@@ -125,7 +138,18 @@ pub fn store(rows: &mut dyn WriteRows, head: &mut Head, nodes: &[Node], matrix: 
 
 /// Judges the rows of a set: what is wrong, if something is.
 pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
-    let nodes = nodes(rows, head);
+    let mut nodes = nodes(rows, head);
+    let has_linked = nodes.iter().any(|node| !head.waits(node.id));
+    let is_entry = |node: &Node| node.id == head.entry && !head.waits(node.id);
+    let has_entry = nodes.iter().any(is_entry) || head.entry == 0 && !has_linked;
+    let waiting = nodes.iter_mut().filter(|node| head.waits(node.id));
+    for node in waiting {
+        if !node.levels.is_empty() {
+            return Some("has links of an element that waits for them".into());
+        }
+        // Where it will stand at least.
+        node.levels.push(Vec::new());
+    }
     let matrix = matrix(rows, head);
     let with_attributes = nodes.iter().filter(|node| !node.attributes.is_empty()).count() as u64;
     let has_id = |node: &&Node| super::find(rows, &node.element) == Some(node.id);
@@ -141,9 +165,7 @@ pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
         )),
         () if named != nodes.len() || members != head.count => Some("has elements without a name".into()),
         () if with_attributes != head.with_attributes => Some("counts its attributes wrong".into()),
-        () if !nodes.is_empty() && !nodes.iter().any(|node| node.id == head.entry) => {
-            Some("has no node where searches begin".into())
-        }
+        () if !has_entry => Some("has no node where searches begin".into()),
         () => None,
     }
 }

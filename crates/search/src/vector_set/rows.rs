@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! 'a' id        attributes of an element, if it has any
+//! 'g'           the graph, while elements wait to be linked or have waited: see `linking`
 //! 'l' id        a node: for each of its levels, the lowest first, the count and the ids of its links
 //! 'm' element   the id of an element
 //! 'p'           the matrix of a projection that is not Redis' own
 //! 'v' id        a vector: length and range (a float each), components, name of the element
+//! 'w' id        candidates for the neighbours of an element that waits, if it asks for another number
 //! ```
 
 use std::ops::ControlFlow;
@@ -29,10 +31,17 @@ const MEMBERS: u8 = b'm';
 /// The keys between which the elements stand, in the order of their names.
 pub const MEMBERS_RANGE: [&[u8]; 2] = [b"m", b"n"];
 
+/// The key of the row that says how far elements are linked.
+pub const GRAPH: &[u8] = b"g";
+
 pub(super) const MATRIX: &[u8] = b"p";
 
 pub(super) fn attributes_row(id: Id) -> [u8; 9] {
     numbered(b'a', id)
+}
+
+pub(super) fn effort_row(id: Id) -> [u8; 9] {
+    numbered(b'w', id)
 }
 
 pub(super) fn links_row(id: Id) -> [u8; 9] {
@@ -54,15 +63,15 @@ pub fn find(rows: &mut dyn Rows, element: &[u8]) -> Option<Id> {
     Some(Id::from_be_bytes(row.try_into().expect("eight bytes of an id")))
 }
 
-/// Visits each vector's row, by id.
-pub(super) fn each_vector(rows: &mut dyn Rows, visit: &mut dyn FnMut(Id, &[u8])) {
-    rows.scan(&[VECTORS], &[VECTORS + 1], &mut |key, row| {
+/// Visits each vector's row from an id on, in their order.
+pub(super) fn each_vector(rows: &mut dyn Rows, first: Id, visit: &mut dyn FnMut(Id, &[u8])) {
+    rows.scan(&vector_row(first), &[VECTORS + 1], &mut |key, row| {
         visit(id_of(key), row);
         ControlFlow::Continue(())
     });
 }
 
-fn id_of(key: &[u8]) -> Id {
+pub(super) fn id_of(key: &[u8]) -> Id {
     Id::from_be_bytes(key[1..].try_into().expect("eight bytes of an id"))
 }
 

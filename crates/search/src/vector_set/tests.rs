@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::portable::{are_sound, judge, matrix, nodes, store};
+use super::portable::{are_sound, judge, matrix, nodes, nodes_linked, store};
 use super::*;
 use crate::MemoryRows;
 
@@ -226,4 +226,101 @@ fn hard_sets_keep_their_promises() {
         }
         assert!(rows.is_empty() && head.entry == 0);
     }
+}
+
+/// Elements that wait are found, and linked in batches of any size they make the same rows.
+#[test]
+fn elements_that_wait_are_found_and_linked() {
+    let mut choice = Choice(13);
+    let vectors = clustered(700, 16, 10, &mut choice);
+    let (rows, head) = filled(&vectors[..600], Quantization::Bytes);
+    assert_eq!(head.waiting_max(), 600 - linking::LINKED_AT_ONCE);
+    let mut linked = Vec::new();
+    for batch in [1, 7, 1000] {
+        let (mut rows, mut head) = (rows.clone(), head);
+        let dumped = nodes_linked(&mut rows, &head);
+        loop {
+            let exact = found(&mut rows, &head, &query(&vectors[599], true));
+            assert!(exact.contains(&600));
+            assert_eq!(judge(&mut rows, &head), None);
+            assert!(recall(&mut rows, &head, &vectors[650..660]) >= 0.95);
+            assert!(!links_of(&mut rows, &head, 600)[0].is_empty());
+            if !linking::link(&mut rows, batch) {
+                break;
+            }
+            head = head.with_graph(&mut rows);
+        }
+        assert!(!linking::has_waiting(&mut rows));
+        assert_eq!(nodes(&mut rows, &head), dumped);
+        rows.clear(GRAPH);
+        linked.push(rows);
+    }
+    assert!(linked.iter().all(|rows| *rows == linked[0]));
+}
+
+/// Elements go, come again and change while they wait, and after their links were prepared.
+#[test]
+fn elements_that_wait_may_change() {
+    for seed in 0..4 {
+        let mut choice = Choice(seed);
+        let vectors = clustered(600, 8, 10, &mut choice);
+        let (mut rows, mut head) = filled(&vectors[..300], Quantization::None);
+        let mut prepared = None;
+        for _ in 0..600 {
+            let at = choice.below(600);
+            let name = format!("e{at}").into_bytes();
+            match choice.below(8) {
+                0 => prepared = linking::prepare(&mut rows, 1 + choice.below(20)),
+                1 => {
+                    if let Some(prepared) = prepared.take() {
+                        prepared.write(&mut rows);
+                        head = head.with_graph(&mut rows);
+                    }
+                }
+                2 | 3 => _ = remove(&mut rows, &mut head, &name),
+                _ => {
+                    let effort = [200, 20][choice.below(2)];
+                    _ = add(
+                        &mut rows,
+                        &mut head,
+                        &name,
+                        &vectors[choice.below(600)],
+                        Some(b"{}"),
+                        effort,
+                    )
+                }
+            }
+            let exact = found(&mut rows, &head, &query(&vectors[at], true));
+            let near = found(&mut rows, &head, &query(&vectors[at], false));
+            assert!(near.intersection(&exact).count() >= 7, "seed {seed}");
+        }
+        assert_eq!(judge(&mut rows, &head), None);
+        while linking::link(&mut rows, 5) {}
+        head = head.with_graph(&mut rows);
+        assert_eq!(judge(&mut rows, &head), None);
+        assert_eq!(rows.count(b"w", b"x"), 0);
+        for at in 0..600 {
+            remove(&mut rows, &mut head, format!("e{at}").as_bytes());
+        }
+        assert_eq!((head.count, head.entry), (0, 0));
+        rows.clear(GRAPH);
+        assert!(rows.is_empty());
+    }
+}
+
+/// However many come, no more wait than a search compares by itself, and the key's row need not say
+/// where the graph begins.
+#[test]
+fn no_more_wait_than_may() {
+    let mut rows = MemoryRows::default();
+    let mut head = Head::new(Quantization::Bits, 4, 8);
+    let mut choice = Choice(1);
+    for at in 0..9000 {
+        let vector: Vec<f32> = (0..8).map(|_| choice.unit()).collect();
+        add(&mut rows, &mut head, format!("{at}").as_bytes(), &vector, None, 4);
+    }
+    let kept = Head::from_bytes(&head.to_bytes()).unwrap();
+    assert_eq!(kept.with_graph(&mut rows), head);
+    assert!(head.waiting_max() <= 8193);
+    assert_eq!(judge(&mut rows, &head), None);
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 use crate::commands::help::help_command;
-use crate::commands::{hashes, lists, sets, sorted_sets};
+use crate::commands::{hashes, lists, sets, sorted_sets, vector_sets};
 use crate::facts::DATABASES;
 use crate::handler::caching;
 use crate::handler::context::Context;
@@ -153,6 +153,9 @@ fn copy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         return Ok(());
     };
     write_copy(&mut target, to, &entry);
+    if let Some(copy) = context.keys_of(to_db).find(to).filter(Entry::is_large) {
+        vector_sets::note_copy(context, &copy);
+    }
     context.reply.integer(1);
     Ok(())
 }

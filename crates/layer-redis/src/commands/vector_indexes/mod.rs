@@ -10,12 +10,14 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use quartet_engine::Transaction;
 use quartet_search::vector_set::codes::Quantization;
 use quartet_search::vector_set::{self, Head, Hit, Id, Query};
+use quartet_store::Row;
 use quartet_wire_resp::{Arguments, Protocol};
 
 use self::request::{CreateRequest, Profile, QueryRequest, check_dimensions, checked_id};
-use super::vector_sets::{COMPARED_WITH_LOCK, Changed, head, put, rows_to_read};
+use super::vector_sets::{COMPARED_WITH_LOCK, Changed, head, head_and_mark, put, rows_to_read};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::indexes::SetRows;
@@ -66,17 +68,19 @@ const fn row(
 struct Index {
     entry: Entry,
     head: Head,
+    mark: Row,
 }
 
 impl Index {
-    fn of(entry: Entry) -> Index {
-        let head = head(&entry).expect("the row of a vector index");
-        Index { entry, head }
+    fn of(entry: Entry, tx: &mut Transaction<'_>) -> Index {
+        let (head, mark) = head_and_mark(&entry, tx);
+        Index { entry, head, mark }
     }
 
     /// One that a command reads.
     fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Index>, ErrorReply> {
-        Ok(context.read_kind(name, Kind::VectorIndex)?.map(Index::of))
+        let entry = context.read_kind(name, Kind::VectorIndex)?;
+        Ok(entry.map(|entry| Index::of(entry, context.tx)))
     }
 
     /// One that a command changes.
@@ -84,11 +88,11 @@ impl Index {
         let entry = context.keys().find_kind(name, Kind::VectorIndex)?;
         let entry = entry.ok_or_else(|| not_found(name))?;
         context.note_change(name, Some(&entry));
-        Ok(Index::of(entry))
+        Ok(Index::of(entry, context.tx))
     }
 
     fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> SetRows<'r, 't> {
-        rows_to_read(context, &self.entry, &self.head)
+        rows_to_read(context, &self.entry, &self.head, &self.mark)
     }
 
     fn find(&self, context: &mut Context<'_, '_>, id: &[u8]) -> Option<Id> {
@@ -103,9 +107,10 @@ fn not_found(name: &[u8]) -> ErrorReply {
 fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
     let request = CreateRequest::read(arguments.tail(2))?;
-    if let Some(known) = context.keys().find_kind(name, Kind::VectorIndex)?.map(Index::of) {
+    if let Some(entry) = context.keys().find_kind(name, Kind::VectorIndex)? {
+        let known = head(&entry).expect("the row of a vector index");
         let shown = String::from_utf8_lossy(name);
-        let is_same = (known.head.dimensions, known.head.quantization) == (request.dimensions, request.metric);
+        let is_same = (known.dimensions, known.quantization) == (request.dimensions, request.metric);
         return match (request.exists_ok, is_same) {
             (true, true) => {
                 context.reply.integer(0);
@@ -130,10 +135,10 @@ fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
     if !behind.is_empty() {
         return Err("ERR syntax error".into());
     }
-    let Index { entry, head } = Index::to_change(context, name)?;
+    let Index { entry, head, .. } = Index::to_change(context, name)?;
     check_dimensions(&vector, &head)?;
     let mut is_new = false;
-    Changed::of(name, entry).change(context.groups, &mut context.keys(), |rows, head| {
+    Changed::of(name, entry, context.tx).change(context.groups, &mut context.keys(), |rows, head| {
         is_new = vector_set::add(rows, head, id, &vector, None, EFFORT_OF_ADD);
         true
     });
@@ -159,7 +164,7 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
 fn delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, id) = (&arguments[1], checked_id(&arguments[2])?);
     let Index { entry, .. } = Index::to_change(context, name)?;
-    let changed = Changed::of(name, entry);
+    let changed = Changed::of(name, entry, context.tx);
     let is_removed = changed.change(context.groups, &mut context.keys(), |rows, head| {
         vector_set::remove(rows, head, id)
     });

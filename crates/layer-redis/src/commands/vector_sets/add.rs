@@ -133,9 +133,9 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let name = &arguments[1];
     let changed = match context.keys().find_kind(name, Kind::VectorSet)? {
         Some(entry) => {
-            let changed = Changed::of(name, entry);
+            let changed = Changed::of(name, entry.clone(), context.tx);
             request.check(&changed.head)?;
-            context.note_change(name, changed.entry.as_ref());
+            context.note_change(name, Some(&entry));
             changed
         }
         None => Changed {
@@ -143,7 +143,7 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
             header: Header::new(Kind::VectorSet).flags(LARGE),
             head: request.new_head()?,
             elements: context.keys().new_elements(),
-            entry: None,
+            before: None,
         },
     };
     let mut is_new = false;
@@ -181,7 +181,7 @@ fn change(
     let found = context.keys().find_kind(name, Kind::VectorSet)?;
     let is_changed = match found {
         Some(entry) => {
-            let changed = Changed::of(name, entry.clone());
+            let changed = Changed::of(name, entry.clone(), context.tx);
             let is_changed = changed.change(context.groups, &mut context.keys(), change);
             if is_changed {
                 context.note_change(name, Some(&entry));

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Forms of vectors, the graph and conditions are that crate's; here are arguments, replies and
-//! keys. An element is in the graph when VADD answers, whether or not CAS is asked for, and a
-//! search reads the transaction's rows. Replies and errors follow what Redis 8.2.3 was seen to
+//! keys. An element is found when VADD answers, whether or not CAS is asked for, and a search reads
+//! the transaction's rows. In larger sets an element is linked into the graph later, by
+//! `execution::linking`. Replies and errors follow what Redis 8.2.3 was seen to
 //! answer (`tests/redis-oracle`), VRANGE <https://redis.io/docs/latest/commands/vrange/>.
 
 mod add;
@@ -19,17 +20,21 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Transaction, UniqueId};
 use quartet_search::WriteRows;
 use quartet_search::vector_set::{self, Head, Id};
+use quartet_store::Row;
 
 pub use self::add::ELEMENT_BYTES_MAX;
 pub use self::similar::COMPARED_WITH_LOCK;
-pub use self::stored::{head, is_sound, judge, nodes_hashed, replace, value};
+pub use self::stored::{head, is_sound, judge, nodes_hashed, replace, takes_long, value};
 pub use self::vector::{of_blob, of_words};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
-use crate::indexes::{SetRows, TransactionRows};
+use crate::indexes::{Indexes, SetRows, TransactionRows};
 use crate::keyspace::{Elements, Entry, Header, Keyspace, Kind};
 
 const READ: u32 = READONLY;
@@ -91,17 +96,17 @@ fn check_arity(arguments: quartet_wire_resp::Arguments<'_>, wanted: usize, name:
 struct Set {
     entry: Entry,
     head: Head,
+    mark: Row,
 }
 
 impl Set {
-    fn of(entry: Entry) -> Set {
-        let head = head(&entry).expect("the row of a vector set");
-        Set { entry, head }
-    }
-
     /// One that a command reads.
     fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Set>, ErrorReply> {
-        Ok(context.read_kind(name, Kind::VectorSet)?.map(Set::of))
+        let entry = context.read_kind(name, Kind::VectorSet)?;
+        Ok(entry.map(|entry| {
+            let (head, mark) = head_and_mark(&entry, context.tx);
+            Set { entry, head, mark }
+        }))
     }
 
     fn element(&self, context: &mut Context<'_, '_>, element: &[u8]) -> Option<Id> {
@@ -109,30 +114,70 @@ impl Set {
     }
 
     fn rows<'r, 't>(&self, context: &'r mut Context<'_, 't>) -> SetRows<'r, 't> {
-        rows_to_read(context, &self.entry, &self.head)
+        rows_to_read(context, &self.entry, &self.head, &self.mark)
+    }
+}
+
+/// The head of a set or an index, and the row that marks the state of its graph.
+pub fn head_and_mark(entry: &Entry, tx: &mut Transaction<'_>) -> (Head, Row) {
+    let elements = entry.elements();
+    let head = head(entry).expect("the row of a vector set");
+    match graph_row(elements.id(), tx) {
+        Some(mark) => (head.with_graph(&mut rows_of(&elements, tx)), mark),
+        None => (head, entry.row().clone()),
+    }
+}
+
+/// The row that says how far the elements of the set with this id are linked.
+pub fn graph_row(id: &UniqueId, tx: &mut Transaction<'_>) -> Option<Row> {
+    rows_below(id, tx).row_at(vector_set::GRAPH)
+}
+
+/// Notes that elements may wait below this id, so that somebody links them.
+pub fn note_waiting(tx: &mut Transaction<'_>, indexes: &Indexes, id: &UniqueId) {
+    let key = waiting_row(id);
+    if tx.get(&key).is_none() {
+        tx.set(&key, b"");
+        indexes.are_sets_linked.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The key of the row that [`note_waiting`] writes.
+pub fn waiting_row(id: &UniqueId) -> Vec<u8> {
+    [b"V".as_slice(), id].concat()
+}
+
+/// A key was copied with its elements. Those that wait have to be linked in the copy too.
+pub fn note_copy(context: &mut Context<'_, '_>, copy: &Entry) {
+    let has_graph = matches!(copy.kind, Kind::VectorSet | Kind::VectorIndex);
+    let elements = copy.elements();
+    if has_graph && graph_row(elements.id(), context.tx).is_some() {
+        note_waiting(context.tx, context.groups.indexes(), elements.id());
     }
 }
 
 /// The rows below a key's elements.
-pub fn rows_of<'r, 't>(elements: &Elements, tx: &'r mut quartet_engine::Transaction<'t>) -> TransactionRows<'r, 't> {
-    let prefix = [b"E".as_slice(), elements.id()].concat();
+pub fn rows_of<'r, 't>(elements: &Elements, tx: &'r mut Transaction<'t>) -> TransactionRows<'r, 't> {
+    rows_below(elements.id(), tx)
+}
+
+/// The rows of the set with this id.
+pub fn rows_below<'r, 't>(id: &UniqueId, tx: &'r mut Transaction<'t>) -> TransactionRows<'r, 't> {
+    let prefix = [b"E".as_slice(), id].concat();
     TransactionRows { tx, prefix }
 }
 
 /// The rows of a set or an index, which a command reads.
-pub fn rows_to_read<'r, 't>(context: &'r mut Context<'_, 't>, entry: &Entry, head: &Head) -> SetRows<'r, 't> {
+pub fn rows_to_read<'r, 't>(
+    context: &'r mut Context<'_, 't>,
+    entry: &Entry,
+    head: &Head,
+    mark: &Row,
+) -> SetRows<'r, 't> {
     let (groups, elements) = (context.groups, entry.elements());
     let has_resident = groups.engine().is_all_in_memory();
-    let of_state = || {
-        groups
-            .indexes()
-            .resident_sets
-            .of_state(elements.id(), entry.row(), head)
-    };
-    SetRows {
-        rows: rows_of(&elements, context.tx),
-        resident: has_resident.then(of_state).flatten(),
-    }
+    let of_state = || groups.indexes().resident_sets.of_state(elements.id(), mark, head);
+    SetRows::new(rows_of(&elements, context.tx), has_resident.then(of_state).flatten())
 }
 
 /// A set or an index that a command makes or changes.
@@ -140,19 +185,20 @@ pub struct Changed<'a> {
     pub name: &'a [u8],
     pub header: Header,
     pub elements: Elements,
-    /// As it was; none if it is new.
-    pub entry: Option<Entry>,
+    /// As it was, with the mark of its graph; none if it is new.
+    pub before: Option<(Entry, Row)>,
     pub head: Head,
 }
 
 impl<'a> Changed<'a> {
-    pub fn of(name: &'a [u8], entry: Entry) -> Changed<'a> {
+    pub fn of(name: &'a [u8], entry: Entry, tx: &mut Transaction<'_>) -> Changed<'a> {
+        let (head, mark) = head_and_mark(&entry, tx);
         Changed {
             name,
             header: Header::of(&entry),
             elements: entry.elements(),
-            head: head(&entry).expect("the row of a vector set"),
-            entry: Some(entry),
+            head,
+            before: Some((entry, mark)),
         }
     }
 
@@ -164,26 +210,26 @@ impl<'a> Changed<'a> {
         work: impl FnOnce(&mut dyn WriteRows, &mut Head) -> bool,
     ) -> bool {
         let has_resident = groups.engine().is_all_in_memory() && !keys.tx.only_reads();
-        let row = self.entry.as_ref().map(Entry::row);
-        let take = || groups.indexes().resident_sets.take(self.elements.id(), row, &self.head);
+        let indexes = groups.indexes();
+        let mark = self.before.as_ref().map(|(_, mark)| mark);
+        let take = || indexes.resident_sets.take(self.elements.id(), mark, &self.head);
         let resident = has_resident.then(take);
-        let rows = rows_of(&self.elements, keys.tx);
-        let mut rows = SetRows { rows, resident };
+        let mut rows = SetRows::new(rows_of(&self.elements, keys.tx), resident);
+        let last_id = self.head.last_id;
         let is_changed = work(&mut rows, &mut self.head);
-        let resident = rows.resident;
+        let resident = rows.into_changed();
         if is_changed {
             put(keys, self.name, self.header, &self.elements, &self.head);
+        }
+        if self.head.linking.is_some() && self.head.last_id > last_id {
+            note_waiting(keys.tx, indexes, self.elements.id());
         }
         let is_own = |entry: &Entry| entry.is_large() && entry.elements().id() == self.elements.id();
         if let Some(resident) = resident
             && let Some(entry) = keys.find(self.name).filter(is_own)
         {
-            let id = self.elements.id();
-            let old = self.entry.as_ref().map(Entry::row);
-            groups
-                .indexes()
-                .resident_sets
-                .put(id, old, is_changed, entry.row(), resident);
+            let (_, new) = head_and_mark(&entry, keys.tx);
+            indexes.resident_sets.put(self.elements.id(), mark, &new, resident);
         }
         is_changed
     }

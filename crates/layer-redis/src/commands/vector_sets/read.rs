@@ -87,6 +87,9 @@ pub fn links(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         context.reply.null();
         return Ok(());
     };
+    if set.head.waits(id) && context.must_end_before_long() {
+        return Ok(());
+    }
     let levels = vector_set::links_of(&mut set.rows(context), &set.head, id);
     let reply = &mut context.reply;
     reply.array(levels.len());

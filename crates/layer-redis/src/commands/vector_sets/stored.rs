@@ -9,17 +9,26 @@ use quartet_search::vector_set::portable::{self, Node};
 use quartet_search::vector_set::{Head, Id};
 use quartet_wire_rdb::vector_set::{Element, Links, Projection, VectorSet};
 
-use super::{put, rows_of};
+use super::{head_and_mark, put, rows_of};
 use crate::keyspace::{Entry, Header, Keyspace, Kind, LARGE};
 
-/// The head of a set's row; none if no version has written it.
+/// The head of a set's row, without what its graph says; none if no version has written it.
 pub fn head(entry: &Entry) -> Option<Head> {
     Head::from_bytes(entry.large_payload())
 }
 
 /// Judges a set's rows: what is wrong, if something is.
 pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
-    portable::judge(rows, head)
+    let head = head.with_graph(rows);
+    portable::judge(rows, &head)
+}
+
+/// Elements that are linked for a value while others wait for the lock, at most.
+const LINKED_WITH_LOCK: u64 = 16;
+
+/// Returns true if [`value`] takes long: it links the elements that wait.
+pub fn takes_long(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> bool {
+    head_and_mark(entry, keys.tx).0.waiting_max() > LINKED_WITH_LOCK
 }
 
 /// Gives the parts of each element to `add`, and of the set as a whole.
@@ -35,11 +44,11 @@ pub fn nodes_hashed(keys: &mut Keyspace<'_, '_>, entry: &Entry, add: &mut dyn Fn
     }
 }
 
-/// The set with its graph.
+/// The set with its graph, in which all elements are linked.
 pub fn value(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> VectorSet {
-    let head = head(entry).expect("the row of a vector set");
+    let (head, _) = head_and_mark(entry, keys.tx);
     let mut rows = rows_of(&entry.elements(), keys.tx);
-    let nodes = portable::nodes(&mut rows, &head);
+    let nodes = portable::nodes_linked(&mut rows, &head);
     let matrix = portable::matrix(&mut rows, &head);
     let coded: HashMap<Id, &Coded> = nodes.iter().map(|node| (node.id, &node.coded)).collect();
     VectorSet {

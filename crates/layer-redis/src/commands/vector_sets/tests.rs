@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::{Changed, rows_of};
 use crate::handler::groups::Groups;
+use crate::invariants::tests::found;
 use crate::keyspace::Kind;
 use crate::testing::{Choice, Connection, Fixture, show};
 
@@ -350,6 +351,122 @@ fn run(connection: &mut Connection, command: &str, is_long: bool) -> String {
     })
 }
 
+/// Makes a set in which elements wait.
+fn fill(connection: &mut Connection, name: &str) {
+    let mut choice = Choice(99);
+    for at in 0..300 {
+        let numbers = choice.numbers();
+        run(connection, &format!("VADD {name} {numbers} e{at} NOQUANT EF 40"), false);
+    }
+}
+
+/// Every command knows of elements that are not linked yet, and of those that are linked later.
+#[test]
+fn elements_that_wait_are_there() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    fill(&mut connection, "v");
+    let wait = |fixture: &Fixture, name: &str| {
+        let mut partition = fixture.layer.partition_in_time().unwrap();
+        let (waits, _) = partition
+            .execute(fixture.layer.space, |tx| -> Result<bool, ()> {
+                let entry = fixture.layer.keyspace(tx, 0, 0).find(name.as_bytes()).unwrap();
+                let rows = &mut rows_of(&entry.elements(), tx);
+                Ok(quartet_search::vector_set::linking::has_waiting(rows))
+            })
+            .unwrap();
+        waits
+    };
+    connection.check(
+        "VCARD v => 300
+         VISMEMBER v e299 => 1
+         VSETATTR v e299 {\"n\":1} => 1
+         VGETATTR v e299 => {\"n\":1}
+         VSIM v ELE e299 COUNT 1 => [e299]
+         VSIM v ELE e299 COUNT 1 TRUTH => [e299]
+         VSIM v ELE e299 COUNT 2 EPSILON 0.00001 => [e299]
+         VSIM v ELE e0 FILTER .n==1 => [e299]
+         VSIM v ELE e299 COUNT 1 WITHATTRIBS => [e299 {\"n\":1}]
+         VADD v VALUES 4 1 1 1 1 e298 NOQUANT EF 40 => 0
+         VSIM v VALUES 4 1 1 1 1 COUNT 1 => [e298]
+         VREM v e297 => 1
+         VREM v e297 => 0
+         VSIM v ELE e297 => !ERR element not found in set
+         VRANGE v [e299 + => [e299 e3 e30 e31 e32 e33 e34 e35 e36 e37 e38 e39 e4 e40 e41 e42 e43 e44 e45 e46 e47 e48 e49 e5 e50 e51 e52 e53 e54 e55 e56 e57 e58 e59 e6 e60 e61 e62 e63 e64 e65 e66 e67 e68 e69 e7 e70 e71 e72 e73 e74 e75 e76 e77 e78 e79 e8 e80 e81 e82 e83 e84 e85 e86 e87 e88 e89 e9 e90 e91 e92 e93 e94 e95 e96 e97 e98 e99]
+         COPY v w => 1
+         RENAME w x => OK
+         MOVE x 3 => 1
+         SELECT 3 => OK
+         VCARD x => 299
+         MOVE x 0 => 1
+         SELECT 0 => OK
+         COPY v gone => 1
+         DEL gone => 1
+         PEXPIRE v 100000 => 1
+         WATCH v => OK",
+    );
+    let shown = |connection: &mut Connection, name: &str| {
+        let run = |connection: &mut Connection, words: &str| run(connection, words, true);
+        let numbers = "VALUES 4 1 2 3 4";
+        [
+            run(connection, &format!("VINFO {name}")).replace(char::is_numeric, ""),
+            run(connection, &format!("VRANGE {name} - +")),
+            run(
+                connection,
+                &format!("VSIM {name} {numbers} WITHSCORES WITHATTRIBS TRUTH"),
+            ),
+            run(connection, &format!("VEMB {name} e299")),
+        ]
+    };
+    let before = shown(&mut connection, "v");
+    assert_eq!(shown(&mut connection, "x"), before);
+    let links = show(&connection.run(&["VLINKS", "v", "e299"]));
+    assert!(links.matches('e').count() >= 4, "{links}");
+    let payload = dumped(&mut connection, "v");
+    assert!(wait(&fixture, "v") && wait(&fixture, "x"));
+    assert_eq!(found(&fixture), Vec::<String>::new());
+    fixture.fill_indexes();
+    assert!(!wait(&fixture, "v") && !wait(&fixture, "x"));
+    assert_eq!(found(&fixture), Vec::<String>::new());
+    assert_eq!(shown(&mut connection, "v"), before);
+    assert_eq!(shown(&mut connection, "x"), before);
+    assert_eq!(dumped(&mut connection, "v"), payload);
+    assert_eq!(restore(&mut connection, "y", &payload), "OK");
+    assert_eq!(shown(&mut connection, "y"), before);
+    // Linking is no change of the key.
+    connection.check(
+        "MULTI => OK
+         VCARD v => QUEUED
+         EXEC => [299]
+         FLUSHALL => OK
+         EXISTS v => 0",
+    );
+    fixture.fill_indexes();
+    assert_eq!(found(&fixture), Vec::<String>::new());
+}
+
+/// A small set links its elements before VADD answers, also once it has become small.
+#[test]
+fn a_small_set_links_at_once() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    fill(&mut connection, "v");
+    for at in 0..200 {
+        run(&mut connection, &format!("VREM v e{at}"), false);
+    }
+    fixture.fill_indexes();
+    connection.check("VADD v VALUES 4 1 1 1 1 new NOQUANT => 1\nVCARD v => 101");
+    let links = show(&connection.run(&["VLINKS", "v", "new"]));
+    let other = links
+        .replace(['[', ']'], "")
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .to_owned();
+    let back = show(&connection.run(&["VLINKS", "v", &other]));
+    assert!(back.contains("new"), "{links} {back}");
+}
+
 /// Adds an element in a transaction that is taken back, and shows what a search finds in it.
 fn add_in_vain(fixture: &Fixture, name: &str, element: &str) {
     let layer = &fixture.layer;
@@ -359,7 +476,7 @@ fn add_in_vain(fixture: &Fixture, name: &str, element: &str) {
         let keys = &mut layer.keyspace(tx, 0, now_ms);
         if let Some(entry) = keys.find(name.as_bytes()).filter(|entry| entry.kind == Kind::VectorSet) {
             let vector = [1.0, 2.0, 3.0, 4.0];
-            Changed::of(name.as_bytes(), entry).change(Groups::of(layer), keys, |rows, head| {
+            Changed::of(name.as_bytes(), entry, keys.tx).change(Groups::of(layer), keys, |rows, head| {
                 quartet_search::vector_set::add(rows, head, element.as_bytes(), &vector, None, 100)
             });
         }
@@ -378,6 +495,9 @@ fn rows_at_hand_change_no_answer() {
         let fixtures = [Fixture::new(), Fixture::new()];
         let mut connections = fixtures.each_ref().map(Fixture::connect);
         let mut choice = Choice(seed);
+        if seed % 2 == 1 {
+            connections.iter_mut().for_each(|connection| fill(connection, "s0"));
+        }
         for _ in 0..600 {
             let (kind, is_long) = (choice.below(20), choice.below(4) == 0);
             let commands: Vec<String> = (0..1 + choice.below(4)).map(|_| choice.command()).collect();
@@ -412,6 +532,10 @@ fn rows_at_hand_change_no_answer() {
                         fixture.layer.expire_due();
                         String::new()
                     }
+                    9 => {
+                        while fixture.layer.link_vectors().is_some() {}
+                        String::new()
+                    }
                     _ => commands.iter().map(|command| one(command)).collect(),
                 }
             });
@@ -420,6 +544,9 @@ fn rows_at_hand_change_no_answer() {
         let mut sums = connections.map(|mut connection| show(&connection.run(&["DEBUG", "DIGEST"])));
         sums.sort();
         assert_eq!(sums[0], sums[1], "seed {seed}");
+        for fixture in fixtures {
+            assert_eq!(found(&fixture), Vec::<String>::new(), "seed {seed}");
+        }
     }
 }
 
@@ -446,10 +573,7 @@ fn rows_of_a_transaction_in_vain_are_not_kept() {
             .indexes
             .resident_sets
             .of_state(entry.elements().id(), entry.row(), &head);
-        let rows = &mut crate::indexes::SetRows {
-            rows: rows_of(&entry.elements(), keys.tx),
-            resident,
-        };
+        let rows = &mut crate::indexes::SetRows::new(rows_of(&entry.elements(), keys.tx), resident);
         (0..60).for_each(|id| _ = quartet_search::Rows::get(rows, &quartet_search::rows::numbered(b'l', id)));
         Err(())
     });
