@@ -170,19 +170,9 @@ pub fn ask_for_terms(steps: &[Step]) -> bool {
 
 /// Runs the steps over the records of documents. If the time ends before, and parts are an answer,
 /// the step that runs takes no more records, and the others take what it gives. `holds` learns from
-/// time to time how many bytes they hold, about, and refuses more.
+/// time to time how many bytes they hold, about, and refuses more. `watch` learns after each step
+/// what it was, in the original's words, and how many records it gave.
 pub fn run(
-    steps: &[Step],
-    records: Vec<Record>,
-    time: Time<'_>,
-    holds: &mut dyn FnMut(usize) -> Result<(), SearchError>,
-) -> Result<Vec<Record>, SearchError> {
-    run_watched(steps, records, (time, holds), &mut |_, _| {})
-}
-
-/// The same; `watch` learns after each step what it was, in the original's words, and how many
-/// records it gave.
-pub fn run_watched(
     steps: &[Step],
     mut records: Vec<Record>,
     (time, holds): (Time<'_>, &mut dyn FnMut(usize) -> Result<(), SearchError>),
@@ -539,7 +529,15 @@ mod tests {
             properties: vec!["a".into(), "b".into()],
             reducers: vec![(Reducer::Count, "c".into())],
         }];
-        let groups = shown(run(&steps, records, Time::until(&|| false), &mut |_| Ok(())).unwrap());
+        let groups = shown(
+            run(
+                &steps,
+                records,
+                (Time::until(&|| false), &mut |_| Ok(())),
+                &mut |_, _| {},
+            )
+            .unwrap(),
+        );
         let expected = ["a= b=1 c=1", "a=x b=1 c=1", "a=x b=2 c=1", "a=y b=1 c=1", "a=y b=2 c=3"];
         assert_eq!(groups, expected);
         let long = Value::List((0..2000).map(|number| Value::Number(f64::from(number))).collect());
@@ -560,7 +558,13 @@ mod tests {
             properties,
             reducers: vec![count],
         }];
-        let groups = run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap();
+        let groups = run(
+            &steps,
+            records(),
+            (Time::until(&|| false), &mut |_| Ok(())),
+            &mut |_, _| {},
+        )
+        .unwrap();
         assert_eq!(groups.len(), 10);
         for ascends in [true, false] {
             let keys = vec![("m".to_owned(), ascends)];
@@ -594,7 +598,15 @@ mod tests {
             Step::Limit { offset: 1, count: 2 },
         ];
         assert_eq!(wanted(&steps, &|used| used.name == "n").unwrap(), ["n"]);
-        let found = shown(run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap());
+        let found = shown(
+            run(
+                &steps,
+                records(),
+                (Time::until(&|| false), &mut |_| Ok(())),
+                &mut |_, _| {},
+            )
+            .unwrap(),
+        );
         assert_eq!(found, ["n=10 g=g1 m=15 d=20", "n=9 g=g0 m=13.5 d=18"]);
     }
 

@@ -137,7 +137,13 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let mut number = old.as_ref().map_or(0, count);
     let element = element(text);
     let known = elements.get(keys.tx, &element);
-    let before = known.as_ref().map(|row| value_of(row.value()).0);
+    let known = known.as_ref().map(|row| value_of(row.value()));
+    let before = known.map(|(score, _)| score);
+    // As at the original, a payload stays until another that is not empty comes.
+    let payload = match (&payload[..], known) {
+        ([], Some((_, known))) => known.to_vec(),
+        _ => payload,
+    };
     let score = if adds { before.unwrap_or(0.0) + score } else { score };
     // As at the original, a text without a score is none.
     if !text.is_empty() && (score != 0.0 || before.is_some()) {
