@@ -2,6 +2,8 @@
 
 use crate::embedded::Protocol;
 use crate::workload::product::Test;
+use crate::workload::search;
+use crate::workload::vectors;
 use crate::workload::ycsb::{Distribution, Workload};
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -24,6 +26,11 @@ pub enum BenchCommand {
     Ycsb(YcsbArguments),
     /// Transactions of four instances in four indexes each, all durable (fauna:// only)
     Calvin(RunArguments),
+    /// Documents added to an index, and found by tag, number and word (redis:// only)
+    Search(SearchArguments),
+    /// Vectors added to an index with a graph and to a set, and the nearest of both with their
+    /// recall (redis:// only)
+    Vectors(VectorsArguments),
     /// Transactions of ten reads, writes or both on keys of 16 bytes; the target is a cluster file,
     /// or what stands in one
     Keyvalue(KeyValueArguments),
@@ -100,6 +107,36 @@ pub struct YcsbArguments {
     /// How records are chosen; without it as the workload says
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct SearchArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Which tests, in which order
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = search::Test::ALL)]
+    pub tests: Vec<search::Test>,
+    /// How many documents are loaded
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub documents: u64,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct VectorsArguments {
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Which tests, in which order
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = vectors::Test::ALL)]
+    pub tests: Vec<vectors::Test>,
+    /// How many vectors are loaded
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub vectors: u64,
+    /// Components of a vector
+    #[arg(long, default_value_t = 384, value_parser = clap::value_parser!(u64).range(2..=32_768))]
+    pub dimensions: u64,
+    /// EF_RUNTIME of FT.SEARCH and EF of VSIM [default: the server's own]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    pub candidates: Option<u64>,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -249,6 +286,18 @@ mod tests {
     }
 
     #[test]
+    fn vectors_are_those_that_the_line_asks_for() {
+        let Some(BenchCommand::Vectors(vectors)) = check("vectors --tests vsim,knn --vectors 7 --candidates 50") else {
+            panic!("not vectors")
+        };
+        assert_eq!(vectors.tests, [vectors::Test::Vsim, vectors::Test::Knn]);
+        assert_eq!(
+            (vectors.vectors, vectors.dimensions, vectors.candidates),
+            (7, 384, Some(50))
+        );
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for line in [
             "",
@@ -263,6 +312,9 @@ mod tests {
             "news --tls-roots roots.pem",
             "product --tests walk",
             "keyvalue --keys 0",
+            "search --documents 0",
+            "search --tests vsim",
+            "vectors --dimensions 1",
         ] {
             assert!(check(line).is_none(), "{line}");
         }

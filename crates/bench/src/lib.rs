@@ -34,11 +34,13 @@ mod workload;
 
 pub use arguments::{
     BenchArguments, BenchCommand, CompareArguments, Connections, KeyValueArguments, KeyValueTest, NewsArguments,
-    NewsProtocol, ProductArguments, RunArguments, YcsbArguments,
+    NewsProtocol, ProductArguments, RunArguments, SearchArguments, VectorsArguments, YcsbArguments,
 };
 pub use embedded::{EmbeddedServer, InProcess, OpenInProcess, Protocol, StartEmbedded, Wanted};
 pub use results::{Bucket, Cell, Latency, Machine, Percentile, Results, Settings, TargetSummary};
 pub use workload::product::Test as ProductTest;
+pub use workload::search::Test as SearchTest;
+pub use workload::vectors::Test as VectorsTest;
 pub use workload::ycsb::Workload as YcsbWorkload;
 
 /// Does what the command line says; prints results to stdout and progress to stderr.
@@ -53,6 +55,8 @@ pub fn run(arguments: BenchArguments, start_embedded: StartEmbedded, open: OpenI
         BenchCommand::News(arguments) => run::news(arguments, start_embedded),
         BenchCommand::Ycsb(arguments) => run::ycsb(arguments, start_embedded),
         BenchCommand::Calvin(arguments) => run::calvin(arguments, start_embedded),
+        BenchCommand::Search(arguments) => run::search(arguments, start_embedded),
+        BenchCommand::Vectors(arguments) => run::vectors(arguments, start_embedded),
         BenchCommand::Keyvalue(arguments) => keyvalue::run(arguments, start_embedded, open),
         BenchCommand::Compare(arguments) => compare::compare(&arguments),
     }

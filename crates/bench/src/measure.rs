@@ -45,6 +45,31 @@ pub trait Worker {
     async fn settle(&mut self) -> Result<(), OperationError> {
         Ok(())
     }
+
+    /// How much its requests found, asked when all are done.
+    fn recall(&self) -> Recall {
+        Recall::default()
+    }
+}
+
+/// Results that requests found, and those that exact answers have; zero where requests look for
+/// nothing that an answer may lack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recall {
+    pub found: u64,
+    pub wanted: u64,
+}
+
+impl Recall {
+    fn add(&mut self, other: Recall) {
+        self.found += other.found;
+        self.wanted += other.wanted;
+    }
+
+    /// From 0 to 1.
+    pub fn share(self) -> Option<f64> {
+        (self.wanted > 0).then(|| self.found as f64 / self.wanted as f64)
+    }
 }
 
 /// The outcome of one run of the closed loop.
@@ -56,6 +81,7 @@ pub struct Measured {
     pub elapsed: Duration,
     pub errors: u64,
     pub first_error: Option<String>,
+    pub recall: Recall,
 }
 
 /// Makes `parallelism` workers, on the threads they will run on, and runs them for `duration`.
@@ -165,6 +191,7 @@ struct Part {
     finished: Instant,
     errors: u64,
     first_error: Option<String>,
+    recall: Recall,
 }
 
 impl Part {
@@ -176,6 +203,7 @@ impl Part {
             finished: now,
             errors: 0,
             first_error: None,
+            recall: Recall::default(),
         }
     }
 
@@ -213,6 +241,7 @@ async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<
             break;
         }
     }
+    part.borrow_mut().recall.add(worker.recall());
 }
 
 pub fn histogram() -> Histogram<u64> {
@@ -247,6 +276,7 @@ fn merge(parts: Vec<Part>) -> anyhow::Result<Measured> {
         elapsed: finished - started,
         errors: 0,
         first_error: None,
+        recall: Recall::default(),
     };
     for part in parts {
         measured
@@ -254,6 +284,7 @@ fn merge(parts: Vec<Part>) -> anyhow::Result<Measured> {
             .add(&part.latency)
             .context("histograms of equal bounds")?;
         measured.errors += part.errors;
+        measured.recall.add(part.recall);
         measured.first_error = measured.first_error.or(part.first_error);
     }
     if measured.latency.is_empty() {

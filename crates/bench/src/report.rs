@@ -43,6 +43,9 @@ pub fn cell(cell: &Cell) -> String {
         Some(first) => writeln!(text, "Errors: {} (the first: {first})", cell.errors),
         None => writeln!(text, "Errors: {}", cell.errors),
     };
+    if let Some(recall) = cell.recall {
+        let _ = writeln!(text, "Recall: {recall:.4}");
+    }
     let _ = writeln!(text, "Server CPU: {}", cpu(cell.server_cpu_us_per_request));
     let _ = writeln!(text, "Client CPU: {}", cpu(cell.client_cpu_us_per_request));
     text
@@ -78,7 +81,10 @@ Errors: 0
 Server CPU: 20.00 us per request
 Client CPU: not visible from here
 ";
-        assert_eq!(cell(&samples::results("product", "read").cells[0]), expected);
+        let mut results = samples::results("product", "read");
+        assert_eq!(cell(&results.cells[0]), expected);
+        results.cells[0].recall = Some(0.9876);
+        assert!(cell(&results.cells[0]).contains("Errors: 0\nRecall: 0.9876\n"));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub fn page(results: &Results) -> String {
         "product" => product_summary(&mut html, results),
         "ycsb" => ycsb_summary(&mut html, results),
         "calvin" => calvin_summary(&mut html, results),
+        "search" => measured_table(&mut html, results),
+        "vectors" => vectors_summary(&mut html, results),
         _ => news_summary(&mut html, results),
     }
     results.cells.iter().for_each(|cell| section(&mut html, cell));
@@ -131,6 +133,20 @@ fn calvin_summary(html: &mut String, results: &Results) {
         grouped(published::CALVIN_PER_SECOND.into())
     );
     published_note(html, published::CALVIN_CIRCUMSTANCES);
+}
+
+fn vectors_summary(html: &mut String, results: &Results) {
+    let _ = writeln!(
+        html,
+        "<div class=\"wide\"><table>\n<thead><tr>{MEASURED_COLUMNS}<th>recall</th></tr></thead>\n<tbody>"
+    );
+    for cell in &results.cells {
+        let recall = cell
+            .recall
+            .map_or_else(|| "–".to_owned(), |recall| format!("{recall:.4}"));
+        let _ = writeln!(html, "<tr>{}<td>{recall}</td></tr>", measured_columns(cell));
+    }
+    html.push_str("</tbody></table></div>\n");
 }
 
 fn measured_table(html: &mut String, results: &Results) {
@@ -288,6 +304,18 @@ mod tests {
         results.cells[0].parallelism = 7;
         assert!(page(&results).contains("<td class=\"published\">–</td>"));
         assert!(page(&samples::results("calvin", "insert")).contains("3,330 per second"));
+    }
+
+    #[test]
+    fn a_page_of_vectors_shows_their_recall_and_nothing_published() {
+        let mut results = samples::results("vectors", "knn");
+        assert!(page(&results).contains("<td>–</td></tr>"));
+        results.cells[0].recall = Some(0.5);
+        let html = page(&results);
+        assert!(html.contains("<th>recall</th>") && html.contains("<td>0.5000</td></tr>"));
+        assert!(
+            !html.contains("published, with") && !page(&samples::results("search", "tag")).contains("published, with")
+        );
     }
 
     #[test]

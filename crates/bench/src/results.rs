@@ -15,7 +15,7 @@ const BUCKETS_PER_DOUBLING: f64 = 4.0;
 /// One benchmark against one target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// "product", "news", "ycsb", "calvin" or "keyvalue".
+    /// "product", "news", "ycsb", "calvin", "search", "vectors" or "keyvalue".
     pub benchmark: String,
     /// CPU of the load generator.
     pub quartet_version: String,
@@ -71,6 +71,9 @@ pub struct Cell {
     /// `None` if the server's process was not visible.
     pub server_cpu_us_per_request: Option<f64>,
     pub client_cpu_us_per_request: Option<f64>,
+    /// The part of the nearest that was found, from 0 to 1, where requests look for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -131,6 +134,7 @@ impl Cell {
             latency_us: Latency::of(&measured.latency),
             server_cpu_us_per_request: cpu.server.map(us_per_request),
             client_cpu_us_per_request: cpu.client.map(us_per_request),
+            recall: measured.recall.share(),
         }
     }
 }
@@ -194,6 +198,7 @@ pub mod samples {
     //! Results without a server, for the tests of what is made from them.
 
     use super::*;
+    use crate::measure::Recall;
 
     /// One cell whose latencies are 1 to 1,000 microseconds, once each, in two seconds.
     pub fn results(benchmark: &str, test: &str) -> Results {
@@ -204,6 +209,7 @@ pub mod samples {
             elapsed: Duration::from_secs(2),
             errors: 0,
             first_error: None,
+            recall: Recall::default(),
         };
         let cpu = CpuUsed {
             server: Some(Duration::from_millis(20)),

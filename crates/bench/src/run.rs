@@ -1,24 +1,30 @@
 //! Runs a benchmark from arguments to report.
 //!
-//! Each cell (a test at a parallelism) starts from a cleared database and fresh connections. A
+//! Each cell (a test at a parallelism) starts from a cleared database and fresh connections; only
+//! searches, which change nothing, are run one after the other over what was loaded once. A
 //! target that was given is cleared only if it was empty at the start or `--flush` allows it, and
 //! is left empty. CPU time is read when all workers stand ready and again when the last has
 //! finished, so loading is not in it.
 
-use crate::arguments::{Connections, NewsArguments, ProductArguments, RunArguments, YcsbArguments};
+use crate::arguments::{
+    Connections, NewsArguments, ProductArguments, RunArguments, SearchArguments, VectorsArguments, YcsbArguments,
+};
 use crate::cpu::difference;
 use crate::measure::{Worker, closed_loop, event_loop, progress};
+use crate::records::search::Cloud;
 use crate::report_files::write_report;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
 use crate::targets::{Connection, Target, Trust};
 use crate::workload::calvin::CalvinWorker;
 use crate::workload::news::{self, NewsWorker};
 use crate::workload::product::{self, ProductWorker};
+use crate::workload::search::{self, Corpus, SearchWorker};
+use crate::workload::vectors::{self, Queries, VectorsWorker};
 use crate::workload::ycsb::{self, YcsbWorker};
 use crate::{EmbeddedServer, Protocol, StartEmbedded, Wanted, circumstances, cpu, report};
 use anyhow::{Context, bail};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs the product benchmark, prints it and writes its report.
 pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
@@ -102,6 +108,84 @@ pub fn calvin(arguments: RunArguments, start_embedded: StartEmbedded) -> anyhow:
     bench.close()
 }
 
+/// Runs the search benchmark, prints it and writes its report.
+pub fn search(arguments: SearchArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let tests = arguments.tests.iter().map(|test| test.name().to_owned()).collect();
+    let start = || start_embedded(Wanted::plain(Protocol::Redis));
+    let request = format!("{SEARCH_REQUEST} {} documents.", arguments.documents);
+    let mut bench = Bench::open("search", &request, tests, arguments.run, start)?;
+    let [nothing, corpus] = [0, arguments.documents].map(|count| Arc::new(Corpus::new(bench.seed(), count)));
+    let mut is_loaded = false;
+    for test in arguments.tests {
+        let makes = test == search::Test::Ingest;
+        let of_test = if makes { &nothing } else { &corpus };
+        let cell = || {
+            let corpus = of_test.clone();
+            move |connection, seed, index, workers| {
+                Box::new(SearchWorker::new(
+                    (test, corpus.clone()),
+                    connection,
+                    seed,
+                    index,
+                    workers,
+                ))
+            }
+        };
+        let load = async |connection: &mut dyn Connection, _: u64| anyhow::Ok(of_test.load(connection).await?);
+        if makes {
+            bench.run_test(test.name(), load, cell)?;
+        } else {
+            if !is_loaded {
+                bench.load(load)?;
+                bench.wait_for_rest();
+            }
+            bench.run_loaded(test.name(), cell)?;
+        }
+        is_loaded = !makes;
+    }
+    bench.close()
+}
+
+/// Runs the vectors benchmark, prints it and writes its report.
+pub fn vectors(arguments: VectorsArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
+    let tests = arguments.tests.iter().map(|test| test.name().to_owned()).collect();
+    let start = || start_embedded(Wanted::plain(Protocol::Redis));
+    let (count, dimensions) = (arguments.vectors, arguments.dimensions as usize);
+    let request = format!("{VECTORS_REQUEST} {count} vectors of {dimensions} components.");
+    let mut bench = Bench::open("vectors", &request, tests, arguments.run, start)?;
+    let cloud = Cloud::new(bench.seed(), dimensions);
+    let queries = Arc::new(Queries::new(cloud, count, arguments.candidates));
+    for test in arguments.tests {
+        let kind = test.vectors();
+        let cell = || {
+            let queries = queries.clone();
+            move |connection, seed, index, workers| {
+                Box::new(VectorsWorker::new(
+                    (test, queries.clone()),
+                    connection,
+                    seed,
+                    index,
+                    workers,
+                ))
+            }
+        };
+        if test.adds() {
+            let load = async |connection: &mut dyn Connection, _: u64| {
+                anyhow::Ok(vectors::prepare(connection, kind, dimensions).await?)
+            };
+            bench.run_test(test.name(), load, cell)?;
+        } else {
+            let load = async |connection: &mut dyn Connection, _: u64| {
+                anyhow::Ok(vectors::load(connection, kind, &queries.cloud, count).await?)
+            };
+            bench.load(load)?;
+            bench.wait_for_rest();
+            bench.run_loaded(test.name(), cell)?;
+        }
+    }
+    bench.close()
+}
+
 const PRODUCT_REQUEST: &str = "A request is one command on one product, timed from send to reply.";
 const NEWS_REQUEST: &str = "A request reads and parses the ten best articles of World (timed), then gives each a new \
      score (not timed). CPU and requests per second include the ten writes.";
@@ -112,6 +196,18 @@ const YCSB_REQUEST: &str = "A request is one operation on one record of ten fiel
      transaction where the protocol has them. An update writes one field.";
 const CALVIN_REQUEST: &str = "A request is one authenticated query, one transaction, that inserts four instances of four small \
      random strings into a collection with four indexes: 36 writes.";
+
+const SEARCH_REQUEST: &str = "A request adds one document of 60 words, a tag and a number to an index, or reads the first ten of \
+     those that match a tag, a range of numbers or a word, and compares the total with that of the documents themselves. \
+     Searches are over";
+const VECTORS_REQUEST: &str = "A request adds one vector, below an index with a graph (HSET) or to a set (VADD), or reads the ten \
+     nearest, of the index (FT.SEARCH) or the set (VSIM). The recall is the part of the ten that comparing with all vectors \
+     gives. Searches are over";
+
+/// A server rests that takes less of a processor than this.
+const REST_SHARE: f64 = 0.05;
+const REST_LOOK: Duration = Duration::from_millis(500);
+const REST_WAIT_MAX: Duration = Duration::from_secs(600);
 
 struct Bench {
     arguments: RunArguments,
@@ -196,25 +292,73 @@ impl Bench {
         load: impl AsyncFn(&mut dyn Connection, u64) -> anyhow::Result<()>,
         cell: impl Fn() -> M,
     ) -> anyhow::Result<()> {
-        let seed = self.arguments.seed;
         for parallelism in self.arguments.parallelism.clone() {
-            let prepared = async {
-                let control = &mut *self.control;
-                control.clear().await.context("cannot clear the database")?;
-                load(control, seed).await.context("cannot load the data")
-            };
-            self.runtime.block_on(prepared)?;
-            let (worker, target) = (cell(), &*self.target);
-            let make = async |index| {
-                let worker: Box<dyn Worker> = worker(target.connect().await?, seed, index, parallelism.into());
-                anyhow::Ok(worker)
-            };
-            let cell = self.run_cell(test, parallelism, &make);
-            let cell = cell.with_context(|| format!("in {test}"))?;
-            println!("{}", report::cell(&cell));
-            self.results.cells.push(cell);
+            self.load(&load)?;
+            self.run_at(test, parallelism, cell())?;
         }
         Ok(())
+    }
+
+    fn seed(&self) -> u64 {
+        self.arguments.seed
+    }
+
+    /// Clears the database and stores the data.
+    fn load(&mut self, load: impl AsyncFn(&mut dyn Connection, u64) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let seed = self.arguments.seed;
+        let prepared = async {
+            let control = &mut *self.control;
+            control.clear().await.context("cannot clear the database")?;
+            load(control, seed).await.context("cannot load the data")
+        };
+        self.runtime.block_on(prepared)
+    }
+
+    /// Runs one test at every parallelism over the data as it is.
+    fn run_loaded<W: Worker + 'static, M: Fn(Box<dyn Connection>, u64, u64, u64) -> Box<W> + Sync>(
+        &mut self,
+        test: &str,
+        cell: impl Fn() -> M,
+    ) -> anyhow::Result<()> {
+        for parallelism in self.arguments.parallelism.clone() {
+            self.run_at(test, parallelism, cell())?;
+        }
+        Ok(())
+    }
+
+    fn run_at<W: Worker + 'static>(
+        &mut self,
+        test: &str,
+        parallelism: u32,
+        worker: impl Fn(Box<dyn Connection>, u64, u64, u64) -> Box<W> + Sync,
+    ) -> anyhow::Result<()> {
+        let (seed, target) = (self.arguments.seed, &*self.target);
+        let make = async |index| {
+            let worker: Box<dyn Worker> = worker(target.connect().await?, seed, index, parallelism.into());
+            anyhow::Ok(worker)
+        };
+        let cell = self.run_cell(test, parallelism, &make);
+        let cell = cell.with_context(|| format!("in {test}"))?;
+        println!("{}", report::cell(&cell));
+        self.results.cells.push(cell);
+        Ok(())
+    }
+
+    /// Waits until a server whose process is visible has done what it does behind its replies, such
+    /// as building a graph.
+    fn wait_for_rest(&self) {
+        let started = Instant::now();
+        let used = || self.results.target.server_pid.and_then(cpu::process_cpu);
+        while started.elapsed() < REST_WAIT_MAX {
+            let before = used();
+            std::thread::sleep(REST_LOOK);
+            let Some(busy) = difference(before, used()) else {
+                return;
+            };
+            if busy.as_secs_f64() < REST_SHARE * REST_LOOK.as_secs_f64() {
+                return;
+            }
+        }
     }
 
     fn run_cell(

@@ -3,7 +3,7 @@
 
 use quartet_bench::{
     BenchArguments, BenchCommand, Connections, EmbeddedServer, NewsArguments, NewsProtocol, ProductArguments,
-    ProductTest, Results, RunArguments, YcsbArguments, YcsbWorkload,
+    ProductTest, Results, RunArguments, SearchArguments, SearchTest, YcsbArguments, YcsbWorkload,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -92,6 +92,26 @@ fn ycsb_runs_every_workload() {
     assert_eq!(cells, ["A", "B", "C", "D", "E", "F"]);
     check_cells(&results);
     check_page(report.path(), &results);
+}
+
+#[test]
+fn a_server_without_search_refuses_it() {
+    let Some(server) = Redis::start() else { return };
+    let report = TempDir::new().unwrap();
+    let command = BenchCommand::Search(SearchArguments {
+        run: RunArguments {
+            target: Some(server.url()),
+            ..arguments(&report)
+        },
+        tests: SearchTest::ALL.to_vec(),
+        documents: 10,
+    });
+    let ended = quartet_bench::run(BenchArguments { command }, &|_| panic!("a target is given"), &no_engine);
+    let error = format!("{:#}", ended.unwrap_err());
+    assert!(
+        error.contains("cannot load the data") && error.contains("FT.CREATE"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -9,19 +9,22 @@ all vectors. The counts are printed (`pytest -s`).
 from __future__ import annotations
 
 import collections
+import json
 import os
 import random
 import struct
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 
 import pytest
 
 from harness import hashes
 from harness.resp import Connection, ReplyError
-from harness.server import Server, binary
+from harness.server import REST_READ_ONLY_TOKEN, Server, binary
 
 ROUNDS = int(os.environ.get("QUARTET_SEARCH_ROUNDS", "3"))
 MOMENTS = int(os.environ.get("QUARTET_SEARCH_MOMENTS", "20"))
@@ -258,3 +261,29 @@ def test_filling_goes_on_after_a_kill(fresh_server):
         assert found == [500]
         info = connection.do("FT.INFO", "i")
         assert (info[info.index("indexing") + 1], info[info.index("num_docs") + 1]) == (0, 3000)
+
+
+@pytest.mark.quartet_only
+def test_readers_search_and_cannot_drop(fresh_server):
+    with Connection(fresh_server.port) as connection:
+        assert connection.do("FT.CREATE", "i", "SCHEMA", "t", "TEXT", "g", "TAG") == "OK"
+        assert connection.do("HSET", "k", "t", "alpha", "g", "red") == 2
+        dangerous = set(connection.do("ACL", "CAT", "dangerous"))
+        assert {"ft.dropindex", "ft._dropindexifx", "ft.tagvals"} <= dangerous
+        assert not {"ft.search", "ft.aggregate", "ft.create"} & dangerous
+
+    def ask(*words: str) -> dict:
+        headers = {"Authorization": f"Bearer {REST_READ_ONLY_TOKEN}"}
+        address = f"http://127.0.0.1:{fresh_server.http_port}"
+        request = urllib.request.Request(address, json.dumps(words).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            return json.load(error)
+
+    assert ask("FT.SEARCH", "i", "alpha", "NOCONTENT") == {"result": [1, "k"]}
+    assert ask("FT.TAGVALS", "i", "g") == {"result": ["red"]}
+    assert ask("FT._LIST") == {"result": ["i"]}
+    for refused in (["FT.DROPINDEX", "i"], ["FT.CREATE", "j", "SCHEMA", "t", "TEXT"], ["FT.CONFIG", "GET", "*"], ["FT.SUGADD", "s", "a", "1"]):
+        assert "NOPERM" in ask(*refused)["error"], refused

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 use super::{KeyValueArguments, LOADED_AT_ONCE, Test, key, results, value};
 use crate::cpu::difference;
-use crate::measure::{Measured, histogram};
+use crate::measure::{Measured, Recall, histogram};
 use crate::random::Random;
 use crate::report_files::write_report;
 use crate::results::{Cell, CpuUsed, TargetSummary};
@@ -83,6 +83,7 @@ fn run_cell(
         elapsed: began.elapsed(),
         errors: 0,
         first_error: None,
+        recall: Recall::default(),
     };
     let cpu = CpuUsed {
         server: difference(before, used()),

@@ -20,7 +20,7 @@ use quartet_client::{Cluster, Database, ErrorCode, RangeOptions, Selector, Trans
 
 use crate::arguments::{KeyValueArguments, KeyValueTest as Test};
 use crate::cpu::difference;
-use crate::measure::{Measured, Worker, closed_loop, event_loop, histogram, progress};
+use crate::measure::{Measured, Recall, Worker, closed_loop, event_loop, histogram, progress};
 use crate::random::Random;
 use crate::report_files::write_report;
 use crate::results::{Cell, CpuUsed, Results, Settings, TargetSummary};
@@ -219,6 +219,7 @@ fn run_cell(
             elapsed: measured.elapsed,
             errors: 0,
             first_error: None,
+            recall: Recall::default(),
         };
         let is_there = !measured.latency.is_empty();
         is_there.then(|| {

@@ -2,4 +2,5 @@
 
 pub mod calvin;
 pub mod product;
+pub mod search;
 pub mod ycsb;

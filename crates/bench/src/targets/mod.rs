@@ -20,7 +20,7 @@ use anyhow::{Context, bail};
 
 pub use self::endpoint::Trust;
 pub use self::error::OperationError;
-pub use self::target::{Connection, Records, ServerDescription, Target};
+pub use self::target::{Connection, Records, Searches, ServerDescription, Target};
 
 /// The target that a URL names; a scheme with an `s` behind it is the same over TLS.
 pub fn of_url(url: &str, trust: &Trust) -> anyhow::Result<Box<dyn Target>> {

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::error::OperationError;
 use crate::byte_strings::ByteStrings;
 use crate::records::product::Product;
+use crate::records::search::{Condition, Document, Vectors};
 use crate::records::ycsb::Record;
 
 /// A database that can be connected to any number of times.
@@ -59,12 +60,46 @@ pub trait Connection {
     /// The operations of YCSB.
     fn records(&mut self) -> &mut dyn Records;
 
+    /// The operations of search and vectors. Refused where the protocol has none.
+    fn searches(&mut self) -> Result<&mut dyn Searches, OperationError> {
+        let reason = "search needs the commands FT.* and V*: redis:// has them";
+        Err(OperationError::Lost(reason.to_owned()))
+    }
+
     /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no
     /// secondary indexes that commit with what they index.
     async fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
         let reason = "calvin needs transactions over several documents and their indexes: fauna:// has them";
         Err(OperationError::Lost(reason.to_owned()))
     }
+}
+
+/// Documents and vectors that are found by what they hold.
+#[async_trait(?Send)]
+pub trait Searches {
+    /// Makes the index of documents.
+    async fn index_documents(&mut self) -> Result<(), OperationError>;
+
+    /// Makes an index with a graph over vectors of so many components, by their angle.
+    async fn index_vectors(&mut self, dimensions: usize) -> Result<(), OperationError>;
+
+    /// Stores documents that are not there yet, in one go.
+    async fn add_documents(&mut self, documents: &[Document]) -> Result<(), OperationError>;
+
+    /// Reads the first ten documents that match. Returns how many do.
+    async fn total(&mut self, condition: Condition) -> Result<u64, OperationError>;
+
+    /// Stores vectors of the numbers from `first` on that are not there yet, in one go.
+    async fn add_vectors(&mut self, kind: Vectors, first: u64, vectors: &[Vec<u8>]) -> Result<(), OperationError>;
+
+    /// Replaces `numbers` by those of the nearest, as many as are asked for, the nearest first.
+    async fn nearest(
+        &mut self,
+        kind: Vectors,
+        asked: (&[u8], usize),
+        candidates: Option<u64>,
+        numbers: &mut Vec<u64>,
+    ) -> Result<(), OperationError>;
 }
 
 /// Records of ten fields under their keys, in the order of the keys.

@@ -6,4 +6,6 @@
 pub mod calvin;
 pub mod news;
 pub mod product;
+pub mod search;
+pub mod vectors;
 pub mod ycsb;

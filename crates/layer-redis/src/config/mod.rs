@@ -51,6 +51,8 @@ parameters! {
     search_default_dialect = 2;
     // 1: a search whose time is over answers what it has found.
     search_answers_parts = 0;
+    // 1: a search of an index that is being filled answers what is in it.
+    search_partial_results = 0;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
     commandlog_request_larger_than = 1 << 20;

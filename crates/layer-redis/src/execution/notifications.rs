@@ -115,7 +115,7 @@ const RULES: &[(&str, Rule)] = &[
     ("xgroup|create", Rule::Each(STREAM, "xgroup-create")),
     ("xgroup|destroy", Rule::Each(STREAM, "xgroup-destroy")),
     // A vector set has no other events, as at the original.
-    ("vadd vrem vsetattr vector.create vector.add vector.del", Rule::Computed(created)),
+    ("ft.sugadd vadd vrem vsetattr vector.create vector.add vector.del", Rule::Computed(created)),
     ("json.set", Rule::Each(MODULE, "json.set")),
     ("json.mset", Rule::Each(MODULE, "json.mset")),
     ("json.merge", Rule::Each(MODULE, "json.merge")),

@@ -11,7 +11,7 @@ use quartet_search::aggregate::Record;
 use crate::command::error_reply::ErrorReply;
 
 /// Most cursors of one index.
-const OF_INDEX_MAX: usize = 128;
+pub const CURSORS_OF_INDEX_MAX: usize = 128;
 
 /// Most bytes that all cursors of a database hold, about.
 const BYTES_MAX: usize = 64 << 20;
@@ -20,6 +20,9 @@ const BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Copy, Default)]
 pub struct RecordForm {
     pub with_scores: bool,
+    /// Scores are shown with their reasons.
+    pub explains_scores: bool,
+    pub with_payloads: bool,
     pub no_content: bool,
 }
 
@@ -65,7 +68,7 @@ impl Cursors {
         let mut by_id = self.by_id.lock();
         by_id.retain(|_, known| now_ms.saturating_sub(known.used_ms) <= known.idle_ms_max);
         let of_index = by_id.values().filter(|known| known.index == cursor.index).count();
-        if of_index >= OF_INDEX_MAX {
+        if of_index >= CURSORS_OF_INDEX_MAX {
             return Err("SEARCH_LIMIT_OVER Too many cursors allocated for index".into());
         }
         let bytes: usize = by_id.values().chain([&cursor]).map(Cursor::bytes).sum();

@@ -38,6 +38,8 @@ pub struct Definition {
     pub payload_field: Option<String>,
     pub options: Vec<Accepted>,
     pub names_stop_words: bool,
+    /// INDEXALL ENABLE was asked for, which changes nothing here.
+    pub indexes_all: bool,
     pub skips_initial_scan: bool,
     /// How long it may be idle until it goes with its keys, in milliseconds.
     pub idle_ms: Option<u64>,
@@ -75,6 +77,7 @@ impl Definition {
             payload_field: None,
             options: Vec::new(),
             names_stop_words: false,
+            indexes_all: false,
             skips_initial_scan: false,
             idle_ms: None,
             keeps_older: false,
@@ -163,6 +166,7 @@ impl Definition {
                 if word != b"ENABLE" && word != b"DISABLE" {
                     return Err("SEARCH_ADD_ARGS Invalid argument for `INDEXALL`, use ENABLE/DISABLE".into());
                 }
+                self.indexes_all = word == b"ENABLE";
             }
             b"TEMPORARY" => {
                 let seconds: u64 = words.number("TEMPORARY")?;

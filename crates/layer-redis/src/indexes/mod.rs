@@ -44,6 +44,8 @@ mod words;
 
 pub use catalogue::{Catalogue, Index};
 pub use codes::AllCodes;
+#[cfg(test)]
+pub use cursors::CURSORS_OF_INDEX_MAX;
 pub use cursors::{Cursor, Cursors, RecordForm};
 pub use definition::{Accepted, Definition};
 pub use failures::{Failure, Failures};

@@ -170,19 +170,9 @@ pub fn ask_for_terms(steps: &[Step]) -> bool {
 
 /// Runs the steps over the records of documents. If the time ends before, and parts are an answer,
 /// the step that runs takes no more records, and the others take what it gives. `holds` learns from
-/// time to time how many bytes they hold, about, and refuses more.
+/// time to time how many bytes they hold, about, and refuses more. `watch` learns after each step
+/// what it was, in the original's words, and how many records it gave.
 pub fn run(
-    steps: &[Step],
-    records: Vec<Record>,
-    time: Time<'_>,
-    holds: &mut dyn FnMut(usize) -> Result<(), SearchError>,
-) -> Result<Vec<Record>, SearchError> {
-    run_watched(steps, records, (time, holds), &mut |_, _| {})
-}
-
-/// The same; `watch` learns after each step what it was, in the original's words, and how many
-/// records it gave.
-pub fn run_watched(
     steps: &[Step],
     mut records: Vec<Record>,
     (time, holds): (Time<'_>, &mut dyn FnMut(usize) -> Result<(), SearchError>),
@@ -450,17 +440,19 @@ mod tests {
         records.iter().map(record).collect()
     }
 
+    /// The records behind these steps, for which there are time and memory.
+    fn ran(steps: &[Step], records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
+        run(
+            steps,
+            records,
+            (Time::until(&|| false), &mut |_| Ok(())),
+            &mut |_, _| {},
+        )
+    }
+
     fn group(reducers: Vec<(Reducer, String)>) -> Vec<String> {
         let properties = vec!["g".to_owned()];
-        shown(
-            run(
-                &[Step::GroupBy { properties, reducers }],
-                records(),
-                Time::until(&|| false),
-                &mut |_| Ok(()),
-            )
-            .unwrap(),
-        )
+        shown(ran(&[Step::GroupBy { properties, reducers }], records()).unwrap())
     }
 
     fn reduced(name: &str, arguments: &[&str]) -> Vec<String> {
@@ -500,7 +492,7 @@ mod tests {
             properties: vec![],
             reducers: vec![(Reducer::parse("hll_sum", &["@estimate"]).unwrap(), "r".to_owned())],
         };
-        let found = shown(run(&[estimates, sum], records(), Time::until(&|| false), &mut |_| Ok(())).unwrap());
+        let found = shown(ran(&[estimates, sum], records()).unwrap());
         assert_eq!(found, ["r=12"]);
         assert_eq!(reduced("HLL_SUM", &["@n"])[0], "g=g0 r=0");
         let missing = Reducer::parse("HLL", &[]).unwrap_err().to_string();
@@ -539,16 +531,11 @@ mod tests {
             properties: vec!["a".into(), "b".into()],
             reducers: vec![(Reducer::Count, "c".into())],
         }];
-        let groups = shown(run(&steps, records, Time::until(&|| false), &mut |_| Ok(())).unwrap());
+        let groups = shown(ran(&steps, records).unwrap());
         let expected = ["a= b=1 c=1", "a=x b=1 c=1", "a=x b=2 c=1", "a=y b=1 c=1", "a=y b=2 c=3"];
         assert_eq!(groups, expected);
         let long = Value::List((0..2000).map(|number| Value::Number(f64::from(number))).collect());
-        let refused = run(
-            &steps,
-            vec![record(long.clone(), long)],
-            Time::until(&|| false),
-            &mut |_| Ok(()),
-        );
+        let refused = ran(&steps, vec![record(long.clone(), long)]);
         assert!(matches!(refused, Err(SearchError::Limit(_))));
     }
 
@@ -560,19 +547,11 @@ mod tests {
             properties,
             reducers: vec![count],
         }];
-        let groups = run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap();
+        let groups = ran(&steps, records()).unwrap();
         assert_eq!(groups.len(), 10);
         for ascends in [true, false] {
             let keys = vec![("m".to_owned(), ascends)];
-            let sorted = shown(
-                run(
-                    &[Step::SortBy { keys, max: None }],
-                    records(),
-                    Time::until(&|| false),
-                    &mut |_| Ok(()),
-                )
-                .unwrap(),
-            );
+            let sorted = shown(ran(&[Step::SortBy { keys, max: None }], records()).unwrap());
             assert_eq!(sorted.len(), 10);
             assert_eq!(sorted[9], "n=0 g=g0");
         }
@@ -594,7 +573,7 @@ mod tests {
             Step::Limit { offset: 1, count: 2 },
         ];
         assert_eq!(wanted(&steps, &|used| used.name == "n").unwrap(), ["n"]);
-        let found = shown(run(&steps, records(), Time::until(&|| false), &mut |_| Ok(())).unwrap());
+        let found = shown(ran(&steps, records()).unwrap());
         assert_eq!(found, ["n=10 g=g1 m=15 d=20", "n=9 g=g0 m=13.5 d=18"]);
     }
 
@@ -617,17 +596,12 @@ mod tests {
     #[test]
     fn a_missing_value_in_an_expression_is_an_error() {
         let filter = Step::Filter(Expression::parse(b"@m > 9").unwrap());
-        let refused = run(&[filter], records(), Time::until(&|| false), &mut |_| Ok(())).unwrap_err();
+        let refused = ran(&[filter], records()).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "m: has no value, consider using EXISTS if applicable"
         );
         let filter = Step::Filter(Expression::parse(b"exists(@m)").unwrap());
-        assert_eq!(
-            run(&[filter], records(), Time::until(&|| false), &mut |_| Ok(()))
-                .unwrap()
-                .len(),
-            9
-        );
+        assert_eq!(ran(&[filter], records()).unwrap().len(), 9);
     }
 }

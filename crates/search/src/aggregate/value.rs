@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use crate::search::Explanation;
+
 /// A property's value.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -243,6 +245,9 @@ pub struct Record {
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
     score: f64,
+    /// Of documents only, and if they are asked for.
+    payload: Option<Vec<u8>>,
+    explanation: Option<Box<Explanation>>,
     is_of_filter: bool,
 }
 
@@ -289,6 +294,7 @@ impl Record {
         self.properties.clear();
         self.matched.clear();
         self.score = 0.0;
+        (self.payload, self.explanation) = (None, None);
     }
 
     /// The document's score, if one was set; zero for a group.
@@ -301,10 +307,32 @@ impl Record {
         self.score = score;
     }
 
+    /// The document's payload, if one was set.
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.payload.as_deref()
+    }
+
+    /// Sets the document's payload.
+    pub fn set_payload(&mut self, payload: Option<Vec<u8>>) {
+        self.payload = payload;
+    }
+
+    /// Why the document has its score, if that was set.
+    pub fn explanation(&self) -> Option<&Explanation> {
+        self.explanation.as_deref()
+    }
+
+    /// Sets why the document has its score.
+    pub fn set_explanation(&mut self, explanation: Option<Explanation>) {
+        self.explanation = explanation.map(Box::new);
+    }
+
     /// Bytes that it takes, about.
     pub fn size(&self) -> usize {
         let pairs = self.iter().map(|(name, value)| name.len() + value.size());
-        RECORD_BYTES + pairs.sum::<usize>()
+        let payload_bytes = self.payload.as_ref().map_or(0, Vec::len);
+        let explanation_bytes = self.explanation.as_ref().map_or(0, |explanation| explanation.size());
+        RECORD_BYTES + payload_bytes + explanation_bytes + pairs.sum::<usize>()
     }
 
     /// Names and values.

@@ -149,6 +149,14 @@ pub struct Explanation {
     pub parts: Vec<Explanation>,
 }
 
+impl Explanation {
+    /// Bytes that it takes, about.
+    pub fn size(&self) -> usize {
+        let parts = self.parts.iter().map(Explanation::size);
+        size_of::<Explanation>() + self.text.len() + parts.sum::<usize>()
+    }
+}
+
 /// The answer to a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {

@@ -20,7 +20,8 @@ impl Clock {
         Clock(Rc::new(micros))
     }
 
-    pub(super) fn micros(&self) -> u64 {
+    /// Microseconds since a moment of its own.
+    pub fn micros(&self) -> u64 {
         (self.0)()
     }
 }

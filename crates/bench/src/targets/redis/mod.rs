@@ -5,12 +5,13 @@
 //! overwrite, so both are checked.
 
 mod records;
+mod searches;
 
 use super::endpoint::{Endpoint, Trust};
 use super::reply::{Element, ReplyReader};
 use super::socket::Socket;
 use super::url::RedisUrl;
-use super::{Connection, OperationError, Records, ServerDescription, Target};
+use super::{Connection, OperationError, Records, Searches, ServerDescription, Target};
 use crate::byte_strings::ByteStrings;
 use crate::records::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 use anyhow::Context;
@@ -249,6 +250,10 @@ impl Connection for RedisConnection {
 
     fn records(&mut self) -> &mut dyn Records {
         self
+    }
+
+    fn searches(&mut self) -> Result<&mut dyn Searches, OperationError> {
+        Ok(self)
     }
 }
 

@@ -55,9 +55,10 @@ impl Rules {
         }
     }
 
-    /// One who may only read, and nothing that concerns others or walks through all keys.
+    /// One who may only read, and nothing that concerns others or walks through all keys; the
+    /// values of a TAG field are read from its index.
     pub fn of_reader(table: &'static Table) -> Rules {
-        let words: [&[u8]; 7] = [
+        let words: [&[u8]; 8] = [
             b"on",
             b"~*",
             b"+@read",
@@ -65,6 +66,7 @@ impl Rules {
             b"-@dangerous",
             b"-@admin",
             b"-scan",
+            b"+ft.tagvals",
         ];
         Rules::new(table, false)
             .changed(&words, false)

@@ -15,7 +15,7 @@ use super::content;
 use super::contents;
 use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
-use super::query::{write_head, write_tail};
+use super::query::{write_explained, write_head, write_tail};
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::query_memory::Held;
@@ -34,10 +34,10 @@ const SORT_KEYS_MAX: usize = 8;
 const GROUP_KEYS_MAX: usize = u16::MAX as usize;
 
 /// How many records a piece has that says nothing.
-const COUNT_DEFAULT: usize = 1000;
+pub(super) const COUNT_DEFAULT: usize = 1000;
 
 /// How long a cursor lives without being read, and the longest that may be asked for.
-const IDLE_MS_MAX: u64 = 300_000;
+pub(super) const IDLE_MS_MAX: u64 = 300_000;
 
 const CURSOR_GONE: &str = "SEARCH_CURSOR_NOT_FOUND Cursor not found";
 
@@ -116,6 +116,8 @@ const OF_QUERY: &[&str] = &[
     "ADDSCORES",
     "WITHSCORES",
     "WITHSORTKEYS",
+    "WITHPAYLOADS",
+    "EXPLAINSCORE",
     "NOCONTENT",
 ];
 
@@ -155,7 +157,10 @@ impl AggregateArguments {
             arguments.next(words)?;
         }
         arguments.arrange();
-        Ok(arguments)
+        match arguments.form.explains_scores && !arguments.form.with_scores {
+            true => Err(refused("EXPLAINSCORE must be accompanied with WITHSCORES")),
+            false => Ok(arguments),
+        }
     }
 
     /// Whether LOAD gives a property of this name from the field or path of this name.
@@ -213,6 +218,10 @@ impl AggregateArguments {
             self.with_sort_keys = true;
         } else if !self.names_are_marked && words.take("WITHSCORES") {
             self.form.with_scores = true;
+        } else if !self.names_are_marked && words.take("EXPLAINSCORE") {
+            self.form.explains_scores = true;
+        } else if !self.names_are_marked && words.take("WITHPAYLOADS") {
+            self.form.with_payloads = true;
         } else if !self.names_are_marked && words.take("NOCONTENT") {
             self.form.no_content = true;
         } else if words.take("WITHCURSOR") {
@@ -462,6 +471,7 @@ pub(super) fn run(
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
+    let filling = content::filling_warning(context, &index);
     let has_scores = asked.adds_scores || asked.form.with_scores;
     let is_by_key = !has_scores && query.distance_names().is_empty();
     let request = Request {
@@ -471,6 +481,7 @@ pub(super) fn run(
         slop: asked.common.slop,
         in_order: asked.common.in_order,
         with_places: aggregate::ask_for_terms(&asked.steps),
+        explains_scores: asked.form.explains_scores,
         clock: profile.as_mut().map(|profile| {
             profile.is_parsed();
             profile.clock()
@@ -542,9 +553,9 @@ pub(super) fn run(
         }
     };
     let mut holds = |bytes| hold(&mut held, bytes);
-    let records = aggregate::run_watched(rest, records, (time, &mut holds), &mut watch)?;
+    let records = aggregate::run(rest, records, (time, &mut holds), &mut watch)?;
     let total = records.len() as u64;
-    let mut records = aggregate::run_watched(page, records, (time, &mut holds), &mut watch)?;
+    let mut records = aggregate::run(page, records, (time, &mut holds), &mut watch)?;
     let usage = &context.groups.indexes().usage;
     usage.note_query(&index.number, asked.common.dialect);
     let sorted_by = asked.with_sort_keys.then(|| {
@@ -557,14 +568,15 @@ pub(super) fn run(
     if parts.was_over() {
         count_part(context);
     }
+    let warnings = content::warnings(filling.as_deref(), &parts);
     let Some(cursor) = asked.cursor else {
         if profile.is_some() {
             Profile::write_head(context);
         }
         let records = (&records[..], sorted_by.as_deref(), asked.form);
-        write_records(context, total, records, parts.was_over());
+        write_records(context, total, records, &warnings);
         if let Some(profile) = profile {
-            profile.write(context, parts.was_over());
+            profile.write(context, &warnings);
         }
         return Ok(Outcome::Done);
     };
@@ -575,7 +587,7 @@ pub(super) fn run(
         true => 0,
         false => open_cursor(context, &index, (total, records, asked.form), cursor)?,
     };
-    write_piece(context, total, (&piece, asked.form), id, parts.was_over());
+    write_piece(context, total, (&piece, asked.form), id, &warnings);
     Ok(Outcome::Done)
 }
 
@@ -706,7 +718,8 @@ impl Source<'_> {
 
     /// True if records have more than what is known of a hit.
     fn needs_contents(&self) -> bool {
-        self.asked.loads_all || !self.asked.loaded.is_empty() || !self.wanted.is_empty()
+        let asked = self.asked;
+        asked.loads_all || asked.form.with_payloads || !asked.loaded.is_empty() || !self.wanted.is_empty()
     }
 
     pub fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
@@ -728,6 +741,7 @@ impl Source<'_> {
             record.set(&String::from_utf8_lossy(&name), distance);
         }
         record.set_score(hit.score);
+        record.set_explanation(hit.explanation.clone());
         if self.asked.adds_scores {
             record.set(SCORE, Value::Number(hit.score));
         }
@@ -740,6 +754,10 @@ impl Source<'_> {
         let dialect = self.asked.common.dialect;
         let keys = &mut context.keys_of(0);
         let schema = &self.index.definition.schema;
+        if self.asked.form.with_payloads && contents.is_hash() {
+            let field = self.index.definition.payload_field.as_ref();
+            record.set_payload(field.and_then(|field| contents.text(keys, field)));
+        }
         for Loaded { path, name, .. } in &self.asked.loaded {
             let known = schema.find(path.as_bytes());
             let value = match known {
@@ -801,10 +819,10 @@ fn write_piece(
     total: u64,
     (records, form): (&[Record], RecordForm),
     id: u64,
-    is_part: bool,
+    warnings: &[&str],
 ) {
     context.reply.array(2);
-    write_records(context, total, (records, None, form), is_part);
+    write_records(context, total, (records, None, form), warnings);
     context.reply.integer(id as i64);
 }
 
@@ -825,8 +843,13 @@ fn shown_sort_key(steps: &[Step], record: &Record) -> Option<Vec<u8>> {
 /// Records, and what they were sorted by if that is asked for.
 type Sorted<'r> = (&'r [Record], Option<&'r [Option<Vec<u8>>]>, RecordForm);
 
-fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by, form): Sorted<'_>, is_part: bool) {
-    let optional = [form.with_scores, sorted_by.is_some(), !form.no_content];
+fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by, form): Sorted<'_>, warnings: &[&str]) {
+    let optional = [
+        form.with_scores,
+        form.with_payloads,
+        sorted_by.is_some(),
+        !form.no_content,
+    ];
     let parts = optional.into_iter().filter(|is_shown| *is_shown).count();
     let is_map = context.reply.protocol() == Protocol::Resp3;
     match is_map {
@@ -850,7 +873,17 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by,
         }
         if form.with_scores {
             name(context, "score");
-            context.reply.double(record.score());
+            match form.explains_scores {
+                true => write_explained(context, record.score(), record.explanation()),
+                false => context.reply.double(record.score()),
+            }
+        }
+        if form.with_payloads {
+            name(context, "payload");
+            match record.payload() {
+                Some(payload) => context.reply.bulk(payload),
+                None => context.reply.null(),
+            }
         }
         if sorted_by.is_some() {
             name(context, "sortkey");
@@ -867,7 +900,7 @@ fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by,
         }
     }
     if is_map {
-        write_tail(context, is_part);
+        write_tail(context, warnings);
     }
 }
 
@@ -933,7 +966,7 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         if next != 0 {
             context.cursors().put_back(id, cursor);
         }
-        write_piece(context, total, (&piece, form), next, false);
+        write_piece(context, total, (&piece, form), next, &[]);
         Ok(())
     } else if is("DEL") {
         let gone = "SEARCH_CURSOR_NOT_FOUND Cursor does not exist";

@@ -2,11 +2,12 @@
 //! what is over, and the values of the keys that were found.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use quartet_search::aggregate::Value;
 use quartet_search::query::Query;
 use quartet_search::search::{self, Found, Hit, Keys, Request};
-use quartet_search::{SearchError, Time};
+use quartet_search::{Parts, SearchError, Time};
 
 use super::contents::Contents;
 use super::upkeep::{self, Followed};
@@ -22,9 +23,38 @@ const KEYS_BETWEEN_CHECKS: u32 = 64;
 /// Hits whose contents are read between two looks at the time.
 const HITS_BETWEEN_CHECKS: usize = 32;
 
-/// See [`wait_for`].
+/// See [`wait_for`]. Nothing as well if the answer may be a part, see [`filling_warning`].
 pub fn wait(context: &mut Context<'_, '_>, index: &Index) -> Result<Option<Outcome>, ErrorReply> {
-    wait_for(context, index, "SEARCH_INDEX_FILLING")
+    match answers_what_is_indexed(context) {
+        true => Ok(None),
+        false => wait_for(context, index, "SEARCH_INDEX_FILLING"),
+    }
+}
+
+/// The warning of an answer from an index that is being filled; its first words are those of the
+/// original's warning of an index that could not be.
+pub fn filling_warning(context: &mut Context<'_, '_>, index: &Index) -> Option<String> {
+    if !answers_what_is_indexed(context) {
+        return None;
+    }
+    let percent = 100.0 * index.progress(context.tx)?.share();
+    Some(format!(
+        "Index contains partial data: it is being filled, {percent:.1}% of the keys were looked at"
+    ))
+}
+
+fn answers_what_is_indexed(context: &Context<'_, '_>) -> bool {
+    let setting = &context.config().search_partial_results;
+    setting.load(Ordering::Relaxed) != 0
+}
+
+/// The warning of an answer that is a part because its time was over.
+pub const TIME_WAS_OVER: &str = "Timeout limit was reached";
+
+/// The warnings of an answer.
+pub fn warnings<'w>(filling: Option<&'w str>, parts: &Parts<'_>) -> Vec<&'w str> {
+    let over = parts.was_over().then_some(TIME_WAS_OVER);
+    filling.into_iter().chain(over).collect()
 }
 
 /// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or

@@ -9,12 +9,12 @@ use quartet_search::schema::FieldKind;
 use quartet_search::search::{HITS_MAX, Hit, Request, Scorer};
 use quartet_search::vectors::Metric;
 use quartet_search::{Parts, SearchError};
-use quartet_wire_resp::Arguments;
+use quartet_wire_resp::{Arguments, Protocol};
 
 use super::aggregate::{AggregateArguments, Source, hold, open_cursor, paged, wanted_fields, write_pairs};
 use super::content;
 use super::lookup::{count_part, counted, find, words};
-use super::query::TIME_WAS_OVER;
+use super::profile::Profile;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, RecordForm, Words, refused};
@@ -379,13 +379,18 @@ struct Merged {
 }
 
 pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let outcome = run(context, arguments);
+    let given = words(arguments, 5)?;
+    let outcome = run(context, &given, None);
     counted(context, outcome)
 }
 
-fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
+/// FT.HYBRID with these arguments; the answer has a profile if one is given.
+pub(super) fn run(
+    context: &mut Context<'_, '_>,
+    given: &[&[u8]],
+    mut profile: Option<Profile>,
+) -> Result<Outcome, ErrorReply> {
     let started_micros = context.engine().now_micros();
-    let given = words(arguments, 5)?;
     let index = find(context, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = TextPart::read(&mut rest)?;
@@ -394,6 +399,11 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     if asked.common.names_dialect {
         return Err(no_dialect());
     }
+    if profile.is_some() && asked.cursor.is_some() {
+        return Err(refused("FT.PROFILE does not support cursor"));
+    }
+    // A profile says how far a search came whose time was over, whatever is set.
+    asked.common.answers_parts |= profile.is_some();
     asked.adds_scores = true;
     // Parts of this command cannot be written in the first dialect.
     asked.common.dialect = asked.common.dialect.max(2);
@@ -409,18 +419,39 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
+    let filling = content::filling_warning(context, &index);
+    if let Some(profile) = &mut profile {
+        profile.is_parsed();
+    }
+    let mut of_search = profile.as_ref().map(Profile::part);
     let request = Request {
         count: combination.window,
         scorer: text.scorer,
         with_places: aggregate::ask_for_terms(&asked.steps),
+        clock: of_search.as_ref().map(Profile::clock),
         ..Request::default()
     };
     let (is_over, is_late) = (asked.common.clock(context), asked.common.last_clock(context));
     let stages = STAGES.map(|_| Parts::until(&is_late));
     let [of_words, of_vectors, behind] = stages.each_ref().map(|parts| asked.common.time(&is_over, parts));
-    let by_words = content::run(context, &index, &text_query, &request, of_words)?.hits;
-    let request = nearness_request(&vector, combination.window);
-    let by_vectors = content::run(context, &index, &vector_query, &request, of_vectors)?.hits;
+    let mut found = content::run(context, &index, &text_query, &request, of_words)?;
+    if let Some(search) = &mut of_search {
+        let behind = [("Scorer", found.total), ("Sorter", found.hits.len() as u64)];
+        search.is_searched(&mut found, &behind);
+    }
+    let by_words = found.hits;
+    let mut of_nearness = profile.as_ref().map(Profile::part);
+    let mut request = nearness_request(&vector, combination.window);
+    request.clock = of_nearness.as_ref().map(Profile::clock);
+    let mut found = content::run(context, &index, &vector_query, &request, of_vectors)?;
+    if let Some(search) = &mut of_nearness {
+        let behind = [("Metrics Applier", found.hits.len() as u64)];
+        search.is_searched(&mut found, &behind);
+    }
+    let by_vectors = found.hits;
+    if let Some(profile) = &mut profile {
+        profile.is_done_apart();
+    }
     let source = Source {
         index: &index,
         query: &text_query,
@@ -428,7 +459,13 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         wanted: wanted_fields(&index, &wanted),
     };
     if let Some(cursor) = asked.cursor {
-        return write_cursors(context, &source, cursor, [&by_words, &by_vectors], &stages);
+        return write_cursors(
+            context,
+            &source,
+            cursor,
+            [&by_words, &by_vectors],
+            (&stages, filling.as_deref()),
+        );
     }
     let mut merged: BTreeMap<Vec<u8>, Merged> = BTreeMap::new();
     for (hit, rank) in by_words.into_iter().zip(1..) {
@@ -461,8 +498,14 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     for one in &mut merged {
         one.hit.score = combination.score(one.text, one.vector);
     }
+    if let Some(profile) = &mut profile {
+        profile.is_done("Hybrid Merger", merged.len() as u64);
+    }
     // Equal ones stay in the order of their keys.
     merged.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
+    if let Some(profile) = &mut profile {
+        profile.is_done("Sorter", merged.len() as u64);
+    }
     let has_load = asked.loads_all || !asked.loaded.is_empty();
     // A name of its own is instead of the usual one.
     let keeps_score = combination.score_name.is_none() && (!has_load || wanted_score(&asked));
@@ -502,12 +545,20 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
         }
         records.push(record);
     }
+    if let Some(profile) = &mut profile {
+        profile.is_done("Loader", records.len() as u64);
+    }
     let (first, page) = paged(&asked.steps);
     let mut held = content::memory(context);
     let mut holds = |bytes| hold(&mut held, bytes);
-    let records = aggregate::run(first, records, behind, &mut holds)?;
+    let mut watch = |name: String, count: usize| {
+        if let Some(profile) = &mut profile {
+            profile.is_done(name, count as u64);
+        }
+    };
+    let records = aggregate::run(first, records, (behind, &mut holds), &mut watch)?;
     let total = records.len() as u64;
-    let mut records = aggregate::run(page, records, behind, &mut holds)?;
+    let mut records = aggregate::run(page, records, (behind, &mut holds), &mut watch)?;
     let is_limited = asked.steps.iter().any(|step| matches!(step, Step::Limit { .. }));
     if !is_limited {
         records.truncate(RESULTS_DEFAULT);
@@ -515,7 +566,19 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     let usage = &context.groups.indexes().usage;
     usage.note_query(&index.number, asked.common.dialect);
     let micros = context.engine().now_micros().saturating_sub(started_micros);
-    write(context, total, &records, (micros, &stages));
+    let form = Form {
+        micros,
+        warnings: (&stages, filling.as_deref()),
+        has_profile: profile.is_some(),
+    };
+    write(context, total, &records, form);
+    if let Some((profile, searches)) = profile.zip(of_search.zip(of_nearness)) {
+        let warnings = stages
+            .each_ref()
+            .map(|parts| content::warnings(filling.as_deref(), parts));
+        let warnings = warnings.each_ref().map(Vec::as_slice);
+        profile.write_hybrid(context, &[searches.0, searches.1], warnings);
+    }
     Ok(Outcome::Done)
 }
 
@@ -525,7 +588,7 @@ fn write_cursors(
     source: &Source<'_>,
     cursor: (usize, u64),
     found: [&[Hit]; 2],
-    stages: &[Parts<'_>],
+    warnings: Warnings<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let mut ids = Vec::new();
     for hits in found {
@@ -552,7 +615,7 @@ fn write_cursors(
         context.reply.simple(name);
         context.reply.integer(id as i64);
     }
-    write_warnings(context, stages);
+    write_warnings(context, warnings);
     Ok(Outcome::Done)
 }
 
@@ -680,20 +743,36 @@ fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArgum
     })
 }
 
+/// The stages, and how far the index is if it is being filled.
+type Warnings<'a> = (&'a [Parts<'a>], Option<&'a str>);
+
 /// Names the stages whose time was over before they were done.
-fn write_warnings(context: &mut Context<'_, '_>, stages: &[Parts<'_>]) {
+fn write_warnings(context: &mut Context<'_, '_>, (stages, filling): Warnings<'_>) {
     if stages.iter().any(Parts::was_over) {
         count_part(context);
     }
     let over = STAGES.iter().zip(stages).filter(|(_, parts)| parts.was_over());
-    let warnings: Vec<_> = over.map(|(name, _)| format!("{TIME_WAS_OVER} ({name})")).collect();
+    let over = over.map(|(name, _)| format!("{} ({name})", content::TIME_WAS_OVER));
+    let warnings: Vec<_> = filling.map(str::to_owned).into_iter().chain(over).collect();
     context.reply.simple("warnings");
     context.reply.array(warnings.len());
     warnings.iter().for_each(|warning| context.reply.simple(warning));
 }
 
-fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], (micros, stages): (u64, &[Parts<'_>])) {
-    context.reply.map(4);
+/// Says what stands beside the records.
+struct Form<'a> {
+    micros: u64,
+    warnings: Warnings<'a>,
+    /// A profile follows: in RESP3 as one pair more, in RESP2 as one element.
+    has_profile: bool,
+}
+
+fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], form: Form<'_>) {
+    match (context.reply.protocol(), form.has_profile) {
+        (Protocol::Resp2, true) => context.reply.array(9),
+        (Protocol::Resp3, true) => context.reply.map(5),
+        (_, false) => context.reply.map(4),
+    }
     context.reply.simple("total_results");
     context.reply.integer(total as i64);
     context.reply.simple("results");
@@ -702,8 +781,8 @@ fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], (micros,
         context.reply.map(record.iter().count());
         write_pairs(context, record);
     }
-    write_warnings(context, stages);
+    write_warnings(context, form.warnings);
     context.reply.simple("execution_time");
     // A clock of microseconds tells nothing of less.
-    context.reply.double(micros.max(1) as f64 / 1000.0);
+    context.reply.double(form.micros.max(1) as f64 / 1000.0);
 }

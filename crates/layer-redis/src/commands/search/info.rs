@@ -239,6 +239,7 @@ fn definition(context: &mut Context<'_, '_>, index: &Index) {
     if let Some(field) = &definition.payload_field {
         info.text("payload_field", field.as_bytes());
     }
+    info.text("indexes_all", if definition.indexes_all { b"true" } else { b"false" });
     let pairs = info.pairs;
     context.reply.map_since(mark, pairs);
 }

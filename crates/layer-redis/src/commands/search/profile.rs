@@ -1,22 +1,22 @@
-//! FT.PROFILE: a search or an aggregation with what its steps took.
+//! FT.PROFILE: a search, an aggregation or both kinds of search combined, with what their steps
+//! took.
 //!
 //! The answer has the form of 8.x: the results, and a profile of one shard whose conditions and
-//! stages have the original's names. Times are measured, and hold those of the conditions below
+//! stages have the original's names. FT.HYBRID's shard has a profile of each of its searches, and
+//! its coordinator one of what follows them. Times are measured, and hold those of the conditions below
 //! them. Stages that go hand in hand here have one time: the first of them has it, the others zero.
 
 use quartet_search::search::{Clock, Found, Step};
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::lookup::words;
-use super::query::TIME_WAS_OVER;
-use super::{aggregate, query};
+use super::{aggregate, hybrid, query};
 use crate::command::parse;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::refused;
 
 pub struct Profile {
-    micros: Box<dyn Fn() -> u64>,
     clock: Clock,
     /// Children of unions are counted and not shown.
     is_limited: bool,
@@ -30,11 +30,19 @@ pub struct Profile {
 
 impl Profile {
     fn new(context: &Context<'_, '_>, is_limited: bool) -> Profile {
-        let (engine, of_clock) = (context.engine().clone(), context.engine().clone());
-        let now_micros = engine.now_micros();
+        let engine = context.engine().clone();
+        Profile::beginning(Clock::new(move || engine.now_micros()), is_limited)
+    }
+
+    /// A profile of a part of the request, which begins now.
+    pub fn part(&self) -> Profile {
+        Profile::beginning(self.clock.clone(), self.is_limited)
+    }
+
+    fn beginning(clock: Clock, is_limited: bool) -> Profile {
+        let now_micros = clock.micros();
         Profile {
-            micros: Box::new(move || engine.now_micros()),
-            clock: Clock::new(move || of_clock.now_micros()),
+            clock,
             is_limited,
             started_micros: now_micros,
             parsed_micros: now_micros,
@@ -49,7 +57,7 @@ impl Profile {
     }
 
     fn lap_micros(&mut self) -> u64 {
-        let now_micros = (self.micros)();
+        let now_micros = self.clock.micros();
         let lap_micros = now_micros.saturating_sub(self.last_micros);
         self.last_micros = now_micros;
         lap_micros
@@ -78,6 +86,11 @@ impl Profile {
         }
     }
 
+    /// A part of the request was done, which has a profile of its own.
+    pub fn is_done_apart(&mut self) {
+        self.lap_micros();
+    }
+
     /// A stage was done for `count` documents or records.
     pub fn is_done(&mut self, name: impl Into<String>, count: u64) {
         let lap_micros = self.lap_micros();
@@ -104,19 +117,33 @@ impl Profile {
     }
 
     /// Writes what stands behind the results.
-    pub fn write(mut self, context: &mut Context<'_, '_>, is_part: bool) {
+    pub fn write(mut self, context: &mut Context<'_, '_>, warnings: &[&str]) {
         self.lap_micros();
+        write_frame(context);
+        self.write_facts(context, warnings, true);
+        context.reply.simple("Coordinator");
+        context.reply.map(0);
+    }
+
+    /// Writes what stands behind the results of FT.HYBRID: `self` is the profile of what follows
+    /// its searches. Each of the three has its warnings.
+    pub fn write_hybrid(mut self, context: &mut Context<'_, '_>, searches: &[Profile; 2], warnings: [&[&str]; 3]) {
+        self.lap_micros();
+        write_frame(context);
+        context.reply.map(2);
+        for (at, name) in ["SEARCH", "VSIM"].into_iter().enumerate() {
+            context.reply.simple(name);
+            searches[at].write_facts(context, warnings[at], true);
+        }
+        context.reply.simple("Coordinator");
+        self.write_facts(context, warnings[2], false);
+    }
+
+    fn write_facts(&self, context: &mut Context<'_, '_>, warnings: &[&str], has_steps: bool) {
         let total_micros = self.last_micros.saturating_sub(self.started_micros);
         let parsing_micros = self.parsed_micros.saturating_sub(self.started_micros);
-        let steps = self.steps.take().unwrap_or_default();
         let reply = &mut context.reply;
-        if reply.protocol() == Protocol::Resp3 {
-            reply.simple("Profile");
-        }
-        reply.map(2);
-        reply.simple("Shards");
-        reply.array(1);
-        reply.map(7);
+        reply.map(6 + usize::from(has_steps));
         for (name, micros) in [
             ("Total profile time", total_micros),
             ("Parsing time", parsing_micros),
@@ -127,10 +154,14 @@ impl Profile {
             reply.double(milliseconds(micros));
         }
         reply.simple("Warning");
-        reply.array(1);
-        reply.simple(if is_part { TIME_WAS_OVER } else { "None" });
-        reply.simple("Iterators profile");
-        self.write_step(context, &steps);
+        let none: &[&str] = &["None"];
+        let warnings = if warnings.is_empty() { none } else { warnings };
+        reply.array(warnings.len());
+        warnings.iter().for_each(|warning| reply.simple(warning));
+        if has_steps {
+            reply.simple("Iterators profile");
+            self.write_step(context, self.steps.as_ref().unwrap_or(&Step::default()));
+        }
         let reply = &mut context.reply;
         reply.simple("Result processors profile");
         reply.array(self.stages.len());
@@ -143,8 +174,6 @@ impl Profile {
             reply.simple("Results processed");
             reply.integer(*count as i64);
         }
-        reply.simple("Coordinator");
-        reply.map(0);
     }
 
     fn write_step(&self, context: &mut Context<'_, '_>, step: &Step) {
@@ -201,16 +230,27 @@ impl Profile {
     }
 }
 
+/// Writes the beginning of a profile, up to its only shard.
+fn write_frame(context: &mut Context<'_, '_>) {
+    let reply = &mut context.reply;
+    if reply.protocol() == Protocol::Resp3 {
+        reply.simple("Profile");
+    }
+    reply.map(2);
+    reply.simple("Shards");
+    reply.array(1);
+}
+
 fn milliseconds(micros: u64) -> f64 {
     micros as f64 / 1000.0
 }
 
 pub fn profile(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let given = words(arguments, 4)?;
-    let is_aggregation = match given[1] {
-        word if parse::is(word, "SEARCH") => false,
-        word if parse::is(word, "AGGREGATE") => true,
-        word if parse::is(word, "HYBRID") => return Err(refused("FT.PROFILE of HYBRID is not served")),
+    let run = match given[1] {
+        word if parse::is(word, "SEARCH") => query::run,
+        word if parse::is(word, "AGGREGATE") => aggregate::run,
+        word if parse::is(word, "HYBRID") => hybrid::run,
         _ => return Err(refused("No `SEARCH`, `AGGREGATE`, or `HYBRID` provided")),
     };
     let is_limited = parse::is(given[2], "LIMITED");
@@ -222,9 +262,5 @@ pub fn profile(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         return Err(refused("The QUERY keyword is expected"));
     }
     let request = [&given[..1], rest].concat();
-    let profile = Some(Profile::new(context, is_limited));
-    match is_aggregation {
-        true => aggregate::run(context, &request, profile),
-        false => query::run(context, &request, profile),
-    }
+    run(context, &request, Some(Profile::new(context, is_limited)))
 }

@@ -22,9 +22,6 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
 
-/// The warning of an answer that is a part.
-pub(super) const TIME_WAS_OVER: &str = "Timeout limit was reached";
-
 /// Most values that FT.TAGVALS answers.
 const TAG_VALUES_MAX: usize = 1_000_000;
 
@@ -165,6 +162,7 @@ pub(super) fn run(
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
     }
+    let filling = content::filling_warning(context, &index);
     let (order, mut request) = order(&index, &query, &asked)?;
     if let Some(profile) = &mut profile {
         profile.is_parsed();
@@ -213,6 +211,7 @@ pub(super) fn run(
         query: &query,
         asked: &asked,
         documents,
+        filling: filling.as_deref(),
     }
     .write(context, &found, time, &parts)?;
     if parts.was_over() {
@@ -222,7 +221,7 @@ pub(super) fn run(
         if !asked.no_content && asked.limit.1 > 0 {
             profile.is_done("Loader", found.hits.len() as u64);
         }
-        profile.write(context, parts.was_over());
+        profile.write(context, &content::warnings(filling.as_deref(), &parts));
     }
     Ok(Outcome::Done)
 }
@@ -386,6 +385,8 @@ struct Answer<'a> {
     asked: &'a SearchArguments,
     /// How many documents the index has, if the answer depends on it.
     documents: u64,
+    /// Says how far the index is, if it is being filled.
+    filling: Option<&'a str>,
 }
 
 impl Answer<'_> {
@@ -433,7 +434,7 @@ impl Answer<'_> {
                     written += 1;
                 }
                 context.reply.array_since(mark, written);
-                write_tail(context, parts.was_over());
+                write_tail(context, &content::warnings(self.filling, parts));
             }
         }
         Ok(())
@@ -610,12 +611,19 @@ impl Answer<'_> {
 }
 
 fn write_score(context: &mut Context<'_, '_>, hit: &Hit) {
-    if let Some(explanation) = &hit.explanation {
-        context.reply.array(2);
-        context.reply.double(hit.score);
-        return write_explanation(context, explanation);
+    if hit.explanation.is_some() {
+        return write_explained(context, hit.score, hit.explanation.as_ref());
     }
     context.reply.double(hit.score);
+}
+
+/// Writes a score with its reason, if it has any.
+pub(super) fn write_explained(context: &mut Context<'_, '_>, score: f64, explanation: Option<&Explanation>) {
+    context.reply.array(1 + usize::from(explanation.is_some()));
+    context.reply.double(score);
+    if let Some(explanation) = explanation {
+        write_explanation(context, explanation);
+    }
 }
 
 fn write_explanation(context: &mut Context<'_, '_>, explanation: &Explanation) {
@@ -642,13 +650,11 @@ pub fn write_head(context: &mut Context<'_, '_>, total: u64) {
     context.reply.simple("results");
 }
 
-/// Its end, with the warning that it is a part.
-pub fn write_tail(context: &mut Context<'_, '_>, is_part: bool) {
+/// Its end, with what it warns of.
+pub fn write_tail(context: &mut Context<'_, '_>, warnings: &[&str]) {
     context.reply.simple("warning");
-    context.reply.array(is_part.into());
-    if is_part {
-        context.reply.simple(TIME_WAS_OVER);
-    }
+    context.reply.array(warnings.len());
+    warnings.iter().for_each(|warning| context.reply.simple(warning));
 }
 
 fn explained(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<String, ErrorReply> {

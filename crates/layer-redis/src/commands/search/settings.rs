@@ -1,53 +1,38 @@
-//! FT.CONFIG: the settings of CONFIG GET `search-*` by their older names, and limits that are as
-//! they are.
+//! FT.CONFIG: the settings of CONFIG GET `search-*` by their older names. Limits that are as they
+//! are can be read, and not changed.
 
-use quartet_search::search::{EXPANSIONS_MAX, HITS_MAX};
 use quartet_wire_resp::Arguments;
 
 use super::lookup::words;
 use crate::command::glob;
-use crate::config::table::Parameter;
+use crate::config::table::{Access, Parameter};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::refused;
 
-/// An older name, the name in CONFIG if it can be changed, and what it is.
-const SETTINGS: &[(&str, Option<&str>, &str)] = &[
-    (
-        "DEFAULT_DIALECT",
-        Some("search-default-dialect"),
-        "The dialect of queries that name none",
-    ),
-    ("MAXAGGREGATERESULTS", None, "Most documents of an aggregation"),
-    ("MAXEXPANSIONS", None, "Most terms that a pattern stands for"),
-    ("MAXPREFIXEXPANSIONS", None, "Most terms that a pattern stands for"),
-    (
-        "MAXSEARCHRESULTS",
-        None,
-        "Most documents that a search skips, and takes",
-    ),
-    ("MINPREFIX", None, "Fewest bytes before a star"),
-    ("MINSTEMLEN", None, "Fewest bytes of a word with a stem"),
-    (
-        "ON_TIMEOUT",
-        Some("search-on-timeout"),
-        "What a search does when its time is over",
-    ),
-    (
-        "TIMEOUT",
-        Some("search-timeout"),
-        "How long a search may take, in milliseconds",
-    ),
+/// An older name, the name in CONFIG, and what it is.
+type Setting = (&'static str, &'static str, &'static str);
+
+#[rustfmt::skip]
+const SETTINGS: &[Setting] = &[
+    ("CURSOR_MAX_IDLE", "search-cursor-max-idle", "How long a cursor lives without being read, in milliseconds"),
+    ("CURSOR_READ_SIZE", "search-cursor-read-size", "Records of a piece that names no number"),
+    ("DEFAULT_DIALECT", "search-default-dialect", "The dialect of queries that name none"),
+    ("DEFAULT_SCORER", "search-default-scorer", "The scorer of queries that name none"),
+    ("INDEX_CURSOR_LIMIT", "search-index-cursor-limit", "Most cursors of an index"),
+    ("MAXAGGREGATERESULTS", "search-max-aggregate-results", "Most documents of an aggregation"),
+    ("MAXEXPANSIONS", "search-max-prefix-expansions", "Most terms that a pattern stands for"),
+    ("MAXPREFIXEXPANSIONS", "search-max-prefix-expansions", "Most terms that a pattern stands for"),
+    ("MAXSEARCHRESULTS", "search-max-search-results", "Most documents that a search skips, and takes"),
+    ("MINPREFIX", "search-min-prefix", "Fewest bytes before a star"),
+    ("MINSTEMLEN", "search-min-stem-len", "Fewest bytes of a word with a stem"),
+    ("ON_TIMEOUT", "search-on-timeout", "What a search does when its time is over"),
+    ("PARTIAL_RESULTS", "search-partial-results", "Whether a search of an index that is being filled answers what is in it"),
+    ("TIMEOUT", "search-timeout", "How long a search may take, in milliseconds"),
 ];
 
-fn value(context: &Context<'_, '_>, (name, parameter, _): &(&str, Option<&str>, &str)) -> String {
-    match (parameter, *name) {
-        (Some(parameter), _) => context.config().text_of(parameter),
-        (None, "MAXEXPANSIONS" | "MAXPREFIXEXPANSIONS") => EXPANSIONS_MAX.to_string(),
-        (None, "MINPREFIX") => "2".into(),
-        (None, "MINSTEMLEN") => quartet_search::analysis::STEMMED_BYTES_MIN.to_string(),
-        (None, _) => HITS_MAX.to_string(),
-    }
+fn value(context: &Context<'_, '_>, (_, parameter, _): &Setting) -> String {
+    context.config().text_of(parameter)
 }
 
 pub fn config(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -77,11 +62,13 @@ pub fn config(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             .iter()
             .find(|setting| setting.0.as_bytes().eq_ignore_ascii_case(given[1]));
         let (_, parameter, _) = setting.ok_or_else(|| refused("Invalid option"))?;
-        let parameter = parameter.ok_or_else(|| refused("Not modifiable at runtime"))?;
+        let parameter = Parameter::find(parameter.as_bytes()).expect("a parameter of the table");
+        if parameter.access == Access::Immutable {
+            return Err(refused("Not modifiable at runtime"));
+        }
         let value = given
             .get(2)
             .ok_or_else(|| refused("Bad arguments for SET: a value is missing"))?;
-        let parameter = Parameter::find(parameter.as_bytes()).expect("a parameter of the table");
         let change = context.config().check(parameter, value).map_err(refused)?;
         context.config().change(vec![change]);
         context.reply.ok();
@@ -90,8 +77,6 @@ pub fn config(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         Err(refused("No such configuration action"))
     }
 }
-
-type Setting = (&'static str, Option<&'static str>, &'static str);
 
 /// A list of pairs in RESP2, a map in RESP3.
 fn pairs(
@@ -136,5 +121,37 @@ fn help(context: &mut Context<'_, '_>, mark: usize, settings: &[&Setting]) {
     match is_map {
         true => context.reply.map_since(mark, settings.len()),
         false => context.reply.array_since(mark, settings.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quartet_search::analysis::STEMMED_BYTES_MIN;
+    use quartet_search::search::{EXPANSIONS_MAX, HITS_MAX};
+
+    use super::*;
+    use crate::commands::search::aggregate::{COUNT_DEFAULT, IDLE_MS_MAX};
+    use crate::indexes::CURSORS_OF_INDEX_MAX;
+
+    #[test]
+    fn shown_limits_are_those_that_hold() {
+        let shown = |name: &str| Parameter::find(name.as_bytes()).unwrap().default;
+        for (name, limit) in [
+            ("search-cursor-max-idle", IDLE_MS_MAX as usize),
+            ("search-cursor-read-size", COUNT_DEFAULT),
+            ("search-index-cursor-limit", CURSORS_OF_INDEX_MAX),
+            ("search-max-aggregate-results", HITS_MAX),
+            ("search-max-prefix-expansions", EXPANSIONS_MAX),
+            ("search-max-search-results", HITS_MAX),
+            ("search-min-stem-len", STEMMED_BYTES_MIN),
+        ] {
+            assert_eq!(shown(name), limit.to_string(), "{name}");
+        }
+        assert_eq!(shown("search-default-scorer"), "BM25STD");
+        assert!(
+            SETTINGS
+                .iter()
+                .all(|(_, name, _)| Parameter::find(name.as_bytes()).is_some())
+        );
     }
 }

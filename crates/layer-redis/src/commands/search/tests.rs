@@ -34,17 +34,40 @@ const INFO_KEYS: &[&str] = &[
     "hash_indexing_failures",
 ];
 
+/// The value of FT.INFO without the pair that came after the recorded version.
+fn without_later(value: Value) -> Value {
+    let is_later = |name: &Value| show(name) == "indexes_all";
+    match value {
+        Value::Array(mut values) => {
+            if values.len() > 1 && is_later(&values[values.len() - 2]) {
+                values.truncate(values.len() - 2);
+            }
+            Value::Array(values)
+        }
+        Value::Map(mut pairs) => {
+            pairs.retain(|(name, _)| !is_later(name));
+            Value::Map(pairs)
+        }
+        other => other,
+    }
+}
+
 /// The totals of aggregations are left out, as in the recording.
 fn normalized(command: &[&str], reply: Value) -> Value {
     let is_recorded = |name: &Value| INFO_KEYS.contains(&show(name).as_str());
     match reply {
         Value::Array(values) if command[0] == "FT.INFO" => {
             let pairs = values.chunks(2).filter(|pair| is_recorded(&pair[0]));
-            Value::Array(pairs.flatten().cloned().collect())
+            Value::Array(pairs.flatten().cloned().map(without_later).collect())
         }
         Value::Map(mut pairs) if command[0] == "FT.INFO" => {
             pairs.retain(|(name, _)| is_recorded(name));
-            Value::Map(pairs)
+            Value::Map(
+                pairs
+                    .into_iter()
+                    .map(|(name, value)| (name, without_later(value)))
+                    .collect(),
+            )
         }
         Value::Array(mut values) if command[0] == "FT.AGGREGATE" => {
             values[0] = Value::Integer(0);
@@ -599,6 +622,59 @@ fn a_large_database_is_filled_in_steps() {
     let written = ["FT.SEARCH", "i", "@n:[1000 +inf]", "SORTBY", "n", "NOCONTENT"];
     assert_eq!(show(&connection.run(&written)), "[2 k0 new]");
     connection.check("FT.SEARCH i * LIMIT 0 0 => [600]");
+}
+
+/// Requests that ask for it get what an index has that is being filled, with a warning of how far
+/// it is; a full index warns of nothing.
+#[test]
+fn an_index_that_is_being_filled_answers_parts_on_demand() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    for key in 0..600 {
+        connection.run(&[
+            "HSET",
+            &format!("k{key}"),
+            "n",
+            &key.to_string(),
+            "t",
+            "hello",
+            "v",
+            "aa",
+        ]);
+    }
+    connection.check(
+        "FT.CREATE i SCHEMA n NUMERIC t TEXT g TAG v VECTOR FLAT 6 TYPE UINT8 DIM 2 DISTANCE_METRIC L2 => OK
+         HSET new n 1001 t hello g x v aa => 4
+         CONFIG SET search-partial-results yes => OK
+         FT.CONFIG GET PARTIAL_RESULTS => [[PARTIAL_RESULTS yes]]
+         FT.SEARCH i hello NOCONTENT => [1 new]
+         FT.AGGREGATE i * LOAD 1 n => [1 [n 1001]]
+         FT.TAGVALS i g => [x]",
+    );
+    connection.run(&["HELLO", "3"]);
+    let warning = "Index contains partial data: it is being filled, 0.0% of the keys were looked at";
+    let requests = [
+        "FT.SEARCH i hello NOCONTENT",
+        "FT.AGGREGATE i * LOAD 1 n",
+        "FT.HYBRID i SEARCH hello VSIM @v $q PARAMS 2 q aa",
+        "FT.PROFILE i SEARCH QUERY hello NOCONTENT",
+        "FT.PROFILE i HYBRID QUERY SEARCH hello VSIM @v $q PARAMS 2 q aa",
+    ];
+    let warnings = |connection: &mut Connection| {
+        requests.map(|request| {
+            let words: Vec<&str> = request.split(' ').collect();
+            show(&connection.run(&words)).matches(warning).count()
+        })
+    };
+    // A profile repeats it.
+    assert_eq!(warnings(&mut connection), [1, 1, 1, 2, 4]);
+    connection.check("CONFIG SET search-partial-results no => OK");
+    assert!(connection.bytes(&["FT.SEARCH", "i", "*"]).is_empty());
+    let mut connection = fixture.connect();
+    connection.run(&["HELLO", "3"]);
+    connection.check("CONFIG SET search-partial-results yes => OK");
+    fixture.fill_indexes();
+    assert_eq!(warnings(&mut connection), [0; 5]);
 }
 
 /// Nothing is left of an index that goes before it is full, and nothing fills it.
@@ -1446,7 +1522,72 @@ fn a_profile_has_the_form_of_8() {
     );
     resp2.check(
         "FT.PROFILE i FOO QUERY hello => !SEARCH_PARSE_ARGS No `SEARCH`, `AGGREGATE`, or `HYBRID` provided
-         FT.PROFILE i HYBRID QUERY hello => !SEARCH_PARSE_ARGS FT.PROFILE of HYBRID is not served",
+         FT.PROFILE i HYBRID QUERY hello => !SEARCH_PARSE_ARGS SEARCH argument is required
+         FT.PROFILE i HYBRID SEARCH hello => !SEARCH_PARSE_ARGS The QUERY keyword is expected",
+    );
+}
+
+/// As at 8.x: a profile for each of the searches, and one of what follows them.
+#[test]
+fn a_hybrid_search_has_a_profile_of_each_part() {
+    let fixture = Fixture::new();
+    let (mut resp2, mut resp3) = (fixture.connect(), fixture.connect());
+    resp3.run(&["HELLO", "3"]);
+    resp2.check(
+        "FT.CREATE i SCHEMA t TEXT v VECTOR FLAT 6 TYPE UINT8 DIM 2 DISTANCE_METRIC L2 => OK
+         HSET 1 t hello v ba => 2
+         HSET 2 t help v bb => 2
+         HSET 3 t world v aa => 2",
+    );
+    // The clock stands still.
+    let head = "Total profile time 0 Parsing time 0 Workers queue time 0 Pipeline creation time 0 Warning [None]";
+    let stages = |stages: &[(&str, u64)]| {
+        let stage = |(name, count): &(&str, u64)| format!("[Type {name} Time 0 Results processed {count}]");
+        let stages: Vec<_> = stages.iter().map(stage).collect();
+        format!("Result processors profile [{}]", stages.join(" "))
+    };
+    let of_words = format!(
+        "[{head} Iterators profile [Type TEXT Term hello Time 0 Number of reading operations 1 \
+         Estimated number of matches 1] {}]",
+        stages(&[("Index", 1), ("Scorer", 1), ("Sorter", 1)])
+    );
+    let of_vectors = format!(
+        "[{head} Iterators profile [Type VECTOR Time 0 Number of reading operations 3 Vector search mode \
+         STANDARD_KNN] {}]",
+        stages(&[("Index", 3), ("Metrics Applier", 3)])
+    );
+    let request = "FT.PROFILE i HYBRID QUERY SEARCH hello VSIM @v $q";
+    for (steps, behind) in [
+        (
+            "LIMIT 0 2",
+            &[("Hybrid Merger", 3), ("Sorter", 3), ("Loader", 3), ("Pager/Limiter", 2)][..],
+        ),
+        (
+            "GROUPBY 1 @t REDUCE COUNT 0 AS c",
+            &[("Hybrid Merger", 3), ("Sorter", 3), ("Loader", 3), ("Grouper", 3)],
+        ),
+    ] {
+        let request = format!("{request} {steps} PARAMS 2 q aa");
+        let words: Vec<&str> = request.split(' ').collect();
+        let Value::Array(parts) = resp2.run(&words) else {
+            panic!("{request}");
+        };
+        let expected = format!(
+            "[Shards [[SEARCH {of_words} VSIM {of_vectors}]] Coordinator [{head} {}]]",
+            stages(behind)
+        );
+        assert_eq!((parts.len(), show(&parts[8])), (9, expected), "{request}");
+        let Value::Map(pairs) = resp3.run(&words) else {
+            panic!("{request}");
+        };
+        let names: Vec<_> = pairs.iter().map(|(name, _)| show(name)).collect();
+        assert_eq!(
+            names,
+            ["total_results", "results", "warnings", "execution_time", "Profile"]
+        );
+    }
+    resp2.check(
+        "FT.PROFILE i HYBRID QUERY SEARCH hello VSIM @v $q WITHCURSOR PARAMS 2 q aa => !SEARCH_PARSE_ARGS FT.PROFILE does not support cursor",
     );
 }
 
@@ -1479,4 +1620,76 @@ fn aggregations_show_scores_and_leave_contents_out() {
          FT.AGGREGATE i hello NOCONTENT WITHCURSOR => [[2] 0]
          FT.AGGREGATE i hello LOAD 1 @n NOCONTENT => !SEARCH_ARG_UNRECOGNIZED Unknown argument `NOCONTENT` at position 4 for <main>",
     );
+}
+
+/// As search 2.10 was seen to answer.
+#[test]
+fn a_suggestion_keeps_its_payload_until_another_comes() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "FT.SUGADD s hello 1 PAYLOAD p => 1
+         FT.SUGADD s hello 5 => 1
+         FT.SUGGET s h WITHPAYLOADS => [hello p]
+         FT.SUGADD s hello 5 PAYLOAD q INCR => 1
+         FT.SUGGET s h WITHPAYLOADS => [hello q]
+         FT.SUGADD s hello 5 INCR => 1
+         FT.SUGGET s h WITHPAYLOADS => [hello q]",
+    );
+}
+
+/// As at the original, whose commands of modules announce nothing else.
+#[test]
+fn a_key_of_suggestions_is_announced_when_it_is_new() {
+    let fixture = Fixture::new();
+    let (mut listener, mut connection) = (fixture.connect(), fixture.connect());
+    listener.run(&["PSUBSCRIBE", "__keyevent*"]);
+    connection.check(
+        "CONFIG SET notify-keyspace-events KEAn => OK
+         FT.SUGADD s hello 1 => 1
+         FT.SUGADD s help 1 => 2
+         FT.SUGDEL s help => 1
+         SET k 1 => OK",
+    );
+    let mail = String::from_utf8(listener.mail()).unwrap();
+    assert_eq!(
+        (mail.matches("__keyevent@0__:").count(), mail.matches(":new").count()),
+        (3, 2),
+        "{mail}"
+    );
+}
+
+/// What 8.x shows of an index beyond 2.10.
+#[test]
+fn an_index_tells_whether_it_indexes_all() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "FT.CREATE i INDEXALL ENABLE SCHEMA t TEXT => OK
+         FT.CREATE j SCHEMA t TEXT => OK",
+    );
+    for (name, expected) in [("i", "indexes_all true]"), ("j", "indexes_all false]")] {
+        assert!(show(&connection.run(&["FT.INFO", name])).contains(expected), "{name}");
+    }
+}
+
+/// As search 2.10 was seen to answer.
+#[test]
+fn aggregations_show_payloads_and_the_reasons_of_scores() {
+    let fixture = Fixture::new();
+    let mut connection = fixture.connect();
+    connection.check(
+        "FT.CREATE i PAYLOAD_FIELD p SCHEMA t TEXT n NUMERIC => OK
+         HSET 1 t hello n 1 p pay => 3
+         HSET 2 t hello n 2 => 2
+         FT.AGGREGATE i hello WITHPAYLOADS LOAD 1 @n SORTBY 1 @n => [2 pay [n 1] nil [n 2]]
+         FT.AGGREGATE i hello EXPLAINSCORE => !SEARCH_PARSE_ARGS EXPLAINSCORE must be accompanied with WITHSCORES
+         FT.AGGREGATE i hello WITHPAYLOADS WITHSORTKEYS LOAD 1 @n SORTBY 1 @n => [2 pay #1 [n 1] nil #2 [n 2]]
+         FT.AGGREGATE i hello WITHSCORES EXPLAINSCORE WITHPAYLOADS GROUPBY 1 @t => [1 [0] nil [t hello]]",
+    );
+    let explained = "FT.AGGREGATE i hello WITHSCORES EXPLAINSCORE SCORER DOCSCORE LOAD 1 @n";
+    let words: Vec<&str> = explained.split(' ').collect();
+    let reason = "[1 Document's score is 1.00]";
+    let expected = format!("[1 {reason} [n 1] {reason} [n 2]]");
+    assert_eq!(show(&connection.run(&words))[2..], expected[2..]);
 }

@@ -298,10 +298,12 @@ fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 
 type Filter<'a> = Box<dyn Fn(&Command) -> bool + 'a>;
 
-/// No command belongs to a module.
+/// Commands of a family that is a module at the original belong to the module of its name.
 fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, ErrorReply> {
     match String::from_utf8_lossy(filter).to_ascii_lowercase().as_str() {
-        "module" => Ok(Box::new(|_| false)),
+        "module" => Ok(Box::new(move |command| {
+            module_of(command).is_some_and(|name| name.as_bytes() == value)
+        })),
         "aclcat" => Ok(Box::new(|command| {
             command
                 .categories()
@@ -312,6 +314,15 @@ fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, ErrorRepl
             glob::matches_case(value, command.name.as_bytes(), true)
         })),
         _ => Err(errors::SYNTAX.into()),
+    }
+}
+
+fn module_of(command: &Command) -> Option<&'static str> {
+    match command.group {
+        Group::Json => Some("ReJSON"),
+        Group::Search if command.name.starts_with("ft.") => Some("search"),
+        Group::VectorSet if !command.name.contains('.') => Some("vectorset"),
+        _ => None,
     }
 }
 

@@ -57,6 +57,7 @@ fn commands_are_listed_and_documented() {
          COMMAND LIST FILTERBY PATTERN get => [get]
          COMMAND LIST FILTERBY PATTERN config|*re* => [config|resetstat config|rewrite]
          COMMAND LIST FILTERBY MODULE foo => []
+         COMMAND LIST FILTERBY MODULE vectorset => [vadd vrem vsim vdim vcard vemb vlinks vinfo vsetattr vgetattr vrandmember vismember vrange]
          COMMAND LIST FILTERBY ACLCAT nosuch => []
          COMMAND LIST FILTERBY nosuch foo => !ERR syntax error
          COMMAND GETKEYS GET key => [key]
