@@ -6,6 +6,7 @@ Nothing of a suite is changed by it. SUITE_SERVER_PORT is the server's; SUITE_SE
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import sys
 import types
@@ -87,7 +88,31 @@ def replace_models() -> None:
     sys.modules["sentence_transformers"] = module
 
 
+class NoDocker:
+    """Instead of Docker's client: a container that it starts is the server that runs already."""
+
+    def __init__(self):
+        self.containers = self
+
+    def ping(self) -> bool:
+        return True
+
+    def run(self, *_: object, **__: object) -> NoDocker:
+        return self
+
+    def stop(self) -> None:
+        pass
+
+    def remove(self) -> None:
+        pass
+
+
 def replace_containers() -> None:
+    # Who has testcontainers has it too, and starts nothing with it.
+    if importlib.util.find_spec("docker") is None:
+        docker = types.ModuleType("docker")
+        docker.from_env = NoDocker
+        sys.modules["docker"] = docker
     try:
         import testcontainers.compose as compose
         import testcontainers.redis as redis
