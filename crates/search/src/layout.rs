@@ -46,8 +46,11 @@ pub fn key_row(key: &[u8]) -> Vec<u8> {
     [b"k", key].concat()
 }
 
+/// The tag of documents' rows.
+pub const DOCUMENT: u8 = b'd';
+
 pub fn document_row(id: DocumentId) -> Vec<u8> {
-    tagged(b'd', id)
+    tagged(DOCUMENT, id)
 }
 
 pub fn removed_row(id: DocumentId) -> Vec<u8> {
