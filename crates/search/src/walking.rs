@@ -164,6 +164,15 @@ impl IdRows {
         }
     }
 
+    /// Takes all ids from a walk that has not begun.
+    pub fn take_all(&mut self, rows: &mut dyn Rows) -> Vec<DocumentId> {
+        if !self.is_read {
+            self.wanted = usize::MAX;
+            self.read(rows, 0);
+        }
+        std::mem::take(&mut self.ids)
+    }
+
     fn read(&mut self, rows: &mut dyn Rows, from: DocumentId) {
         self.ids.clear();
         self.next = 0;
@@ -195,6 +204,11 @@ impl Ids {
         }
     }
 
+    /// Takes all ids from a walk that has not begun.
+    pub fn take_all(&mut self) -> Vec<DocumentId> {
+        std::mem::take(&mut self.ids)
+    }
+
     pub fn count(&self) -> usize {
         self.ids.len()
     }
@@ -207,6 +221,16 @@ impl Ids {
         self.next = first_from(&self.ids, self.next, |other| *other < id);
         self.at()
     }
+}
+
+/// Those of the ids that are in the other list as well; both ascend.
+pub(crate) fn common(mut ids: Vec<DocumentId>, others: &[DocumentId]) -> Vec<DocumentId> {
+    let mut others = others.iter().copied().peekable();
+    ids.retain(|id| {
+        while others.next_if(|other| other < id).is_some() {}
+        others.peek() == Some(id)
+    });
+    ids
 }
 
 /// Sorts ids and leaves out those that are there already. Where they lie near each other, a bit for
@@ -260,6 +284,19 @@ pub(crate) fn agreed(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_in_common_are_those_of_both_lists() {
+        let multiples = |of: u64| (0..500).map(|at| at * of).collect::<Vec<_>>();
+        for (one, other) in [(2, 3), (3, 2), (1, 7), (5, 5)] {
+            let (ids, others) = (multiples(one), multiples(other));
+            let expected = ids.iter().copied().filter(|id| others.contains(id));
+            let expected: Vec<u64> = expected.collect();
+            assert_eq!(common(ids, &others), expected, "{one} {other}");
+        }
+        assert!(common(multiples(2), &[]).is_empty());
+        assert!(common(Vec::new(), &[1]).is_empty());
+    }
 
     #[test]
     fn ids_are_sorted_wherever_they_lie() {

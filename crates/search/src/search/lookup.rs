@@ -20,7 +20,7 @@ use crate::search::matcher::{Matcher, Term, Words};
 use crate::search::watch;
 use crate::search::{DOCUMENTS_AT_ONCE, Request};
 use crate::shapes::Shape;
-use crate::walking::{IdRows, TermWalk, agreed};
+use crate::walking::{IdRows, TermWalk, agreed, common};
 use crate::{Schema, SearchError};
 
 /// How many numbers of a range are read in the time of one document that is looked at.
@@ -28,6 +28,12 @@ const NUMBERS_READ_AT_ONCE: u64 = 32;
 
 /// About how long the row of a usual document is.
 const DOCUMENT_BYTES_READ: usize = 1024;
+
+/// Longer lists of ids are not joined as a whole.
+const JOINED_MAX: u64 = 1 << 16;
+
+/// Lists are joined as a whole if none has more ids than this many times those of another.
+const JOINED_TIMES: u64 = 16;
 
 /// The first key of some rows, and the end behind the last.
 type RowRange = (Vec<u8>, Vec<u8>);
@@ -279,7 +285,27 @@ impl<'l> Lookup<'l> {
             narrow.for_each(|(matcher, _)| matcher.restrict(&ids));
             matchers[at] = Matcher::of_ids(ids);
         }
+        if !is_shown {
+            self.join_lists(&mut matchers);
+        }
         Ok(matchers)
+    }
+
+    /// Leaves conditions that all list ids with those that they have in common, unless one of them
+    /// has far fewer: going through whole lists once takes less than moving from one to the other.
+    fn join_lists(&mut self, matchers: &mut [Matcher]) {
+        let counts = matchers.iter().map(Matcher::documents);
+        let (fewest, most) = counts.fold((u64::MAX, 0), |(fewest, most), count| {
+            (fewest.min(count), most.max(count))
+        });
+        let are_alike = most <= JOINED_MAX && most / JOINED_TIMES <= fewest;
+        if matchers.len() < 2 || !are_alike || !matchers.iter().all(Matcher::lists_ids) {
+            return;
+        }
+        let mut lists = matchers.iter_mut().map(|matcher| matcher.take_ids(self.rows));
+        let first = lists.next().unwrap_or_default();
+        let ids = lists.fold(first, |ids, list| common(ids, &list));
+        matchers.iter_mut().for_each(|matcher| matcher.restrict(&ids));
     }
 
     /// The ids at which all matchers stand that list ids and are not those of ranges.
