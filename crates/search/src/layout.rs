@@ -61,8 +61,11 @@ pub fn id_of_value(value: &[u8]) -> DocumentId {
     Cursor(value).number() as DocumentId
 }
 
+/// The tag of documents' rows.
+pub const DOCUMENT: u8 = b'd';
+
 pub fn document_row(id: DocumentId) -> Vec<u8> {
-    tagged(b'd', id)
+    tagged(DOCUMENT, id)
 }
 
 pub fn removed_row(id: DocumentId) -> Vec<u8> {

@@ -7,8 +7,13 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use crate::layout::{DocumentId, id_of};
+
 /// Takes a key and its value; breaks to end the scan.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+/// Takes ids; breaks to end the scan.
+pub type VisitIds<'v> = &'v mut dyn FnMut(&[DocumentId]) -> ControlFlow<()>;
 
 /// Returns the key of a row that has a number below its tag.
 pub fn numbered(tag: u8, number: u64) -> [u8; 9] {
@@ -34,12 +39,22 @@ pub trait Rows {
     /// Prefetches about `bytes` of that value, which will be read soon, if that costs little.
     fn fetch_numbered(&mut self, _tag: u8, _number: u64, _bytes: usize) {}
 
-    /// Prefetches the values at the keys, which will be read soon: several take little longer than
-    /// one.
-    fn fetch(&mut self, _keys: &[Vec<u8>]) {}
+    /// As [`Rows::show_numbered`] for each of some numbers, with its place among them: several take
+    /// little longer than one. About `bytes` of each value are read.
+    fn show_each(&mut self, tag: u8, numbers: &[u64], _bytes: usize, visit: &mut dyn FnMut(usize, &[u8])) {
+        for (at, number) in numbers.iter().enumerate() {
+            self.show_numbered(tag, *number, &mut |value| visit(at, value));
+        }
+    }
 
     /// Visits keys and values of `start..end` in key order until `visit` breaks.
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>);
+
+    /// Visits the ids with which the keys of `start..end` end, in the order of the keys and several
+    /// at a time, until `visit` breaks. Every key of the range is `key_bytes` long.
+    fn scan_ids(&mut self, (start, end): (&[u8], &[u8]), _key_bytes: usize, visit: VisitIds<'_>) {
+        self.scan(start, end, &mut |key, _| visit(&[id_of(key)]));
+    }
 
     /// How many rows `start..end` holds. Takes no longer for more rows.
     fn count(&mut self, start: &[u8], end: &[u8]) -> u64;

@@ -8,13 +8,20 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use crate::layout::{DocumentId, after, document_row, id_of, with_id};
+use crate::layout::{DocumentId, after, document_row, with_id};
 use crate::postings::{Posting, Walk};
 use crate::rows::Rows;
 use crate::schema::FieldMask;
 
-/// How many ids are read at a time. Bounds what is read in vain when a search moves on.
-const IDS_READ: usize = 128;
+/// How many ids are read at first, and where a search moves on beyond those that were read: bounds
+/// what is read in vain.
+const IDS_READ_FIRST: usize = 128;
+
+/// How many ids are read at most at a time.
+const IDS_READ_MAX: usize = 4096;
+
+/// Words of a bitmap, for each id, up to which ids are sorted by it.
+const WORDS_OF_ID: u64 = 2;
 
 /// The place, from `next` on, of the first item that is not before what is looked for. It is mostly
 /// near.
@@ -103,6 +110,8 @@ pub(crate) struct IdRows {
     prefix: Vec<u8>,
     ids: Vec<DocumentId>,
     next: usize,
+    /// How many were asked for when they were read.
+    wanted: usize,
     is_read: bool,
 }
 
@@ -112,6 +121,7 @@ impl IdRows {
             prefix,
             ids: Vec::new(),
             next: 0,
+            wanted: 0,
             is_read: false,
         }
     }
@@ -126,6 +136,7 @@ impl IdRows {
             prefix: Vec::new(),
             ids,
             next: 0,
+            wanted: 0,
             is_read: true,
         }
     }
@@ -144,23 +155,37 @@ impl IdRows {
             if self.at().is_some() || self.is_read {
                 return self.at();
             }
-            let from = self.ids.last().map_or(id, |last| id.max(last + 1));
-            self.read(rows, from);
+            let next = self.ids.last().map_or(id, |last| last + 1);
+            self.wanted = match id <= next {
+                true => IDS_READ_MAX.min(self.wanted * 2).max(IDS_READ_FIRST),
+                false => IDS_READ_FIRST,
+            };
+            self.read(rows, id.max(next));
         }
+    }
+
+    /// Takes all ids from a walk that has not begun.
+    pub fn take_all(&mut self, rows: &mut dyn Rows) -> Vec<DocumentId> {
+        if !self.is_read {
+            self.wanted = usize::MAX;
+            self.read(rows, 0);
+        }
+        std::mem::take(&mut self.ids)
     }
 
     fn read(&mut self, rows: &mut dyn Rows, from: DocumentId) {
         self.ids.clear();
         self.next = 0;
+        self.is_read = true;
         let start = with_id(self.prefix.clone(), from);
-        rows.scan(&start, &after(&self.prefix), &mut |key, _| {
-            self.ids.push(id_of(key));
-            match self.ids.len() < IDS_READ {
+        rows.scan_ids((&start, &after(&self.prefix)), start.len(), &mut |ids| {
+            self.ids.extend_from_slice(ids);
+            self.is_read = self.ids.len() < self.wanted;
+            match self.is_read {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
         });
-        self.is_read = self.ids.len() < IDS_READ;
     }
 }
 
@@ -172,10 +197,16 @@ pub(crate) struct Ids {
 
 impl Ids {
     /// Ids in any order.
-    pub fn new(mut ids: Vec<DocumentId>) -> Ids {
-        ids.sort_unstable();
-        ids.dedup();
-        Ids { ids, next: 0 }
+    pub fn new(ids: Vec<DocumentId>) -> Ids {
+        Ids {
+            ids: sorted(ids),
+            next: 0,
+        }
+    }
+
+    /// Takes all ids from a walk that has not begun.
+    pub fn take_all(&mut self) -> Vec<DocumentId> {
+        std::mem::take(&mut self.ids)
     }
 
     pub fn count(&self) -> usize {
@@ -190,6 +221,42 @@ impl Ids {
         self.next = first_from(&self.ids, self.next, |other| *other < id);
         self.at()
     }
+}
+
+/// Those of the ids that are in the other list as well; both ascend.
+pub(crate) fn common(mut ids: Vec<DocumentId>, others: &[DocumentId]) -> Vec<DocumentId> {
+    let mut others = others.iter().copied().peekable();
+    ids.retain(|id| {
+        while others.next_if(|other| other < id).is_some() {}
+        others.peek() == Some(id)
+    });
+    ids
+}
+
+/// Sorts ids and leaves out those that are there already. Where they lie near each other, a bit for
+/// each id of the range does it several times faster than comparing them.
+fn sorted(mut ids: Vec<DocumentId>) -> Vec<DocumentId> {
+    let (Some(first), Some(last)) = (ids.iter().min().copied(), ids.iter().max().copied()) else {
+        return ids;
+    };
+    let words = (last - first) / 64 + 1;
+    if words > ids.len() as u64 * WORDS_OF_ID {
+        ids.sort_unstable();
+        ids.dedup();
+        return ids;
+    }
+    let mut bits = vec![0_u64; words as usize];
+    for id in &ids {
+        bits[((id - first) / 64) as usize] |= 1 << ((id - first) % 64);
+    }
+    ids.clear();
+    for (word, mut left) in (0..).zip(bits) {
+        while left != 0 {
+            ids.push(first + 64 * word + u64::from(left.trailing_zeros()));
+            left &= left - 1;
+        }
+    }
+    ids
 }
 
 /// The first document at or after `id` at which all of `count` walks stand; there is at least one.
@@ -217,6 +284,35 @@ pub(crate) fn agreed(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_in_common_are_those_of_both_lists() {
+        let multiples = |of: u64| (0..500).map(|at| at * of).collect::<Vec<_>>();
+        for (one, other) in [(2, 3), (3, 2), (1, 7), (5, 5)] {
+            let (ids, others) = (multiples(one), multiples(other));
+            let expected = ids.iter().copied().filter(|id| others.contains(id));
+            let expected: Vec<u64> = expected.collect();
+            assert_eq!(common(ids, &others), expected, "{one} {other}");
+        }
+        assert!(common(multiples(2), &[]).is_empty());
+        assert!(common(Vec::new(), &[1]).is_empty());
+    }
+
+    #[test]
+    fn ids_are_sorted_wherever_they_lie() {
+        for (step, count) in [(1, 0), (1, 1), (7, 300), (97, 1000), (9973, 500), (1 << 40, 100)] {
+            for first in [0, 1, 63, 64, 1000] {
+                let ids: Vec<u64> = (0..count).map(|at| first + at * 31 % 211 * step).collect();
+                let expected: BTreeSet<u64> = ids.iter().copied().collect();
+                assert_eq!(
+                    sorted(ids),
+                    expected.into_iter().collect::<Vec<_>>(),
+                    "{step} {count} {first}"
+                );
+            }
+        }
+        assert_eq!(sorted(vec![u64::MAX, u64::MAX - 64]), [u64::MAX - 64, u64::MAX]);
+    }
 
     #[test]
     fn the_first_from_a_place_is_that_of_a_look_at_each() {

@@ -30,6 +30,9 @@ pub fn check<S: Store>(make: impl Fn() -> S) {
     }
 }
 
+/// Every key that begins with one of them has a number behind it.
+const NUMBERED: [&[u8]; 2] = [b"n", b"o, a long beginning shared by many numbers "];
+
 const SEEDS: u64 = 20;
 const STEPS: u64 = 1_500;
 
@@ -166,6 +169,8 @@ impl<S: Store> Check<S> {
         let backwards: Vec<Row> = expected.iter().rev().take(limit).cloned().collect();
         assert_eq!(scan(store, &start, &end, false, limit), forwards, "seed {seed}");
         assert_eq!(scan(store, &start, &end, true, limit), backwards, "seed {seed}");
+        let first = self.number();
+        compare_numbers(&self.store, &self.model, (first, limit), seed);
     }
 
     fn row(&mut self, version: u64) -> Row {
@@ -175,13 +180,22 @@ impl<S: Store> Check<S> {
     }
 
     /// Keys that collide often, extend one another, share long beginnings, and hold the extreme
-    /// bytes.
+    /// bytes; and those of numbers, most of which follow each other.
     fn key(&mut self) -> Vec<u8> {
+        if self.below(3) == 0 {
+            let prefix = NUMBERED[self.below(2) as usize];
+            return [prefix, &self.number().to_be_bytes()].concat();
+        }
         let mut key = [&b""[..], b"\0\0", b"a long beginning shared by many "][self.below(3) as usize].to_vec();
         for _ in 0..self.below(5) {
             key.push([0, b'a', b'b', 0xff][self.below(4) as usize]);
         }
         key
+    }
+
+    fn number(&mut self) -> u64 {
+        let start = [0, 230, 65_500, u64::MAX - 39][self.below(4) as usize];
+        start + self.below(40)
     }
 
     /// A number below `limit`, from a xorshift generator.
@@ -219,6 +233,28 @@ fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize)
     visited
 }
 
+/// The numbers behind each prefix from the first one on, of which at least `limit` are visited.
+fn compare_numbers(rows: &impl Read, model: &Model, (first, limit): (u64, usize), seed: u64) {
+    for prefix in NUMBERED {
+        let mut visited = Vec::new();
+        let start = [prefix, &first.to_be_bytes()].concat();
+        let end = [prefix, &u64::MAX.to_be_bytes(), &[0]].concat();
+        rows.scan_numbers((&start, &end), start.len(), &mut |numbers| {
+            visited.extend_from_slice(numbers);
+            match visited.len() < limit {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })
+        .expect("a read");
+        let keys = model.keys().filter_map(|key| key.strip_prefix(prefix));
+        let numbers = keys.map(|key| u64::from_be_bytes(key.try_into().expect("eight bytes")));
+        let expected: Vec<u64> = numbers.filter(|number| *number >= first).collect();
+        assert!(visited.len() >= limit.min(expected.len()), "seed {seed}");
+        assert_eq!(visited, expected[..visited.len()], "seed {seed}");
+    }
+}
+
 fn compare_all(rows: &impl Read, model: &Model, seed: u64) {
     let mut visited = Vec::new();
     rows.walk(b"", &mut |row| {
@@ -239,6 +275,7 @@ fn compare_all(rows: &impl Read, model: &Model, seed: u64) {
         .expect("a read");
         assert_eq!(first.as_ref(), Some(from), "seed {seed}");
     }
+    compare_numbers(rows, model, (0, usize::MAX), seed);
     assert_eq!(rows.len(), model.len() as u64, "seed {seed}");
     assert_eq!(rows.is_empty(), model.is_empty(), "seed {seed}");
 }

@@ -35,6 +35,18 @@ pub trait Read {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
+    /// Visits the numbers with which the keys of the range end, eight bytes each and big-endian, in
+    /// the order of the keys and several at a time, until the visitor breaks. Every key of the
+    /// range is `key_bytes` long. Rows in memory are not looked at where the tree has the numbers.
+    fn scan_numbers(
+        &self,
+        (start, end): (&[u8], &[u8]),
+        _key_bytes: usize,
+        visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.scan(start, end, false, &mut |row| visit(&[number_of(row.key())]))
+    }
+
     /// Visits all rows from `start` on in key order until the visitor breaks: the one range without
     /// an end. For who reads everything once: nothing that others use is put out of a cache for it.
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
@@ -73,6 +85,13 @@ pub trait Read {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// The number that a key ends with.
+#[inline]
+pub(crate) fn number_of(key: &[u8]) -> u64 {
+    let number = key.last_chunk().expect("the key ends with a number");
+    u64::from_be_bytes(*number)
 }
 
 /// A store as it was when the snapshot was taken; later writes do not show.

@@ -239,6 +239,19 @@ impl Read for PartitionStore {
         }
     }
 
+    fn scan_numbers(
+        &self,
+        range: (&[u8], &[u8]),
+        key_bytes: usize,
+        visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            PartitionStore::Memory(store) => store.scan_numbers(range, key_bytes, visit),
+            PartitionStore::Ssd(store) => store.scan_numbers(range, key_bytes, visit),
+            PartitionStore::Frozen(snapshot) => snapshot.scan_numbers(range, key_bytes, visit),
+        }
+    }
+
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         match self {
             PartitionStore::Memory(store) => store.walk(start, visit),
@@ -331,6 +344,18 @@ impl Read for PartitionSnapshot {
         match self {
             PartitionSnapshot::Memory(snapshot) => snapshot.scan(start, end, reverse, visit),
             PartitionSnapshot::Ssd(snapshot) => snapshot.scan(start, end, reverse, visit),
+        }
+    }
+
+    fn scan_numbers(
+        &self,
+        range: (&[u8], &[u8]),
+        key_bytes: usize,
+        visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            PartitionSnapshot::Memory(snapshot) => snapshot.scan_numbers(range, key_bytes, visit),
+            PartitionSnapshot::Ssd(snapshot) => snapshot.scan_numbers(range, key_bytes, visit),
         }
     }
 

@@ -227,10 +227,10 @@ impl Row {
         lines.for_each(|at| prefetch(self.start.as_ptr().wrapping_add(at)));
     }
 
-    /// Prefetches what [`Row::prefetch`] leaves of a row that is not small, as far as it is worth
-    /// it. Reads the row's header, so that should be near.
+    /// Prefetches a row behind its first bytes, as far as it is worth it. Reads the row's header, so
+    /// that should be near.
     #[inline]
-    pub(crate) fn prefetch_on(&self) {
+    pub fn prefetch_on(&self) {
         let (start, key_bytes, value_bytes) = self.extent();
         let end = (start + key_bytes + value_bytes).min(PREFETCHED_MAX);
         let lines = (SMALL_ROW_END..end).step_by(LINE_BYTES).skip(1);

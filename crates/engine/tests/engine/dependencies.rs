@@ -1,6 +1,7 @@
 //! The dependency of an answer: everything a crash could take back, and nothing that never comes.
 
 use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +39,43 @@ fn an_error_waits_for_what_it_read() {
     assert!(engine.wait_durable(dependency));
     let failed = engine.run(ALWAYS, 1, |tx| tx.get(b"k").map_or(Ok(()), |_| Err("seen")));
     assert_eq!(failed, Err(RunError::Layer("seen", Version::ZERO)));
+}
+
+/// Reads of several rows at once, and of numbers at the ends of keys, find what single reads do and
+/// wait for as much.
+#[test]
+fn several_reads_at_once_wait_for_as_much_as_single_ones() {
+    let engine = World::default().open();
+    let mut partition = engine.partition();
+    let numbers = || (0..100).map(|root: u64| root * root * 50);
+    let key = |number: u64| [&b"n"[..], &number.to_be_bytes()].concat();
+    let written: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| {
+        numbers().for_each(|number| _ = tx.set(&key(number), b"v"));
+        Ok(())
+    });
+    let (_, dependency) = written.unwrap();
+    let read = partition.execute(ALWAYS, |tx| {
+        let rows = tx.get_each(b"n", [200, 201, 50].map(u64::to_be_bytes).iter());
+        let found = rows.iter().map(|row| row.as_ref().map(|row| row.value()));
+        assert!(found.eq([Some(&b"v"[..]), None, Some(&b"v"[..])]));
+        Err::<(), _>("several")
+    });
+    assert_eq!(read, Err(ExecuteError::Layer("several", dependency)));
+    let read = partition.execute(ALWAYS, |tx| {
+        tx.clear(&key(450));
+        let (mut found, start) = (Vec::new(), key(1));
+        tx.scan_numbers((&start, b"o"), start.len(), &mut |numbers| {
+            found.extend_from_slice(numbers);
+            ControlFlow::Continue(())
+        });
+        assert!(
+            found
+                .into_iter()
+                .eq(numbers().filter(|number| ![0, 450].contains(number)))
+        );
+        Err::<(), _>("numbers")
+    });
+    assert_eq!(read, Err(ExecuteError::Layer("numbers", dependency)));
 }
 
 /// A transaction that took a version and then wrote nothing was given that version as its

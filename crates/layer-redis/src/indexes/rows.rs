@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use quartet_engine::Transaction;
-use quartet_search::rows::Visit;
+use quartet_search::rows::{Visit, VisitIds, numbered};
 use quartet_search::{Rows, WriteRows};
 use quartet_store::Row;
 
@@ -37,9 +37,24 @@ impl Rows for TransactionRows<'_, '_> {
         row.map(|row| visit(row.value())).is_some()
     }
 
-    fn fetch(&mut self, keys: &[Vec<u8>]) {
-        let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.row(key)).collect();
-        self.tx.fetch_rows(&keys);
+    fn show_each(&mut self, tag: u8, numbers: &[u64], bytes: usize, visit: &mut dyn FnMut(usize, &[u8])) {
+        let prefix = self.row(&[tag]);
+        let rows = self
+            .tx
+            .get_each(&prefix, numbers.iter().map(|number| number.to_be_bytes()));
+        rows.iter().flatten().for_each(|row| row.prefetch_bytes(bytes));
+        for (at, row) in rows.iter().enumerate() {
+            if let Some(row) = row {
+                visit(at, row.value());
+            }
+        }
+    }
+
+    fn scan_ids(&mut self, (start, end): (&[u8], &[u8]), key_bytes: usize, visit: VisitIds<'_>) {
+        let (start, end, key_bytes) = (self.row(start), self.row(end), self.prefix.len() + key_bytes);
+        if start < end {
+            self.tx.scan_numbers((&start, &end), key_bytes, visit);
+        }
     }
 
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
@@ -109,8 +124,23 @@ impl<R: Rows> Rows for Overlay<R> {
         }
     }
 
-    fn fetch(&mut self, keys: &[Vec<u8>]) {
-        self.below.fetch(keys);
+    fn show_each(&mut self, tag: u8, numbers: &[u64], bytes: usize, visit: &mut dyn FnMut(usize, &[u8])) {
+        if self.changes.is_empty() {
+            return self.below.show_each(tag, numbers, bytes, visit);
+        }
+        for (at, number) in numbers.iter().enumerate() {
+            self.show(&numbered(tag, *number), &mut |value| visit(at, value));
+        }
+    }
+
+    fn scan_ids(&mut self, (start, end): (&[u8], &[u8]), key_bytes: usize, visit: VisitIds<'_>) {
+        if self.changes.is_empty() {
+            return self.below.scan_ids((start, end), key_bytes, visit);
+        }
+        self.scan(start, end, &mut |key, _| {
+            let id = key.last_chunk().expect("the key ends with an id");
+            visit(&[u64::from_be_bytes(*id)])
+        });
     }
 
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>) {
@@ -189,6 +219,36 @@ mod tests {
     use quartet_search::MemoryRows;
 
     use super::*;
+
+    /// Ids and rows of numbers of an overlay are those of a map with the same changes.
+    #[test]
+    fn an_overlay_has_the_ids_that_it_has_written() {
+        let mut below = MemoryRows::default();
+        (0..20).for_each(|id| below.set(&numbered(b'd', id * 3), &[id as u8]));
+        let mut written = below.clone();
+        let mut overlay = Overlay::new(below);
+        for changes in 0..2 {
+            let ids: Vec<u64> = (0..70).collect();
+            let seen = |rows: &mut dyn Rows| {
+                let (mut found, mut values) = (Vec::new(), Vec::new());
+                let (start, end) = (numbered(b'd', 4), numbered(b'd', 65));
+                rows.scan_ids((&start, &end), start.len(), &mut |ids| {
+                    found.extend_from_slice(ids);
+                    ControlFlow::Continue(())
+                });
+                rows.show_each(b'd', &ids, 1, &mut |at, value| values.push((ids[at], value.to_vec())));
+                (found, values)
+            };
+            let expected = seen(&mut written);
+            assert_eq!(seen(&mut overlay), expected, "{changes}");
+            let changes: [&mut dyn WriteRows; 2] = [&mut overlay, &mut written];
+            for rows in changes {
+                rows.clear(&numbered(b'd', 9));
+                rows.set(&numbered(b'd', 10), b"new");
+                rows.set(&numbered(b'd', 12), b"changed");
+            }
+        }
+    }
 
     /// Scans and counts of an overlay are those of a map with the same changes.
     #[test]

@@ -8,8 +8,8 @@ use crate::analysis::folded;
 use crate::document::DocumentRow;
 use crate::geo::Circle;
 use crate::index::{DocumentRows, State, count_of_numbers, gone, unsettled_documents};
-use crate::layout::{DocumentId, after, cell_of, document_row, field_prefix, id_of};
-use crate::layout::{number_prefix, place_prefix, tag_prefix, term_row};
+use crate::layout::{DOCUMENT, DocumentId, after, cell_of, field_prefix, id_of};
+use crate::layout::{number_prefix, number_row, place_prefix, tag_prefix, term_row};
 use crate::postings::{Posting, Walk, documents_of};
 use crate::query::{Affix, Node, NodeKind, NumberRange, Options, ShapeCondition, VectorRange};
 use crate::rows::Rows;
@@ -20,17 +20,26 @@ use crate::search::matcher::{Matcher, Term, Words};
 use crate::search::watch;
 use crate::search::{DOCUMENTS_AT_ONCE, Request};
 use crate::shapes::Shape;
-use crate::walking::{IdRows, TermWalk, agreed};
+use crate::walking::{IdRows, TermWalk, agreed, common};
 use crate::{Schema, SearchError};
 
 /// How many numbers of a range are read in the time of one document that is looked at.
 const NUMBERS_READ_AT_ONCE: u64 = 32;
 
+/// About how long the row of a usual document is.
+const DOCUMENT_BYTES_READ: usize = 1024;
+
+/// Longer lists of ids are not joined as a whole.
+const JOINED_MAX: u64 = 1 << 16;
+
+/// Lists are joined as a whole if none has more ids than this many times those of another.
+const JOINED_TIMES: u64 = 16;
+
 /// The first key of some rows, and the end behind the last.
 type RowRange = (Vec<u8>, Vec<u8>);
 
 /// Rows of a range that are read between two looks at the time.
-const ROWS_BETWEEN_CHECKS: u32 = 1024;
+const ROWS_BETWEEN_CHECKS: usize = 1024;
 
 pub(super) struct Lookup<'l> {
     rows: &'l mut dyn Rows,
@@ -276,7 +285,27 @@ impl<'l> Lookup<'l> {
             narrow.for_each(|(matcher, _)| matcher.restrict(&ids));
             matchers[at] = Matcher::of_ids(ids);
         }
+        if !is_shown {
+            self.join_lists(&mut matchers);
+        }
         Ok(matchers)
+    }
+
+    /// Leaves conditions that all list ids with those that they have in common, unless one of them
+    /// has far fewer: going through whole lists once takes less than moving from one to the other.
+    fn join_lists(&mut self, matchers: &mut [Matcher]) {
+        let counts = matchers.iter().map(Matcher::documents);
+        let (fewest, most) = counts.fold((u64::MAX, 0), |(fewest, most), count| {
+            (fewest.min(count), most.max(count))
+        });
+        let are_alike = most <= JOINED_MAX && most / JOINED_TIMES <= fewest;
+        if matchers.len() < 2 || !are_alike || !matchers.iter().all(Matcher::lists_ids) {
+            return;
+        }
+        let mut lists = matchers.iter_mut().map(|matcher| matcher.take_ids(self.rows));
+        let first = lists.next().unwrap_or_default();
+        let ids = lists.fold(first, |ids, list| common(ids, &list));
+        matchers.iter_mut().for_each(|matcher| matcher.restrict(&ids));
     }
 
     /// The ids at which all matchers stand that list ids and are not those of ranges.
@@ -296,7 +325,7 @@ impl<'l> Lookup<'l> {
         while let Some(id) = agreed(listed.len(), from, |number, id| listed[number].seek(rows, id)) {
             ids.push(id);
             from = id + 1;
-            if is_over.go_on().is_break() {
+            if is_over.go_on(1).is_break() {
                 break;
             }
         }
@@ -312,26 +341,18 @@ impl<'l> Lookup<'l> {
     ) -> Result<Vec<DocumentId>, SearchError> {
         let (mut found, mut is_over) = (Vec::new(), Checked::new(self.is_over));
         for together in ids.chunks(DOCUMENTS_AT_ONCE) {
-            if together.len() > 1 {
-                let keys: Vec<Vec<u8>> = together.iter().map(|id| document_row(*id)).collect();
-                self.rows.fetch(&keys);
-            }
-            for id in together {
-                let mut has_number = false;
-                self.rows.show(&document_row(*id), &mut |row| {
-                    let mut document = DocumentRow::read(row);
+            self.rows
+                .show_each(DOCUMENT, together, DOCUMENT_BYTES_READ, &mut |at, row| {
+                    let (mut document, mut has_number) = (DocumentRow::read(row), false);
                     document.field_lengths(|_, _| {});
-                    document.rows_beside(*id, |key| {
+                    document.rows_beside(together[at], |key| {
                         has_number |= start <= key.as_slice() && key.as_slice() < end;
                     });
+                    if has_number {
+                        found.push(together[at]);
+                    }
+                    _ = is_over.go_on(1);
                 });
-                if has_number {
-                    found.push(*id);
-                }
-                if is_over.go_on().is_break() {
-                    break;
-                }
-            }
             is_over.end()?;
         }
         Ok(found)
@@ -394,9 +415,10 @@ impl<'l> Lookup<'l> {
     fn numbers(&mut self, range: &NumberRange) -> Result<Matcher, SearchError> {
         let (mut ids, mut is_over) = (Vec::new(), Checked::new(self.is_over));
         if let Some((start, end)) = bounds(range).filter(|(start, end)| start < end) {
-            self.rows.scan(&start, &end, &mut |key, _| {
-                ids.push(id_of(key));
-                is_over.go_on()
+            let key_bytes = number_row(range.field, range.from, 0).len();
+            self.rows.scan_ids((&start, &end), key_bytes, &mut |found| {
+                ids.extend_from_slice(found);
+                is_over.go_on(found.len())
             });
         }
         is_over.end()?;
@@ -411,7 +433,7 @@ impl<'l> Lookup<'l> {
                 if circle.contains(cell_of(key)) {
                     ids.push(id_of(key));
                 }
-                is_over.go_on()
+                is_over.go_on(1)
             });
         }
         is_over.end()?;
@@ -479,7 +501,8 @@ fn bounds(range: &NumberRange) -> Option<RowRange> {
 /// Looks now and then whether the time of a search is over.
 struct Checked<'c> {
     is_over: &'c dyn Fn() -> bool,
-    rows: u32,
+    /// Rows since the last look.
+    rows: usize,
     was_over: bool,
 }
 
@@ -492,10 +515,13 @@ impl<'c> Checked<'c> {
         }
     }
 
-    /// One more row was read.
-    fn go_on(&mut self) -> ControlFlow<()> {
-        self.rows += 1;
-        self.was_over = self.rows.is_multiple_of(ROWS_BETWEEN_CHECKS) && (self.is_over)();
+    /// This number of rows more was read.
+    fn go_on(&mut self, rows: usize) -> ControlFlow<()> {
+        self.rows += rows;
+        if self.rows >= ROWS_BETWEEN_CHECKS {
+            self.rows = 0;
+            self.was_over = (self.is_over)();
+        }
         match self.was_over {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -167,6 +167,16 @@ impl Matcher {
         matches!(self, Matcher::Rows { .. } | Matcher::Ids(_))
     }
 
+    /// The ids that it lists, ascending, of which it has not visited any: [`Matcher::restrict`] is
+    /// to follow. None if it lists no ids.
+    pub fn take_ids(&mut self, rows: &mut dyn Rows) -> Vec<DocumentId> {
+        match self {
+            Matcher::Rows { rows: of_value, .. } => of_value.take_all(rows),
+            Matcher::Ids(ids) => ids.take_all(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Matches none but these from its beginning on, which ascend and of which it matches each; if
     /// it lists ids at all.
     pub fn restrict(&mut self, ids: &[DocumentId]) {

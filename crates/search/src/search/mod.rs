@@ -30,7 +30,7 @@ use crate::best::Best;
 use crate::codes::Codes;
 use crate::document::{DocumentRow, Sortable};
 use crate::index::State;
-use crate::layout::{DocumentId, after, document_row, id_of_value, key_row};
+use crate::layout::{DOCUMENT, DocumentId, after, document_row, id_of_value, key_row};
 use crate::lengths::Lengths;
 use crate::query::Query;
 use crate::rows::Rows;
@@ -49,6 +49,9 @@ const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
 /// Documents that are looked up together: several take little longer than one, and a disk is to
 /// have enough to do.
 const DOCUMENTS_AT_ONCE: usize = 256;
+
+/// About how far behind the beginning of a document's row its key ends.
+const KEY_BYTES_READ: usize = 64;
 
 /// How many keys in their order are read in the time of one that is looked up.
 const KEYS_READ_AT_ONCE: u64 = 4;
@@ -411,13 +414,7 @@ impl<'s> Search<'s> {
             && (ids.len() as u64) < self.documents / KEYS_READ_AT_ONCE
         {
             let mut keyed: Vec<Keyed> = Vec::with_capacity(ids.len());
-            for (at, id) in ids.iter().enumerate() {
-                if self.is_over()? {
-                    break;
-                }
-                self.fetch_next(ids, at);
-                keyed.push((self.key(*id), *id));
-            }
+            self.each_key(ids, &mut |id, key| keyed.push((key.to_vec(), id)))?;
             keyed.sort_unstable();
             keyed.iter().for_each(|(key, id)| visit(*id, key));
             return Ok(());
@@ -492,37 +489,30 @@ impl<'s> Search<'s> {
             }
         }
         let mut first: BinaryHeap<Keyed> = BinaryHeap::new();
-        for (at, id) in ids.iter().enumerate() {
-            if self.is_over()? {
-                break;
+        self.each_key(ids, &mut |id, key| {
+            let is_full = first.len() == count;
+            if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
+                return;
             }
-            self.fetch_next(ids, at);
-            self.rows.show(&document_row(*id), &mut |row| {
-                let key = DocumentRow::read(row).key;
-                let is_full = first.len() == count;
-                if is_full && first.peek().is_none_or(|(last, _)| key >= last.as_slice()) {
-                    return;
-                }
-                if is_full {
-                    first.pop();
-                }
-                first.push((key.to_vec(), *id));
-            });
-        }
+            if is_full {
+                first.pop();
+            }
+            first.push((key.to_vec(), id));
+        })?;
         Ok(first.into_vec())
     }
 
-    /// Asked before each document of `ids` is read, with how many were before it: prefetches the
-    /// next ones now and then.
-    fn fetch_next(&mut self, ids: &[DocumentId], count: usize) {
-        if count.is_multiple_of(DOCUMENTS_AT_ONCE) {
-            let next = &ids[count..ids.len().min(count + DOCUMENTS_AT_ONCE)];
-            if next.len() == 1 {
-                return;
+    /// Visits the keys of these documents in their order, until the time of the search is over.
+    fn each_key(&mut self, ids: &[DocumentId], visit: &mut dyn FnMut(DocumentId, &[u8])) -> Result<(), SearchError> {
+        for (before, together) in ids.chunks(DOCUMENTS_AT_ONCE).enumerate() {
+            if before > 0 && self.time.is_over()? {
+                break;
             }
-            let keys: Vec<Vec<u8>> = next.iter().map(|id| document_row(*id)).collect();
-            self.rows.fetch(&keys);
+            self.rows.show_each(DOCUMENT, together, KEY_BYTES_READ, &mut |at, row| {
+                visit(together[at], DocumentRow::read(row).key);
+            });
         }
+        Ok(())
     }
 
     /// Nothing if too many other keys stand before.

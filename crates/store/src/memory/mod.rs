@@ -321,6 +321,16 @@ impl<T: Rows> Read for T {
         Ok(())
     }
 
+    fn scan_numbers(
+        &self,
+        range: (&[u8], &[u8]),
+        key_bytes: usize,
+        visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.tree().visit_numbers(range, key_bytes, visit);
+        Ok(())
+    }
+
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
         // The visitor decides how far; that it stopped is no news to the caller.
         let _ = self.tree().rows_from(start).try_for_each(visit);

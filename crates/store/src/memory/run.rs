@@ -22,8 +22,9 @@
 //! run has `skip <= assured`.
 
 use std::cmp::Ordering;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
+use crate::interface::number_of;
 use crate::prefetch::prefetch;
 use crate::row::Row;
 
@@ -299,6 +300,28 @@ impl<const N: usize> Run<N> {
     /// The number of rows below `key`.
     pub fn rank(&self, key: &[u8]) -> usize {
         self.find(key).unwrap_or_else(|index| index)
+    }
+
+    /// Reads the last eight bytes of keys as big-endian numbers: those of some rows, whose keys are
+    /// `key_bytes` long. Follows all rows only where the heads do not hold the ends of the keys.
+    pub fn read_numbers(&self, rows: Range<usize>, key_bytes: usize, numbers: &mut [u64]) {
+        let Some(Some(first)) = self.rows[rows.clone()].first() else {
+            return;
+        };
+        let Some(skipped) = (self.skip as usize + size_of::<u64>()).checked_sub(key_bytes) else {
+            let rows = self.rows[rows].iter().flatten();
+            rows.clone().for_each(Row::prefetch);
+            numbers
+                .iter_mut()
+                .zip(rows)
+                .for_each(|(number, row)| *number = number_of(row.key()));
+            return;
+        };
+        let bits = 8 * skipped as u32;
+        let alike = number_of(first.key()) & !u64::MAX.checked_shr(bits).unwrap_or(0);
+        for (number, head) in numbers.iter_mut().zip(&self.heads[rows]) {
+            *number = alike | head.checked_shr(bits).unwrap_or(0);
+        }
     }
 
     /// Inserts where `find` said, into a run that is not full.

@@ -30,7 +30,7 @@
 //! of rows below child `i` and is never 0; no row below a child is newer than its `newest`; an
 //! inner node has at least one child; the root is a leaf if the tree is empty.
 
-use std::ops::{ControlFlow, Deref, DerefMut};
+use std::ops::{self, ControlFlow, Deref, DerefMut};
 
 use quartet_model::Version;
 use triomphe::Arc;
@@ -71,6 +71,9 @@ enum Node<const LEAF: usize, const INNER: usize> {
     Leaf(Arc<Run<LEAF>>),
     Inner(Arc<Inner<LEAF, INNER>>),
 }
+
+/// Takes a leaf and the indexes of some of its rows; breaks to end the visit.
+type VisitLeaf<'v, const LEAF: usize> = &'v mut dyn FnMut(&Run<LEAF>, ops::Range<usize>) -> ControlFlow<()>;
 
 #[derive(Clone)]
 #[repr(C)]
@@ -570,6 +573,25 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
+    /// Visits the numbers with which the keys of a range end, as [`crate::Read::scan_numbers`] says:
+    /// those of a leaf together.
+    pub fn visit_numbers(
+        &self,
+        (start, end): (&[u8], &[u8]),
+        key_bytes: usize,
+        visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
+    ) {
+        if start >= end {
+            return;
+        }
+        let mut numbers = [0; LEAF];
+        let _ = self.root.visit_leaves(Some(start), Some(end), false, &mut |run, rows| {
+            let numbers = &mut numbers[..rows.len()];
+            run.read_numbers(rows, key_bytes, numbers);
+            visit(numbers)
+        });
+    }
+
     /// The rows from `start` up to, not including, `end`, from either side. Two descents to create.
     pub fn range(&self, start: &[u8], end: &[u8]) -> Range<'_, LEAF, INNER> {
         if start >= end {
@@ -648,6 +670,14 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
+    /// Prefetches what a visit to all rows reads before it comes to them.
+    fn prefetch_to_visit(&self) {
+        self.prefetch();
+        if let Node::Leaf(run) = self {
+            fetch_slots(run.slots());
+        }
+    }
+
     /// The node beside the one that the way leads to, where both have the same parent.
     fn beside(&self, way: &Way, before: bool) -> Option<&Self> {
         let (parents, index) = way.steps()?;
@@ -715,21 +745,34 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         reverse: bool,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        self.visit_leaves(start, end, reverse, &mut |run, range| {
+            let rows = &run.rows()[range];
+            if reverse {
+                return rows.iter().rev().flatten().try_for_each(&mut *visit);
+            }
+            let ahead = |at: usize| rows.get(at + VISITED_AHEAD).and_then(Option::as_ref);
+            let mut rows = rows.iter().enumerate();
+            rows.try_for_each(|(at, row)| {
+                ahead(at).inspect(|row| row.prefetch());
+                row.as_ref().map_or(ControlFlow::Continue(()), &mut *visit)
+            })
+        })
+    }
+
+    /// The leaves from `start` up to `end`, each with the indexes of those of its rows that lie
+    /// between them; there may be none. `None` is this node's own end.
+    fn visit_leaves(
+        &self,
+        start: Option<&[u8]>,
+        end: Option<&[u8]>,
+        reverse: bool,
+        visit: VisitLeaf<'_, LEAF>,
+    ) -> ControlFlow<()> {
         match self {
             Node::Leaf(run) => {
                 let from = start.map_or(0, |start| run.rank(start));
                 let to = end.map_or(run.len(), |end| run.rank(end));
-                let rows = &run.rows()[from..to];
-                if reverse {
-                    rows.iter().rev().flatten().try_for_each(visit)
-                } else {
-                    let ahead = |at: usize| rows.get(at + VISITED_AHEAD).and_then(Option::as_ref);
-                    let mut rows = rows.iter().enumerate();
-                    rows.try_for_each(|(at, row)| {
-                        ahead(at).inspect(|row| row.prefetch());
-                        row.as_ref().map_or(ControlFlow::Continue(()), &mut *visit)
-                    })
-                }
+                visit(run, from..to)
             }
             Node::Inner(inner) => {
                 let first = start.map_or(0, |start| inner.child_of(start));
@@ -737,7 +780,10 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
                 let mut step = |index: usize| {
                     let start = start.filter(|_| index == first);
                     let end = end.filter(|_| index == last);
-                    inner.child(index).visit(start, end, reverse, visit)
+                    if index < last && !reverse {
+                        inner.child(index + 1).prefetch_to_visit();
+                    }
+                    inner.child(index).visit_leaves(start, end, reverse, visit)
                 };
                 if reverse {
                     (first..=last).rev().try_for_each(&mut step)

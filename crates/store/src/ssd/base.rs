@@ -74,10 +74,14 @@ impl Base {
             return Ok(vec![None; keys.len()]);
         };
         let mut rows = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(SIDE_BY_SIDE) {
-            for ((leaf, sought), key) in self.seek_each(open, keys)?.into_iter().zip(keys) {
-                let entry = leaf_of(&leaf).find_sought(sought, key);
-                rows.push(entry.map(|entry| self.row(entry)).transpose()?);
+        for keys in keys.chunks(REQUESTED_AT_ONCE) {
+            let steps = steps(open, keys);
+            self.request_leaves(&steps, keys)?;
+            for (steps, keys) in steps.chunks(SIDE_BY_SIDE).zip(keys.chunks(SIDE_BY_SIDE)) {
+                for ((leaf, sought), key) in self.seek_behind(steps, keys)?.into_iter().zip(keys) {
+                    let entry = leaf_of(&leaf).find_sought(sought, key);
+                    rows.push(entry.map(|entry| self.row(entry)).transpose()?);
+                }
             }
         }
         Ok(rows)
@@ -97,15 +101,9 @@ impl Base {
         }
     }
 
-    /// The leaves where the keys belong, and which of their rows may be those under the keys.
-    fn seek_each(&self, open: &OpenTree, keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
-        let steps = steps(open, keys);
-        self.request_leaves(&steps, keys)?;
-        self.seek_behind(&steps, keys)
-    }
-
-    /// As [`Base::seek_each`], behind the first steps of the keys' ways. Each further step is done
-    /// for all keys, so that none waits for another's memory.
+    /// The leaves where the keys belong, behind the first steps of their ways, and which of the
+    /// leaves' rows may be those under the keys. Each further step is done for all keys, so that
+    /// none waits for another's memory.
     fn seek_behind(&self, steps: &[Step<'_>], keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
         steps.iter().for_each(Step::prefetch);
         let mut leaves = SideBySide::new();

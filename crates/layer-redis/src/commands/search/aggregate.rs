@@ -12,7 +12,7 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
-use super::contents;
+use super::contents::{self, Contents};
 use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
 use super::query::{write_explained, write_head, write_tail};
@@ -20,6 +20,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::query_memory::Held;
 use crate::indexes::{Cursor, Index, RecordForm, Words, refused};
+use crate::keyspace::Entry;
 
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
@@ -692,10 +693,13 @@ impl Source<'_> {
             if together.is_empty() {
                 return Ok(grouping.records());
             }
-            if self.needs_contents() {
-                context.keys_of(0).fetch(together.iter().map(Match::key));
+            let mut entries = match self.needs_contents() {
+                true => context.keys_of(0).find_each(together.iter().map(Match::key)),
+                false => Vec::new(),
             }
+            .into_iter();
             for one in together {
+                let entry = entries.next().flatten();
                 if content::is_over(count, time)? {
                     return Ok(grouping.records());
                 }
@@ -709,7 +713,7 @@ impl Source<'_> {
                         &of_key
                     }
                 };
-                self.fill(context, hit, &mut record);
+                self.fill(context, hit, entry, &mut record);
                 grouping.add(&record)?;
                 hold(held, grouping.bytes())?;
             }
@@ -724,12 +728,17 @@ impl Source<'_> {
 
     pub fn record(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Record {
         let mut record = Record::default();
-        self.fill(context, hit, &mut record);
+        let entry = self
+            .needs_contents()
+            .then(|| context.keys_of(0).find(&hit.key))
+            .flatten();
+        self.fill(context, hit, entry, &mut record);
         record
     }
 
-    /// Gives an empty record the hit's properties.
-    fn fill(&self, context: &mut Context<'_, '_>, hit: &Hit, record: &mut Record) {
+    /// Gives an empty record the hit's properties; those of its contents, if they are wanted, from
+    /// its key's entry.
+    fn fill(&self, context: &mut Context<'_, '_>, hit: &Hit, entry: Option<Entry>, record: &mut Record) {
         let mut terms: Vec<Vec<u8>> = Vec::new();
         for place in &hit.places {
             if !terms.contains(&place.term) {
@@ -745,14 +754,11 @@ impl Source<'_> {
         if self.asked.adds_scores {
             record.set(SCORE, Value::Number(hit.score));
         }
-        let contents = self
-            .needs_contents()
-            .then(|| content::contents(context, self.index, &hit.key));
-        let Some(contents) = contents.flatten() else {
+        let keys = &mut context.keys_of(0);
+        let Some(contents) = entry.and_then(|entry| Contents::of_entry(keys, self.index, entry)) else {
             return;
         };
         let dialect = self.asked.common.dialect;
-        let keys = &mut context.keys_of(0);
         let schema = &self.index.definition.schema;
         if self.asked.form.with_payloads && contents.is_hash() {
             let field = self.index.definition.payload_field.as_ref();

@@ -27,7 +27,15 @@ pub enum Contents {
 impl Contents {
     /// The contents of the key of this name, if it is of the index's kind.
     pub fn find(keys: &mut Keyspace<'_, '_>, index: &Index, name: &[u8]) -> Option<Contents> {
-        let entry = keys.find(name).filter(|entry| entry.kind == index.definition.on)?;
+        let entry = keys.find(name)?;
+        Contents::of_entry(keys, index, entry)
+    }
+
+    /// The contents of a key that was found, if it is of the index's kind.
+    pub fn of_entry(keys: &mut Keyspace<'_, '_>, index: &Index, entry: Entry) -> Option<Contents> {
+        if entry.kind != index.definition.on {
+            return None;
+        }
         Some(match entry.kind {
             Kind::Json => Contents::Json(json::document(keys.tx, &entry)),
             _ => Contents::Hash(entry),

@@ -536,6 +536,7 @@ impl Answer<'_> {
             context.reply.bulk(&name);
             match value {
                 Value::Null => context.reply.null(),
+                Value::Text(text) => context.reply.bulk(&text),
                 value => context.reply.bulk(&value.bytes()),
             }
         }
