@@ -20,6 +20,7 @@ is timed, both sides have to answer the same totals.
 | busy | queries by two busy connections over those by one, of one side: >= 1.5 |
 | exact | KNN 10 over a flat index of --vectors vectors of 384: rate >= 1.3 |
 | graph | --graph vectors of 384 around a hundred centres in an HNSW index: the first 5,000 of HSET acknowledged, >= 5, all in the graph, >= 1.0; KNN 10 by rate, >= 1.0, with the part of the nearest that is found, behind filters too; memory of a hash with its vector, <= 1.0 |
+| skewed | as many vectors of 100 without clusters, most of whose differences are in few directions, as those of words: KNN 10 as above |
 | sets | the same vectors by VADD (Q8, NOQUANT): rate, memory of an element; VSIM by rate, >= 1.3, with the part that is found |
 | ack | HSET of a vector over HSET of as many bytes beside no index, ten connections: p50 <= 1.3, p99 <= 2; Quartet alone |
 | log | bytes of log of a document, until it is settled, over those of its hash alone: <= 4; rows with the index over those without, <= 3; Quartet alone |
@@ -62,6 +63,8 @@ VOCABULARY = 20_000
 WORDS = 60
 BATCH = 100
 DIMENSIONS = 384
+SKEWED_SIDE = 10
+SKEWED_DIMENSIONS = SKEWED_SIDE * SKEWED_SIDE
 QUERY_MILLISECONDS_MAX = 5_000
 # How often the hashes beside an index are written over in a round.
 PASSES = 10
@@ -206,13 +209,49 @@ class Corpus:
 class Cloud:
     """Vectors around a hundred centres, as those of texts are."""
 
-    def __init__(self, seed):
-        self.chance = random.Random(seed)
+    def __init__(self, seed, of_centres=None):
+        """Others around the same centres have another `seed` and its `of_centres`."""
+        self.chance = random.Random(seed if of_centres is None else of_centres)
         self.centres = [[self.chance.gauss(0, 1) for _ in range(DIMENSIONS)] for _ in range(100)]
+        if of_centres is not None:
+            self.chance = random.Random(seed)
 
     def vector(self):
         gauss, centre = self.chance.gauss, self.chance.choice(self.centres)
         return struct.pack(f"<{DIMENSIONS}f", *(component + gauss(0, 0.7) for component in centre))
+
+
+class Skewed:
+    """Vectors without clusters, as those of words (GloVe): few directions have most of what differs, turned so that no component stands out."""
+
+    def __init__(self, seed, of_turn=None):
+        """Others in the same directions have another `seed` and its `of_turn`."""
+        self.chance = random.Random(seed if of_turn is None else of_turn)
+        self.turns = [self.turn(SKEWED_SIDE) for _ in range(2)]
+        self.middle = [self.chance.gauss(0, 0.1) for _ in range(SKEWED_DIMENSIONS)]
+        if of_turn is not None:
+            self.chance = random.Random(seed)
+
+    def turn(self, size):
+        """Directions at right angles to each other, of length one."""
+        found = []
+        while len(found) < size:
+            one = [self.chance.gauss(0, 1) for _ in range(size)]
+            for other in found:
+                along = sum(a * b for a, b in zip(one, other))
+                one = [a - along * b for a, b in zip(one, other)]
+            length = sum(a * a for a in one) ** 0.5
+            found.append([a / length for a in one])
+        return found
+
+    def vector(self):
+        gauss, size = self.chance.gauss, SKEWED_SIDE
+        spread = [[gauss(0, 1) / (1 + size * i + j) ** 0.5 for j in range(size)] for i in range(size)]
+        for turn in self.turns:
+            turned = [[sum(a * b for a, b in zip(line, direction)) for direction in turn] for line in spread]
+            spread = [list(column) for column in zip(*turned)]
+        components = [component for line in spread for component in line]
+        return struct.pack(f"<{SKEWED_DIMENSIONS}f", *(a + b for a, b in zip(components, self.middle)))
 
 
 SCHEMA = ["body", "TEXT", "brand", "TAG", "color", "TAG", "price", "NUMERIC", "year", "NUMERIC"]
@@ -546,37 +585,59 @@ def found_part(side, requests, truths, read):
 
 
 def graph(arguments, sides):
-    cloud, rows, figures = Cloud(6), [], []
-    hashes = [["HSET", f"graph:{number}", "v", cloud.vector(), "n", number % 1000] for number in range(arguments.graph)]
-    vectors = [cloud.vector() for _ in range(50)]
-    shape = ["TYPE", "FLOAT32", "DIM", DIMENSIONS, "DISTANCE_METRIC", "COSINE"]
+    rows, figures = [], filled(arguments, sides, "graph", Cloud(6), DIMENSIONS)
+    ours, theirs = figures
+    rows.append(row(f"HSET of {BURST:,} vectors in pipelines, acknowledged/s", f"{ours[0]:,.0f}", f"{theirs[0]:,.0f}", ours[0] / theirs[0], 5, "at least"))
+    what = f"{arguments.graph:,} vectors until all are in the graph, /s"
+    rows.append(row(what, f"{ours[1]:,.0f}", f"{theirs[1]:,.0f}", ours[1] / theirs[1], 1.0, "at least"))
+    rows.append(row("memory of a hash with its vector in a graph, bytes", f"{ours[2]:,.0f}", f"{theirs[2]:,.0f}", ours[2] / theirs[2], 1.0, "at most"))
+    conditions = {"all": "*", "half of them": "@n:[0 499]", "5 %": "@n:[0 49]", "0.1 %": "@n:[0 0]"}
+    return rows + neighbours(arguments, sides, "graph", Cloud(10, 6), DIMENSIONS, conditions)
+
+
+def skewed(arguments, sides):
+    filled(arguments, sides, "skewed", Skewed(9), SKEWED_DIMENSIONS)
+    conditions = {"all": "*", "half of them": "@n:[0 499]"}
+    return neighbours(arguments, sides, "skewed", Skewed(11, 9), SKEWED_DIMENSIONS, conditions)
+
+
+def filled(arguments, sides, name, cloud, dimensions):
+    """Fills an index of this name. Answers for each side how many a second are acknowledged and taken in, and bytes of each."""
+    hashes = [["HSET", f"{name}:{number}", "v", cloud.vector(), "n", number % 1000] for number in range(arguments.graph)]
+    figures = []
     for side in sides:
-        side.do("FT.CREATE", "graph", "PREFIX", 1, "graph:", "SCHEMA", "n", "NUMERIC", "v", "VECTOR", "HNSW", len(shape), *shape)
+        create_vectors(side, name, name, "HNSW", dimensions)
         empty, began = side.resident_bytes(), time.perf_counter()
         burst, _ = fill(side, hashes[:BURST])
         fill(side, hashes[BURST:])
         figures.append((BURST / burst, len(hashes) / (side.settle() - began), (side.resident_bytes() - empty) / len(hashes)))
-    ours, theirs = figures
-    rows.append(row(f"HSET of {BURST:,} vectors in pipelines, acknowledged/s", f"{ours[0]:,.0f}", f"{theirs[0]:,.0f}", ours[0] / theirs[0], 5, "at least"))
-    rows.append(row(f"{len(hashes):,} vectors until all are in the graph, /s", f"{ours[1]:,.0f}", f"{theirs[1]:,.0f}", ours[1] / theirs[1], 1.0, "at least"))
-    rows.append(row("memory of a hash with its vector in a graph, bytes", f"{ours[2]:,.0f}", f"{theirs[2]:,.0f}", ours[2] / theirs[2], 1.0, "at most"))
+    return figures
+
+
+def create_vectors(side, index, prefix, algorithm, dimensions):
+    shape = ["TYPE", "FLOAT32", "DIM", dimensions, "DISTANCE_METRIC", "COSINE"]
+    side.do("FT.CREATE", index, "PREFIX", 1, f"{prefix}:", "SCHEMA", "n", "NUMERIC", "v", "VECTOR", algorithm, len(shape), *shape)
+
+
+def neighbours(arguments, sides, name, cloud, dimensions, conditions):
+    rows, vectors = [], [cloud.vector() for _ in range(50)]
     # The exact answers, by an index that compares all vectors.
     exact = sides[0]
-    exact.do("FT.CREATE", "exact", "PREFIX", 1, "graph:", "SCHEMA", "n", "NUMERIC", "v", "VECTOR", "FLAT", len(shape), *shape)
+    create_vectors(exact, "exact", name, "FLAT", dimensions)
     exact.settle()
-    conditions = {"all": "*", "half of them": "@n:[0 499]", "5 %": "@n:[0 49]", "0.1 %": "@n:[0 0]"}
-    truths = {name: [exact.do(*nearest("exact", text, vector))[1:] for vector in vectors] for name, text in conditions.items()}
+    truths = {key: [exact.do(*nearest("exact", text, vector))[1:] for vector in vectors] for key, text in conditions.items()}
     exact.do("FT.DROPINDEX", "exact")
     exact.settle()
-    for name, text in conditions.items():
-        requests = [nearest("graph", text, vector) for vector in vectors]
+    for key, text in conditions.items():
+        requests = [nearest(name, text, vector) for vector in vectors]
         options = {"": requests}
-        if name == "all":
+        if key == "all":
             # As many as Quartet finds without saying anything.
-            options[", EF_RUNTIME 40 there"] = [nearest("graph", text, vector, " EF_RUNTIME 40") for vector in vectors]
+            options[", EF_RUNTIME 40 there"] = [nearest(name, text, vector, " EF_RUNTIME 40") for vector in vectors]
         for option, of_theirs in options.items():
-            parts = [found_part(side, asked, truths[name], lambda reply: reply[1:]) for side, asked in zip(sides, (requests, of_theirs))]
-            what = f"KNN {NEAREST} among {name} of a graph of {len(hashes):,}{option} (found {parts[0]:.3f}, there {parts[1]:.3f})"
+            parts = [found_part(side, asked, truths[key], lambda reply: reply[1:]) for side, asked in zip(sides, (requests, of_theirs))]
+            kind = "graph" if name == "graph" else f"{name} graph"
+            what = f"KNN {NEAREST} among {key} of a {kind} of {arguments.graph:,}{option} (found {parts[0]:.3f}, there {parts[1]:.3f})"
             rows += beside(arguments, sides, what, requests, 1.0, totals=False, of_theirs=of_theirs)
     return rows
 
@@ -735,6 +796,7 @@ ROWS = {
     "start": start,
     "exact": exact,
     "graph": graph,
+    "skewed": skewed,
     "sets": sets,
     "ack": ack,
     "rest": rest,

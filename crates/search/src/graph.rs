@@ -49,6 +49,9 @@ const POINTS_KEPT_MAX: usize = 16_384;
 /// After how many nodes a walk asks whether it has to end.
 const NODES_BETWEEN_CHECKS: usize = 64;
 
+/// Codes that are fetched ahead of their comparison.
+const POINTS_FETCHED: usize = 4;
+
 /// An image is made for each vector that waits and for up to this many nodes: taking one in reads
 /// as many rows.
 const NODES_OF_WAITING: u64 = 512;
@@ -410,6 +413,7 @@ pub(crate) fn nearest(
     (count, candidates): (usize, usize),
     is_over: &dyn Fn() -> bool,
 ) -> Result<Vec<(f64, DocumentId)>, SearchError> {
+    let image = codes.and_then(|codes| codes.images.of_field(field).get(head.mark));
     let gone = gone_nodes(rows, field, usize::MAX);
     let query = CodedQuery::new(kind, &vector.all_components());
     let wanted = Wanted {
@@ -418,7 +422,7 @@ pub(crate) fn nearest(
         count: candidates,
         gone: &gone,
     };
-    if let Some(image) = codes.and_then(|codes| codes.images.of_field(field).get(head.mark)) {
+    if let Some(image) = image {
         let nodes = ImageNodes::new(rows, field, kind, image, Vec::new());
         let found = Walk::new(nodes).nearest(&wanted, count, is_over)?;
         if let Some(compared) = found.compared(rows, field, vector, is_over)? {
@@ -429,6 +433,36 @@ pub(crate) fn nearest(
     let found = Walk::new(nodes).nearest(&wanted, count, is_over)?;
     let compared = found.compared(rows, field, vector, is_over)?;
     Ok(compared.expect("a node has a vector"))
+}
+
+/// The documents of the `count` nodes that are nearest to a vector, as far as the graph leads to
+/// them, ascending. Passes over those that are gone.
+pub(crate) fn nearest_ids(
+    rows: &mut dyn Rows,
+    field: u16,
+    (kind, vector): (&VectorKind, &QueryVector),
+    (head, codes): (Head, Option<&Codes>),
+    count: usize,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<DocumentId>, SearchError> {
+    let image = codes.and_then(|codes| codes.images.of_field(field).get(head.mark));
+    let gone = gone_nodes(rows, field, usize::MAX);
+    let query = CodedQuery::new(kind, &vector.all_components());
+    let wanted = Wanted {
+        query: &query,
+        first: head.first,
+        count,
+        gone: &gone,
+    };
+    match image {
+        Some(image) => Walk::new(ImageNodes::new(rows, field, kind, image, Vec::new())).ids(&wanted, is_over),
+        None => Walk::new(RowNodes::new(rows, field, kind, Vec::new())).ids(&wanted, is_over),
+    }
+}
+
+/// The vectors that are not in the graph yet, ascending.
+pub(crate) fn waiting_ids(rows: &mut dyn Rows, field: u16, head: Head) -> BTreeSet<DocumentId> {
+    ids_between(rows, &field_prefix(b'v', field), head.reached + 1, usize::MAX)
 }
 
 /// The aim of a walk.
@@ -562,6 +596,10 @@ trait Nodes {
     fn add_links(&mut self, id: Self::Id, level: usize, links: &mut Vec<Self::Id>);
     fn node(&mut self, id: Self::Id) -> Node<Self::Id>;
     fn distance(&mut self, query: &CodedQuery, id: Self::Id) -> f64;
+    /// The node's distance will soon be asked for.
+    fn fetch_point(&self, _id: Self::Id) {}
+    /// The node's links on the lowest level will soon be asked for.
+    fn fetch_links(&self, _id: Self::Id) {}
     fn bounds(&mut self, query: &CodedQuery, id: Self::Id) -> (f64, f64);
     /// The node's vector, to be compared with others.
     fn compared(&mut self, id: Self::Id) -> CodedQuery;
@@ -756,6 +794,18 @@ impl Nodes for ImageNodes<'_> {
         self.point(slot).distance(query)
     }
 
+    #[inline]
+    fn fetch_point(&self, slot: Slot) {
+        self.point(slot).prefetch();
+    }
+
+    #[inline]
+    fn fetch_links(&self, slot: Slot) {
+        if (slot as usize) < self.image.slots() {
+            self.image.fetch_links(slot);
+        }
+    }
+
     fn bounds(&mut self, query: &CodedQuery, slot: Slot) -> (f64, f64) {
         self.point(slot).bounds(query)
     }
@@ -812,15 +862,32 @@ impl<N: Nodes> Walk<N> {
         count: usize,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Candidates, SearchError> {
-        let first = self.nodes.of_document(wanted.first);
-        let near = self.descend(wanted.query, first, 0);
-        let mut search = LevelSearch::new(0, wanted.count, wanted.gone);
         let mut candidates = Candidates::new(count);
-        for near in search.run(self, wanted.query, &[near], is_over)? {
+        for near in self.nearest_nodes(wanted, is_over)? {
             let (least, greatest) = self.nodes.bounds(wanted.query, near.id);
             candidates.add(least, greatest, self.nodes.document(near.id));
         }
         Ok(candidates)
+    }
+
+    /// The documents of the nodes nearest to a vector, ascending.
+    fn ids(&mut self, wanted: &Wanted<'_>, is_over: &dyn Fn() -> bool) -> Result<Vec<DocumentId>, SearchError> {
+        let near = self.nearest_nodes(wanted, is_over)?;
+        let mut ids: Vec<_> = near.iter().map(|near| self.nodes.document(near.id)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The nodes nearest to a vector, the nearest first.
+    fn nearest_nodes(
+        &mut self,
+        wanted: &Wanted<'_>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Near<N::Id>>, SearchError> {
+        let first = self.nodes.of_document(wanted.first);
+        let near = self.descend(wanted.query, first, 0);
+        let mut search = LevelSearch::new(0, wanted.count, wanted.gone);
+        search.run(self, wanted.query, &[near], is_over)
     }
 
     /// The node of the level above `level` that is nearest, found from the first one.
@@ -1098,12 +1165,22 @@ impl<'s, Id: Copy + Ord + Hash> LevelSearch<'s, Id> {
             links.clear();
             walk.add_links(candidate.id, self.level, &mut links);
             links.retain(|id| walk.nodes.see(*id));
-            for id in &links {
+            links
+                .iter()
+                .take(POINTS_FETCHED)
+                .for_each(|id| walk.nodes.fetch_point(*id));
+            for (at, id) in links.iter().enumerate() {
+                if let Some(later) = links.get(at + POINTS_FETCHED) {
+                    walk.nodes.fetch_point(*later);
+                }
                 let near = walk.near(query, *id);
                 if self.is_near(near) {
                     candidates.push(Reverse(near));
                     self.add(near, &walk.nodes);
                 }
+            }
+            if let Some(Reverse(next)) = candidates.peek() {
+                walk.nodes.fetch_links(next.id);
             }
         }
         Ok(std::mem::take(&mut self.best).into_sorted_vec())

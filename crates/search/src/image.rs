@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::coded::{Coded, CodedQuery};
+use crate::lanes::prefetch;
 use crate::layout::DocumentId;
 use crate::resident;
 use crate::vectors::{Graph, VectorKind};
@@ -74,6 +75,13 @@ impl PointCodes<'_> {
         bounds.fold((f64::INFINITY, f64::INFINITY), |one, other| {
             (one.0.min(other.0), one.1.min(other.1))
         })
+    }
+
+    /// Asks for the codes, which will be read soon.
+    #[inline]
+    pub fn prefetch(self) {
+        prefetch(self.coded);
+        prefetch(self.codes);
     }
 
     /// The first vector, to be compared with others. Those with several are near to what is near to
@@ -232,6 +240,13 @@ impl Image {
             (0, count) if count > 0 => &lowest[1..=count],
             _ => links.others.get(&(at as u8, level as u8)).map_or(&[], Vec::as_slice),
         }
+    }
+
+    /// Asks for a node's links on the lowest level, which will be read soon.
+    #[inline]
+    pub(crate) fn fetch_links(&self, slot: Slot) {
+        let (block, at) = place(slot);
+        prefetch(&self.blocks[block].links.lowest[at * self.stride..][..self.stride]);
     }
 
     /// The document of a slot.

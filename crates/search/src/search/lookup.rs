@@ -9,7 +9,7 @@ use crate::document::DocumentRow;
 use crate::geo::Circle;
 use crate::index::{DocumentRows, State, count_of_numbers, gone, unsettled_documents};
 use crate::layout::{DOCUMENT, DocumentId, after, cell_of, field_prefix, id_of};
-use crate::layout::{number_prefix, number_row, place_prefix, tag_prefix, term_row};
+use crate::layout::{number_prefix, number_row, place_prefix, tag_prefix, term_row, with_id};
 use crate::postings::{Posting, Walk, documents_of};
 use crate::query::{Affix, Node, NodeKind, NumberRange, Options, ShapeCondition, VectorRange};
 use crate::rows::Rows;
@@ -42,17 +42,19 @@ type RowRange = (Vec<u8>, Vec<u8>);
 const ROWS_BETWEEN_CHECKS: usize = 1024;
 
 pub(super) struct Lookup<'l> {
-    rows: &'l mut dyn Rows,
-    schema: &'l Schema,
-    request: &'l Request,
-    is_over: &'l dyn Fn() -> bool,
-    state: &'l State,
+    pub rows: &'l mut dyn Rows,
+    pub schema: &'l Schema,
+    pub request: &'l Request,
+    pub is_over: &'l dyn Fn() -> bool,
+    pub state: &'l State,
     unsettled: DocumentRows,
     gone: DocumentRows,
     gone_ids: Rc<BTreeSet<DocumentId>>,
     words: BTreeMap<Vec<u8>, Word>,
     /// The terms of each pattern, in the order in which the query has the patterns.
     patterns: VecDeque<Vec<Vec<u8>>>,
+    /// Only these documents, which ascend, will be asked for.
+    among: Option<Vec<DocumentId>>,
 }
 
 /// A term that the query asks for.
@@ -84,7 +86,15 @@ impl<'l> Lookup<'l> {
             gone_ids: Rc::default(),
             words: BTreeMap::new(),
             patterns: VecDeque::new(),
+            among: None,
         }
+    }
+
+    /// As [`Lookup::matcher`], for a search that asks for no other documents than these, which
+    /// ascend. Others may seem to match.
+    pub fn matcher_among(&mut self, ids: &[DocumentId], node: &Node) -> Result<Matcher, SearchError> {
+        self.among = Some(ids.to_vec());
+        self.matcher(node)
     }
 
     /// Reads what is known of every term of the query.
@@ -147,6 +157,49 @@ impl<'l> Lookup<'l> {
             }
             _ => None,
         }
+    }
+
+    /// About how many documents match, as if conditions were independent of each other; nothing if
+    /// that takes a look at each. Call it after [`Lookup::read`].
+    pub fn estimate(&mut self, node: &Node) -> Option<u64> {
+        let documents = self.state.documents;
+        let estimate = match &node.kind {
+            NodeKind::Word { term, .. } => self.words.get(term)?.documents,
+            NodeKind::Numeric(range) => {
+                let (start, end) = bounds(range)?;
+                self.rows.count(&start, &end)
+            }
+            NodeKind::Tag { field, values } => {
+                let mut of_values = 0;
+                for value in values {
+                    if matches!(value.kind, NodeKind::Affix(_)) {
+                        return None;
+                    }
+                    let prefix = tag_prefix(*field, &self.tag_of_case(*field, &joined_words(value)));
+                    of_values += self.rows.count(&prefix, &after(&prefix));
+                }
+                of_values
+            }
+            NodeKind::Every { children, .. } => {
+                let mut share = 1.0;
+                for child in children {
+                    share *= self.estimate(child)? as f64 / documents.max(1) as f64;
+                }
+                (share * documents as f64) as u64
+            }
+            // A word and its stem are alternatives of mostly the same documents.
+            NodeKind::Any(children) => {
+                let mut most = 0;
+                for child in children {
+                    most = most.max(self.estimate(child)?);
+                }
+                most
+            }
+            NodeKind::Not(child) => documents.saturating_sub(self.estimate(child)?),
+            NodeKind::Optional(child) => self.estimate(child).map(|_| documents)?,
+            _ => self.total(node)?,
+        };
+        Some(estimate.min(documents))
     }
 
     fn ask_for(&mut self, node: &Node) -> Result<(), SearchError> {
@@ -386,7 +439,15 @@ impl<'l> Lookup<'l> {
             0 => Matcher::Empty,
             documents => {
                 let text = value.to_vec();
-                Matcher::of_rows(IdRows::new(prefix), Some(Term { text, documents }), weight)
+                let rows = match &self.among {
+                    Some(ids) if (ids.len() as u64) < documents => {
+                        let mut ids = ids.clone();
+                        ids.retain(|id| self.rows.show(&with_id(prefix.clone(), *id), &mut |_| {}));
+                        IdRows::of_ids(ids)
+                    }
+                    _ => IdRows::new(prefix),
+                };
+                Matcher::of_rows(rows, Some(Term { text, documents }), weight)
             }
         }
     }
@@ -415,6 +476,12 @@ impl<'l> Lookup<'l> {
     fn numbers(&mut self, range: &NumberRange) -> Result<Matcher, SearchError> {
         let (mut ids, mut is_over) = (Vec::new(), Checked::new(self.is_over));
         if let Some((start, end)) = bounds(range).filter(|(start, end)| start < end) {
+            if let Some(among) = &self.among
+                && among.len() as u64 * NUMBERS_READ_AT_ONCE < self.rows.count(&start, &end)
+            {
+                let ids = self.with_number(among.clone(), (&start, &end))?;
+                return Ok(Matcher::of_ids(ids));
+            }
             let key_bytes = number_row(range.field, range.from, 0).len();
             self.rows.scan_ids((&start, &end), key_bytes, &mut |found| {
                 ids.extend_from_slice(found);

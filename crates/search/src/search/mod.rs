@@ -205,13 +205,27 @@ fn found(
             ..Found::default()
         });
     }
+    if let Some(nearest) = &query.nearest
+        && let Some(walked) = lookup.walked(nearest, &query.root)?
+    {
+        let matcher = lookup.matcher_among(&walked.ids, &query.root)?;
+        let mut search = Search::new(rows, request, time, &state);
+        if let Some(found) = search.watched_nearest(schema, nearest, matcher, Some(&walked))? {
+            return Ok(found);
+        }
+        lookup = Lookup::new(rows, schema, &state, request, time.question());
+        lookup.read(&query.root)?;
+    }
     let matcher = lookup.matcher(&query.root)?;
     let mut search = Search::new(rows, request, time, &state);
     match &query.nearest {
         None if request.by_key => search.ranked_by_key(matcher),
         None if request.is_by_score() && query.distance_names().is_empty() => search.ranked_by_score(matcher),
         None => search.ranked(matcher),
-        Some(nearest) => search.watched_nearest(schema, nearest, matcher),
+        Some(nearest) => {
+            let found = search.watched_nearest(schema, nearest, matcher, None)?;
+            Ok(found.expect("every match was looked at"))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use quartet_search::aggregate::{self, Record, Step, Use, Value};
 use quartet_search::document::Sortable;
-use quartet_search::query::{Expander, Nearest, NearestOptions, Node, NodeKind, Query, VectorRange};
+use quartet_search::query::{Expander, HybridPolicy, Nearest, NearestOptions, Node, NodeKind, Query, VectorRange};
 use quartet_search::schema::FieldKind;
 use quartet_search::search::{HITS_MAX, Hit, Request, Scorer};
 use quartet_search::vectors::Metric;
@@ -59,8 +59,9 @@ struct VectorPart<'w> {
 /// Which documents the search for vectors is among.
 struct Filter<'w> {
     query: &'w [u8],
-    /// Whether it says how it is to be done. That changes no answer.
+    /// Whether it says how it is to be done.
     has_policy: bool,
+    policy: Option<HybridPolicy>,
 }
 
 enum Method {
@@ -244,6 +245,7 @@ fn filter<'w>(words: &mut Words<'w>) -> Result<Filter<'w>, ErrorReply> {
         return Ok(Filter {
             query: word,
             has_policy: false,
+            policy: None,
         });
     };
     if count > words.left() {
@@ -259,10 +261,11 @@ fn filter<'w>(words: &mut Words<'w>) -> Result<Filter<'w>, ErrorReply> {
     while words.left() > 0 {
         if words.take("POLICY") {
             let given = words.text("POLICY")?;
-            let known = ["ADHOC", "BATCHES"]
-                .iter()
-                .find(|known| known.eq_ignore_ascii_case(&given));
-            policy = Some(*known.ok_or_else(|| refused("POLICY: Invalid value for argument"))?);
+            policy = Some(match given.to_ascii_uppercase().as_str() {
+                "ADHOC" => HybridPolicy::AdHoc,
+                "BATCHES" => HybridPolicy::Batches,
+                _ => return Err(refused("POLICY: Invalid value for argument")),
+            });
         } else if words.take("BATCH_SIZE") {
             batch_size = Some(words.number::<u64>("BATCH_SIZE")?);
         } else {
@@ -270,7 +273,7 @@ fn filter<'w>(words: &mut Words<'w>) -> Result<Filter<'w>, ErrorReply> {
             return Err(refused(format!("{word}: Unknown argument")));
         }
     }
-    if policy == Some("ADHOC") && batch_size.is_some() {
+    if policy == Some(HybridPolicy::AdHoc) && batch_size.is_some() {
         return Err(
             "SEARCH_ADHOC_BATCH_SIZE_IRRELEVANT 'batch size' is irrelevant for the selected policy \
                     (Error parsing vector similarity parameters)"
@@ -280,6 +283,7 @@ fn filter<'w>(words: &mut Words<'w>) -> Result<Filter<'w>, ErrorReply> {
     Ok(Filter {
         query,
         has_policy: policy.is_some() || batch_size.is_some(),
+        policy,
     })
 }
 
@@ -693,6 +697,7 @@ fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArgum
     // A filter restricts and scores nothing, so its words are as they are written.
     let expander = std::mem::replace(&mut asked.common.expander, Expander::Nothing);
     let filter = part.filter.as_ref();
+    let filter_policy = filter.and_then(|filter| filter.policy);
     let is_range = matches!(part.nearness, Nearness::Within { .. });
     if is_range && filter.is_some_and(|filter| filter.has_policy) {
         return Err(
@@ -736,7 +741,8 @@ fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArgum
                 distance_name: DISTANCE.into(),
                 options: NearestOptions {
                     candidates,
-                    ..NearestOptions::default()
+                    policy: filter_policy,
+                    batch_size: None,
                 },
             }),
         },
