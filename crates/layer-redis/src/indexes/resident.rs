@@ -6,9 +6,9 @@
 //!
 //! The handles belong to one state of a graph: to that which has the very row that is held here,
 //! its mark. It is the row that says how far elements are linked, or the key's row if there is
-//! none. Each change of nodes ends with a new mark, and a transaction that is taken back brings the old
-//! one back, so no other state has it. A vector never changes, as each has a number of its own. A
-//! row that is newer than the mark is not taken in: a transaction that will be refused may have
+//! none. Each change of nodes ends with a new mark, and a transaction that is taken back brings the
+//! old one back, so no other state has it. A vector never changes, as each has a number of its own.
+//! A row that is newer than the mark is not taken in: a transaction that will be refused may have
 //! written it, and the mark no more.
 
 use std::array;
