@@ -4,11 +4,11 @@
 //! one in an array of handles to the same rows, which is what stands here. Rows come in when they
 //! are read, so nothing is built, and nothing is copied.
 //!
-//! The handles belong to one state of a graph: to that which has the very row that is held here, its
-//! mark. It is the row that says how far elements are linked, or the key's row if there is none.
-//! Each change of nodes ends with a new mark, and a transaction that is taken back brings the old
-//! one back, so no other state has it. A vector never changes, as each has a number of its own. A
-//! row that is newer than the mark is not taken in: a transaction that will be refused may have
+//! The handles belong to one state of a graph: to that which has the very row that is held here,
+//! its mark. It is the row that says how far elements are linked, or the key's row if there is
+//! none. Each change of nodes ends with a new mark, and a transaction that is taken back brings the
+//! old one back, so no other state has it. A vector never changes, as each has a number of its own.
+//! A row that is newer than the mark is not taken in: a transaction that will be refused may have
 //! written it, and the mark no more.
 
 use std::array;
@@ -91,8 +91,8 @@ impl ResidentSets {
         rows
     }
 
-    /// The set's rows are now those of the state that has this mark, after `old`. They are forgotten
-    /// if nodes have changed and the mark has not: the transaction is too large.
+    /// The set's rows are now those of the state that has this mark, after `old`. They are
+    /// forgotten if nodes have changed and the mark has not: the transaction is too large.
     pub fn put(&self, id: &UniqueId, old: Option<&Row>, mark: &Row, rows: ChangedRows) {
         let has_old = old.is_some_and(|old| is_same(old, mark));
         if rows.is_changed && has_old {

@@ -152,7 +152,8 @@ pub(super) fn effort_of(rows: &mut dyn Rows, head: &Head, id: Id) -> usize {
     effort.max(head.links)
 }
 
-/// Links up to `count_max` elements that wait, in this transaction. Returns true if there were some.
+/// Links up to `count_max` elements that wait, in this transaction. Returns true if there were
+/// some.
 pub fn link(rows: &mut dyn WriteRows, count_max: usize) -> bool {
     let prepared = prepare(rows, count_max);
     prepared.is_some_and(|prepared| prepared.write(rows))
@@ -196,8 +197,8 @@ pub fn prepare(rows: &mut dyn Rows, count_max: usize) -> Option<Prepared> {
     })
 }
 
-/// The head of a set as far as its graph needs it, with the count of elements and about the greatest
-/// id. None if no element waits or has waited.
+/// The head of a set as far as its graph needs it, with the count of elements and about the
+/// greatest id. None if no element waits or has waited.
 pub fn graph_of(rows: &mut dyn Rows) -> Option<Head> {
     let mut head = rows.get(GRAPH).map(|row| Head::of_graph(&row))?;
     let linking = head.linking?;

@@ -19,8 +19,8 @@ pub struct Node {
     pub attributes: Vec<u8>,
     /// The vector as it is stored.
     pub coded: Coded,
-    /// The ids of the nodes that it is linked to, the lowest level first; at least one level, unless
-    /// it waits.
+    /// The ids of the nodes that it is linked to, the lowest level first; at least one level,
+    /// unless it waits.
     pub levels: Vec<Vec<Id>>,
 }
 
