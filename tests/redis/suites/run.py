@@ -1,8 +1,8 @@
 """`python tests/redis/suites/run.py SUITE CHECKOUT [UNIT...]`: a public suite against Quartet, beside redis-server if there is one.
 
 SUITE is a module beside this one: tcl (Redis' own), bullmq, redis_py, ioredis, go_redis, and those of search: search_redis_py,
-search_go_redis, redisearch, redisvl, langgraph, redis_om; it says what its CHECKOUT has to hold. Nothing of
-a checkout is kept here. Each unit gets a fresh server of each kind. A unit with a difference that has no reason is run again, on both
+search_go_redis, search_node_redis, search_jedis, redisearch, redisvl, langgraph, langchain, llama_index, redis_om,
+redis_om_node; it says what its CHECKOUT has to hold. Nothing of a checkout is kept here. Each unit gets a fresh server of each kind. A unit with a difference that has no reason is run again, on both
 servers, up to three times in all; a test that passes once counts as passed. Ends with an error unless Quartet passes what Redis passes, apart from `exceptions/SUITE.txt`.
 
     --report FILE     writes the outcome as Markdown; a run of some units replaces what FILE says of them
@@ -35,7 +35,8 @@ from report import Exceptions, Report, Unit, faults  # noqa: E402
 
 SUITES = ["tcl", "bullmq", "redis_py", "ioredis", "go_redis"]
 # Of search, which the redis-server of a distribution does not have, so they are run without a peer.
-SUITES += ["search_redis_py", "search_go_redis", "redisearch", "redisvl", "langgraph", "redis_om"]
+SUITES += ["search_redis_py", "search_go_redis", "search_node_redis", "search_jedis", "redisearch", "redisvl", "langgraph", "langchain"]
+SUITES += ["llama_index", "redis_om", "redis_om_node"]
 OWN_NETWORK = "QUARTET_SUITE_HAS_OWN_NETWORK"
 
 
