@@ -65,6 +65,23 @@ impl Component {
         matches!(self, Component::Int8 | Component::Uint8)
     }
 
+    /// Returns the nearest number that a component of this type holds, `None` if it is beyond them.
+    pub fn rounded(self, number: f64) -> Option<f64> {
+        let near = match self {
+            Component::Float32 => f64::from(number as f32),
+            Component::Float64 => number,
+            Component::Float16 => float16(half_of(number as f32).to_le_bytes()),
+            Component::BFloat16 => bfloat16(brain_half_of(number as f32).to_le_bytes()),
+            Component::Int8 | Component::Uint8 => number.round_ties_even(),
+        };
+        let is_held = match self {
+            Component::Int8 => (-128.0..=127.0).contains(&near),
+            Component::Uint8 => (0.0..=255.0).contains(&near),
+            _ => near.is_finite(),
+        };
+        is_held.then_some(near)
+    }
+
     fn push(self, number: f64, blob: &mut Vec<u8>) {
         match self {
             Component::Float32 => blob.extend((number as f32).to_le_bytes()),

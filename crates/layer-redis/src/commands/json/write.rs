@@ -1,5 +1,6 @@
 //! Commands that put, merge and remove values.
 
+use quartet_search::vectors::Component;
 use quartet_wire_resp::Arguments;
 
 use super::document::{Json, Location};
@@ -21,18 +22,40 @@ enum Only {
     IfThere,
 }
 
-/// JSON.SET key path value [NX | XX]
+/// The types of FPHA, which says in how many bits arrays of fractions are kept.
+const FRACTIONS: [(&str, Component); 4] = [
+    ("BF16", Component::BFloat16),
+    ("FP16", Component::Float16),
+    ("FP32", Component::Float32),
+    ("FP64", Component::Float64),
+];
+
+/// JSON.SET key path value [NX | XX] [FPHA BF16 | FP16 | FP32 | FP64]
 pub fn set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let mut only = Only::Always;
-    for word in arguments.iter().skip(4) {
-        only = match word {
-            word if parse::is(word, "nx") && only == Only::Always => Only::IfAbsent,
-            word if parse::is(word, "xx") && only == Only::Always => Only::IfThere,
-            word if parse::is(word, "format") => return Err("ERR FORMAT is not supported".into()),
-            _ => return Err(errors::SYNTAX.into()),
-        };
+    let (mut only, mut fractions) = (Only::Always, None);
+    let mut words = arguments.iter().skip(4);
+    while let Some(word) = words.next() {
+        if parse::is(word, "nx") && only == Only::Always {
+            only = Only::IfAbsent;
+        } else if parse::is(word, "xx") && only == Only::Always {
+            only = Only::IfThere;
+        } else if parse::is(word, "fpha") && fractions.is_none() {
+            let kind = words.next().ok_or(errors::SYNTAX)?;
+            let known = FRACTIONS.iter().find(|(name, _)| parse::is(kind, name));
+            fractions = Some(*known.ok_or(errors::SYNTAX)?);
+        } else if parse::is(word, "format") {
+            return Err("ERR FORMAT is not supported".into());
+        } else {
+            return Err(errors::SYNTAX.into());
+        }
     }
-    match set_one(context, [&arguments[1], &arguments[2], &arguments[3]], only)? {
+    let [name, path, text] = [&arguments[1], &arguments[2], &arguments[3]];
+    let path = Path::parse(path)?;
+    let mut value = Json::parse(text)?;
+    if let Some((kind, component)) = fractions {
+        round(&mut value, component).ok_or_else(|| format!("ERR value out of range for {kind}"))?;
+    }
+    match set_one(context, name, &path, &value, only)? {
         true => context.reply.ok(),
         false => context.reply.null(),
     }
@@ -49,21 +72,44 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         if context.tx.is_too_large() {
             break;
         }
-        let triple = [&arguments[start], &arguments[start + 1], &arguments[start + 2]];
-        set_one(context, triple, Only::Always)?;
+        let path = Path::parse(&arguments[start + 1])?;
+        let value = Json::parse(&arguments[start + 2])?;
+        set_one(context, &arguments[start], &path, &value, Only::Always)?;
     }
     context.reply.ok();
     Ok(())
 }
 
+/// Gives the fractions of arrays that hold nothing else to the type's nearest numbers, and returns
+/// `None` if one is beyond them.
+fn round(value: &mut Json, component: Component) -> Option<()> {
+    match value {
+        Json::Array(elements) if elements.iter().all(|element| matches!(element, Json::Double(_))) => {
+            for element in elements {
+                if let Json::Double(number) = element {
+                    *number = component.rounded(*number)?;
+                }
+            }
+        }
+        Json::Array(elements) => elements.iter_mut().try_for_each(|element| round(element, component))?,
+        Json::Object(members) => members.iter_mut().try_for_each(|(_, value)| round(value, component))?,
+        _ => {}
+    }
+    Some(())
+}
+
 /// False if nothing was written, because of the condition or because there is nowhere to write to.
-fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only: Only) -> Result<bool, ErrorReply> {
-    let path = Path::parse(path)?;
-    let value = Json::parse(value)?;
+fn set_one(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    path: &Path,
+    value: &Json,
+    only: Only,
+) -> Result<bool, ErrorReply> {
     if only != Only::IfAbsent
         && let Some(entry) = context.keys().find_kind(name, Kind::Json)?
-        && let Some(place) = Place::find(context.tx, &entry, &path)
-        && put_at(context, name, &entry, place, &value)
+        && let Some(place) = Place::find(context.tx, &entry, path)
+        && put_at(context, name, &entry, place, value)
     {
         return Ok(true);
     }
@@ -74,7 +120,7 @@ fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only:
         if !path.is_root() {
             return Err(NOT_AT_ROOT.into());
         }
-        put_document(context, name, None, &value)?;
+        put_document(context, name, None, value)?;
         return Ok(true);
     };
     let locations = path.select(&document)?;
@@ -83,8 +129,8 @@ fn set_one(context: &mut Context<'_, '_>, [name, path, value]: [&[u8]; 3], only:
         return Ok(false);
     }
     let has_written = match is_there {
-        true => replace(&mut document, locations, &value)?,
-        false => create(&mut document, &path, &value)?,
+        true => replace(&mut document, locations, value)?,
+        false => create(&mut document, path, value)?,
     };
     if has_written {
         put_document(context, name, Some(&entry), &document)?;
