@@ -45,12 +45,15 @@ impl Cursor {
         self.records.iter().map(Record::size).sum()
     }
 
-    /// The next piece.
-    pub fn piece(&mut self, count: Option<usize>) -> Vec<Record> {
-        let count = count.unwrap_or(self.count).min(self.records.len());
-        let piece = self.records.drain(..count).collect();
+    /// Takes the next piece out, and returns it with whether it is the last: the one that has fewer
+    /// records than it could. As at the original, a cursor whose records have just been used up
+    /// has an empty piece yet, which clients rely on.
+    pub fn piece(&mut self, count: Option<usize>) -> (Vec<Record>, bool) {
+        let count = count.unwrap_or(self.count);
+        let is_last = self.records.len() < count;
+        let piece = self.records.drain(..count.min(self.records.len())).collect();
         self.reserved.set(self.bytes() as u64);
-        piece
+        (piece, is_last)
     }
 }
 

@@ -203,9 +203,10 @@ impl Definition {
 
     fn field(&mut self, path: String, name: String, kind: &[u8], words: &mut Words<'_>) -> Result<Field, ErrorReply> {
         let upper = kind.to_ascii_uppercase();
+        let mut absence = Absence::default();
         let kind = match upper.as_slice() {
-            b"TEXT" => self.text(&name, words)?,
-            b"TAG" => self.tag(&name, words)?,
+            b"TEXT" => self.text(&name, &mut absence, words)?,
+            b"TAG" => self.tag(&name, &mut absence, words)?,
             b"NUMERIC" => FieldKind::Numeric,
             b"VECTOR" => self.vector(&name, words)?,
             b"GEO" => FieldKind::Geo,
@@ -215,7 +216,8 @@ impl Definition {
         let mut field = Field::new(&name, kind);
         field.path = path;
         field.phonetics = self.phonetics.take();
-        self.modifiers(&mut field, words)?;
+        self.modifiers(&mut field, &mut absence, words)?;
+        (field.index_missing, field.index_empty) = (absence.missing, absence.empty);
         // A document's values are kept as they are.
         field.keeps_case |= field.sortable && self.on == Kind::Json;
         if field.no_index && field.index_missing {
@@ -226,7 +228,7 @@ impl Definition {
         Ok(field)
     }
 
-    fn text(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
+    fn text(&mut self, name: &str, absence: &mut Absence, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
         let (mut weight, mut no_stem) = (1.0, false);
         loop {
             if words.take("WEIGHT") {
@@ -237,13 +239,13 @@ impl Definition {
                 self.with_suffixes.push(name.into());
             } else if words.take("PHONETIC") {
                 self.phonetics = Some(phonetics(words)?);
-            } else {
+            } else if !absence.take(words, true) {
                 return Ok(FieldKind::Text { weight, no_stem });
             }
         }
     }
 
-    fn tag(&mut self, name: &str, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
+    fn tag(&mut self, name: &str, absence: &mut Absence, words: &mut Words<'_>) -> Result<FieldKind, ErrorReply> {
         let (mut separator, mut case_sensitive) = ((self.on == Kind::Hash).then_some(b','), false);
         loop {
             if words.take("SEPARATOR") {
@@ -258,7 +260,7 @@ impl Definition {
                 case_sensitive = true;
             } else if words.take("WITHSUFFIXTRIE") {
                 self.with_suffixes.push(name.into());
-            } else {
+            } else if !absence.take(words, true) {
                 return Ok(FieldKind::Tag {
                     separator,
                     case_sensitive,
@@ -269,7 +271,7 @@ impl Definition {
 
     /// INDEXMISSING and INDEXEMPTY stand before or behind SORTABLE and NOINDEX; the original takes
     /// options of a type only in front of these.
-    fn modifiers(&mut self, field: &mut Field, words: &mut Words<'_>) -> Result<(), ErrorReply> {
+    fn modifiers(&mut self, field: &mut Field, absence: &mut Absence, words: &mut Words<'_>) -> Result<(), ErrorReply> {
         let is_vector = matches!(field.kind, FieldKind::Vector(_));
         let takes_empty = matches!(field.kind, FieldKind::Text { .. } | FieldKind::Tag { .. });
         loop {
@@ -278,11 +280,7 @@ impl Definition {
                 field.keeps_case = words.take("UNF") || field.keeps_case;
             } else if !is_vector && words.take("NOINDEX") {
                 field.no_index = true;
-            } else if words.take("INDEXMISSING") {
-                field.index_missing = true;
-            } else if takes_empty && words.take("INDEXEMPTY") {
-                field.index_empty = true;
-            } else {
+            } else if !absence.take(words, takes_empty) {
                 return Ok(());
             }
         }
@@ -312,6 +310,28 @@ impl Definition {
     pub fn algorithm(&self, name: &str) -> &Algorithm {
         let found = self.algorithms.iter().find(|(known, _)| known == name);
         found.map_or(&Algorithm::Flat, |(_, algorithm)| algorithm)
+    }
+}
+
+/// The options INDEXMISSING and INDEXEMPTY of a field. They stand among those of TEXT and TAG, or
+/// behind the type.
+#[derive(Default)]
+struct Absence {
+    missing: bool,
+    empty: bool,
+}
+
+impl Absence {
+    /// Whether the next word was one of the options.
+    fn take(&mut self, words: &mut Words<'_>, takes_empty: bool) -> bool {
+        if words.take("INDEXMISSING") {
+            self.missing = true;
+        } else if takes_empty && words.take("INDEXEMPTY") {
+            self.empty = true;
+        } else {
+            return false;
+        }
+        true
     }
 }
 

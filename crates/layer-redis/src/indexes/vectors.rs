@@ -140,6 +140,8 @@ impl Parameters {
             b"EF_CONSTRUCTION" => self.graph.build_candidates = self.within("efConstruction", value, CANDIDATES_MAX)?,
             b"EF_RUNTIME" => self.graph.search_candidates = self.within("efRuntime", value, CANDIDATES_MAX)?,
             b"EPSILON" => self.graph.epsilon = self.epsilon(value)?,
+            // As on every Redis that keeps its indexes in memory.
+            b"RERANK" => return Err(self.wrong("rerank", "Only disk-based vector indexes take it")),
             _ => return Err(self.not_of_algorithm(name)),
         }
         Ok(())

@@ -47,6 +47,7 @@ fn read(
         tokens,
         next: 0,
         depth: 0,
+        is_in_text_fields: false,
     };
     let mut query = parser.query()?;
     if query.root.leaves() > LEAVES_MAX {
@@ -79,6 +80,8 @@ pub(super) struct Parser<'a> {
     depth: usize,
     /// The query is of dialect 1.
     is_first: bool,
+    /// The condition of TEXT fields is being read, in which no field may be named.
+    is_in_text_fields: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -270,7 +273,7 @@ impl<'a> Parser<'a> {
                 let affix = self.affix(&token, folded)?;
                 Ok(Some(Node::of(NodeKind::Affix(affix))))
             }
-            Kind::Field => self.of_field(&token),
+            Kind::Field if !self.is_in_text_fields => self.of_field(&token),
             _ => {
                 self.next -= 1;
                 Err(self.unexpected())
@@ -309,6 +312,9 @@ impl<'a> Parser<'a> {
 
     fn missing(&mut self) -> Parsed<Node> {
         self.expect_mark(b'(')?;
+        if self.is_in_text_fields {
+            return Err(self.unexpected());
+        }
         let token = self.expect(Kind::Field)?;
         let (position, field) = self.field(&token)?;
         self.expect_mark(b')')?;
@@ -338,16 +344,14 @@ impl<'a> Parser<'a> {
     }
 
     fn of_text_fields(&mut self, names: &[Token]) -> Parsed<Option<Node>> {
+        self.is_in_text_fields = true;
+        let found = self.text_operand()?;
+        self.is_in_text_fields = false;
+        // The original looks at a field when it has read all of its condition.
         let mut fields: FieldMask = 0;
         for name in names {
             let (position, _) = self.field_of(name, |kind| matches!(kind, FieldKind::Text { .. }), "TEXT")?;
             fields |= self.schema.bit(position);
-        }
-        let start = self.next;
-        let found = self.text_operand()?;
-        let mut between = start..self.next;
-        if let Some(other) = between.find(|at| self.tokens[*at].kind == Kind::Field) {
-            return Err(self.syntax_at(other));
         }
         Ok(found.map(|mut node| {
             node.restrict(fields);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Schema;
 use crate::SearchError;
-use crate::analysis::{PHONETIC_PREFIX, STEM_PREFIX, SYNONYM_PREFIX};
+use crate::analysis::{PHONETIC_PREFIX, STEM_PREFIX, SYNONYM_PREFIX, folded};
 use crate::index::{State, gone, unsettled_documents};
 use crate::query::{Affix, Node, NodeKind};
 use crate::rows::Rows;
@@ -19,7 +19,7 @@ pub struct Spelling<'s> {
     pub distance: usize,
     /// Words that are right although no document has them.
     pub excluded: &'s dyn Fn(&[u8]) -> bool,
-    /// Words that are proposed beside the terms of documents.
+    /// Words that are proposed beside the terms of documents, in any case.
     pub included: &'s [Vec<u8>],
 }
 
@@ -113,7 +113,8 @@ impl Speller<'_> {
         let mut terms = affixes::terms(self.rows, &affix, (&unsettled, &gone), self.is_over)?;
         terms.retain(|term| !is_derived(term));
         let mut proposals = self.documents(&terms, self.fields)?;
-        for proposed in spelling.included.iter().filter(|proposed| affix.matches(proposed)) {
+        let is_near = |proposed: &&Vec<u8>| affix.matches(&folded(proposed));
+        for proposed in spelling.included.iter().filter(is_near) {
             proposals.entry(proposed.clone()).or_insert(0);
         }
         let mut proposals: Vec<_> = proposals.into_iter().collect();

@@ -569,9 +569,9 @@ pub(super) fn run(
         return Ok(Outcome::Done);
     };
     let mut records = VecDeque::from(records);
-    let count = cursor.0.min(records.len());
-    let piece: Vec<Record> = records.drain(..count).collect();
-    let id = match records.is_empty() {
+    let is_last = records.len() < cursor.0;
+    let piece: Vec<Record> = records.drain(..cursor.0.min(records.len())).collect();
+    let id = match is_last {
         true => 0,
         false => open_cursor(context, &index, (total, records, asked.form), cursor)?,
     };
@@ -927,10 +927,10 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     if is("READ") {
         let mut cursor = context.cursors().take(&index, id, now_ms).ok_or(CURSOR_GONE)?;
         let total = cursor.total;
-        let (piece, form) = (cursor.piece(count), cursor.form);
+        let ((piece, is_last), form) = (cursor.piece(count), cursor.form);
         cursor.used_ms = now_ms;
-        let next = if cursor.records.is_empty() { 0 } else { id };
-        if next != 0 {
+        let next = if is_last { 0 } else { id };
+        if !is_last {
             context.cursors().put_back(id, cursor);
         }
         write_piece(context, total, (&piece, form), next, false);

@@ -318,7 +318,8 @@ fn bound(word: &[u8], which: &str) -> Result<(f64, bool), ErrorReply> {
     Ok((number.ok_or_else(wrong)?, excluded.is_some()))
 }
 
-fn dialect(words: &mut Words<'_>) -> Result<u8, ErrorReply> {
+/// Reads the argument of DIALECT.
+pub fn dialect(words: &mut Words<'_>) -> Result<u8, ErrorReply> {
     let word = words.next().ok_or_else(|| refused("Need an argument for DIALECT"))?;
     match std::str::from_utf8(word).ok().and_then(|word| word.parse::<u8>().ok()) {
         Some(dialect @ 1..=4) => Ok(dialect),

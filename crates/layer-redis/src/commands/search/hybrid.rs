@@ -390,7 +390,11 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     let mut rest = Words::new(&given[1..]);
     let text = TextPart::read(&mut rest)?;
     let vector = VectorPart::read(&index, &mut rest)?;
-    let (combination, mut asked) = behind_searches(context, &mut rest)?;
+    let Behind {
+        combination,
+        is_sorted,
+        steps: mut asked,
+    } = Behind::read(context, &mut rest)?;
     if asked.common.names_dialect {
         return Err(no_dialect());
     }
@@ -461,8 +465,10 @@ fn run(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcom
     for one in &mut merged {
         one.hit.score = combination.score(one.text, one.vector);
     }
-    // Equal ones stay in the order of their keys.
-    merged.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
+    // Equal ones stay in the order of their keys, and so do all where no order is asked for.
+    if is_sorted {
+        merged.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
+    }
     let has_load = asked.loads_all || !asked.loaded.is_empty();
     // A name of its own is instead of the usual one.
     let keeps_score = combination.score_name.is_none() && (!has_load || wanted_score(&asked));
@@ -556,22 +562,34 @@ fn write_cursors(
     Ok(Outcome::Done)
 }
 
-/// The combination and the steps, in any order.
-fn behind_searches(
-    context: &Context<'_, '_>,
-    words: &mut Words<'_>,
-) -> Result<(Combination, AggregateArguments), ErrorReply> {
-    let mut combination = None;
-    let mut asked = AggregateArguments::of_hybrid(context);
-    while words.left() > 0 {
-        if combination.is_none() && words.take("COMBINE") {
-            combination = Some(Combination::read(words)?);
-        } else {
-            asked.next(words)?;
+/// The arguments behind the searches, which come in any order.
+struct Behind {
+    combination: Combination,
+    /// Whether results are in the order of their scores before the steps: not with NOSORT.
+    is_sorted: bool,
+    steps: AggregateArguments,
+}
+
+impl Behind {
+    fn read(context: &Context<'_, '_>, words: &mut Words<'_>) -> Result<Behind, ErrorReply> {
+        let (mut combination, mut is_sorted) = (None, true);
+        let mut steps = AggregateArguments::of_hybrid(context);
+        while words.left() > 0 {
+            if combination.is_none() && words.take("COMBINE") {
+                combination = Some(Combination::read(words)?);
+            } else if words.take("NOSORT") {
+                is_sorted = false;
+            } else {
+                steps.next(words)?;
+            }
         }
+        steps.arrange();
+        Ok(Behind {
+            combination: combination.unwrap_or_default(),
+            is_sorted,
+            steps,
+        })
     }
-    asked.arrange();
-    Ok((combination.unwrap_or_default(), asked))
 }
 
 fn is_grouped(steps: &[Step]) -> bool {

@@ -1,11 +1,11 @@
 //! FT.SPELLCHECK: terms that words of a query may have been meant to be.
 
 use quartet_search::index::State;
-use quartet_search::query::{Expander, Parameters, parse};
+use quartet_search::query::{Expander, Parameters, parse, parse_first};
 use quartet_search::search::{Correction, Spelling, corrections};
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::arguments::Common;
+use super::arguments::{Common, dialect};
 use super::content;
 use super::dictionaries;
 use super::lookup::{find, words};
@@ -22,15 +22,18 @@ struct SpellArguments {
     excludes: Vec<Vec<u8>>,
     /// Counts of documents instead of their shares.
     counts: bool,
+    dialect: u8,
 }
 
 impl SpellArguments {
-    fn read(words: &mut Words<'_>) -> Result<SpellArguments, ErrorReply> {
+    /// `dialect_default` is that of a request that names none.
+    fn read(words: &mut Words<'_>, dialect_default: u8) -> Result<SpellArguments, ErrorReply> {
         let mut arguments = SpellArguments {
             distance: 1,
             includes: Vec::new(),
             excludes: Vec::new(),
             counts: false,
+            dialect: dialect_default,
         };
         while words.left() > 0 {
             if words.take("DISTANCE") {
@@ -58,6 +61,8 @@ impl SpellArguments {
                 names.push(name);
             } else if words.take("FULLSCOREINFO") {
                 arguments.counts = true;
+            } else if words.take("DIALECT") {
+                arguments.dialect = dialect(words)?;
             } else {
                 // As at the original, which passes over what it does not know.
                 words.next();
@@ -72,9 +77,10 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     let index = find(context, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
-    let asked = SpellArguments::read(&mut rest)?;
+    let asked = SpellArguments::read(&mut rest, Common::new(context).dialect)?;
     let mut schema = index.definition.schema.clone();
     schema.stop_words = quartet_search::analysis::StopWords::of::<&[u8]>([]);
+    let parse = if asked.dialect == 1 { parse_first } else { parse };
     let query = parse(&schema, text, &Parameters::new(), Expander::Nothing)?;
     if let Some(outcome) = content::wait(context, &index)? {
         return Ok(outcome);
@@ -85,7 +91,8 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     }
     let mut excluded = std::collections::BTreeSet::new();
     for name in &asked.excludes {
-        excluded.extend(dictionary(context, name)?);
+        let words = dictionary(context, name)?;
+        excluded.extend(words.iter().map(|word| quartet_search::analysis::folded(word)));
     }
     let is_over = Common::new(context).clock(context);
     let spelling = Spelling {

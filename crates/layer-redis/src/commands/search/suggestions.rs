@@ -268,7 +268,7 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let given = words(arguments, 2)?;
     let asked = Asked::read(&given[1..])?;
     let Some(entry) = context.read_kind(given[0], Kind::Suggestions)? else {
-        context.reply.null();
+        context.reply.array(0);
         return Ok(());
     };
     let mut found = Vec::new();

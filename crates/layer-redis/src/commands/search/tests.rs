@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use crate::invariants::RedisInvariants;
 use crate::testing::{Choice, Connection, Fixture, show};
 
+mod client_suites;
 mod covered_names;
 mod power_cuts;
 
