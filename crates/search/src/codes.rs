@@ -350,6 +350,16 @@ impl Candidates {
         }
     }
 
+    /// Those that remain, ascending: the nearest are among them, and all that are as near as the
+    /// last.
+    pub fn ids(self) -> Vec<DocumentId> {
+        let reach = Candidates::reach(&self.greatest, self.count);
+        let found = self.found.into_iter().filter(|(least, _)| least.0 <= reach);
+        let mut ids: Vec<_> = found.map(|(_, id)| id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// Reads and compares those that remain, the likeliest first. Nothing if one is not there: who
     /// makes vectors whose hashes are alike can make a mark that is right of other vectors.
     pub fn compared(

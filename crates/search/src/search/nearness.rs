@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::best::{Best, Rank};
 use crate::coded::CodedQuery;
+use crate::codes::Candidates;
 use crate::graph::{self, Head};
 use crate::image::{Image, Slot};
 use crate::layout::{DocumentId, vector_row};
@@ -41,7 +42,7 @@ impl Rank for Near {
     }
 }
 
-/// How far documents are at least, whose ids ascend.
+/// Bounds of how far documents are, whose ids ascend.
 struct Bounds {
     image: Arc<Image>,
     query: CodedQuery,
@@ -49,11 +50,11 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Nothing if the image does not have the document.
-    fn least(&mut self, id: DocumentId) -> Option<f64> {
+    /// The least and the greatest distance. Nothing if the image does not have the document.
+    fn of(&mut self, id: DocumentId) -> Option<(f64, f64)> {
         self.slot = self.image.first_from(self.slot, id);
         let is_there = (self.slot as usize) < self.image.slots() && self.image.document(self.slot) == id;
-        is_there.then(|| self.image.point(self.slot).bounds(&self.query).0)
+        is_there.then(|| self.image.point(self.slot).bounds(&self.query))
     }
 }
 
@@ -217,6 +218,7 @@ impl Search<'_> {
                 }
             }
             _ => {
+                self.leave_out_far(&mut compared, matcher, nearest.count)?;
                 let mut from = 1;
                 while let Some(id) = matcher.seek(self.rows, from) {
                     from = id + 1;
@@ -230,6 +232,33 @@ impl Search<'_> {
         Ok(self.ordered(compared.hits.into_sorted().collect()))
     }
 
+    /// Takes matches out of a list that are surely farther than `count` others, so that these are
+    /// not even read.
+    fn leave_out_far(
+        &mut self,
+        compared: &mut Compared<'_>,
+        matcher: &mut Matcher,
+        count: usize,
+    ) -> Result<(), SearchError> {
+        if !matcher.lists_ids() || self.request.keys.is_some() {
+            return Ok(());
+        }
+        let Some(mut bounds) = self.graph_bounds(compared.field, compared.kind, &compared.vector) else {
+            return Ok(());
+        };
+        let (mut candidates, mut from) = (Candidates::new(count), 1);
+        while let Some(id) = matcher.seek(self.rows, from) {
+            from = id + 1;
+            if self.is_over()? {
+                break;
+            }
+            let (least, greatest) = bounds.of(id).unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+            candidates.add(least, greatest, id);
+        }
+        matcher.restrict(&candidates.ids());
+        Ok(())
+    }
+
     /// Compares a document's vector, unless it is known to be farther than the nearest so far. The
     /// matcher stands at the document; ids ascend.
     fn compare(&mut self, compared: &mut Compared<'_>, matcher: &Matcher, id: DocumentId) {
@@ -240,8 +269,8 @@ impl Search<'_> {
             let bounds = compared
                 .bounds
                 .get_or_insert_with(|| self.graph_bounds(*field, kind, vector));
-            let least = bounds.as_mut().and_then(|bounds| bounds.least(id));
-            if least.is_some_and(|least| least > worst) {
+            let of_document = bounds.as_mut().and_then(|bounds| bounds.of(id));
+            if of_document.is_some_and(|(least, _)| least > worst) {
                 return;
             }
         }
@@ -295,6 +324,8 @@ impl Search<'_> {
                 found.push((distance, id));
             },
         )?;
+        // Then no key is read but those of the nearest.
+        found.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
         Ok(found)
     }
 
