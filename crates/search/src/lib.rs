@@ -37,6 +37,7 @@ mod layout;
 mod lengths;
 mod postings;
 pub mod query;
+mod reasons;
 pub mod resident;
 pub mod rows;
 pub mod schema;

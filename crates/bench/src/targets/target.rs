@@ -80,7 +80,7 @@ pub trait Searches {
     /// Makes the index of documents.
     async fn index_documents(&mut self) -> Result<(), OperationError>;
 
-    /// Makes an index with a graph over vectors of so many components, by their angle.
+    /// Makes an index with a graph over vectors of `dimensions` components, by their angle.
     async fn index_vectors(&mut self, dimensions: usize) -> Result<(), OperationError>;
 
     /// Stores documents that are not there yet, in one go.

@@ -1,8 +1,8 @@
-//! The vectors benchmark: vectors around a hundred centres, added to and looked for in an index with
-//! a graph and in a set of vectors.
+//! The vectors benchmark: vectors around a hundred centres, added to and looked for in an index
+//! with a graph and in a set of vectors.
 //!
-//! The nearest of each query are found by comparing it with all, before the clock runs; what part of
-//! them the answers have is the recall.
+//! The nearest of each query are found by comparing it with all, before the clock runs; the part
+//! of them that the answers have is the recall.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Test {
     }
 }
 
-/// What workers ask, with the numbers of the vectors that are nearest.
+/// The vectors that workers ask for, with the numbers of the vectors that are nearest.
 pub struct Queries {
     pub cloud: Cloud,
     /// Candidates that a search keeps, if it is not the server's own choice.

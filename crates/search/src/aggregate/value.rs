@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::search::Explanation;
+use crate::reasons::Explanation;
 
 /// A property's value.
 #[derive(Clone, Debug)]
@@ -245,7 +245,7 @@ pub struct Record {
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
     score: f64,
-    /// Of documents only, and if they are asked for.
+    /// Documents alone have these two, where they are asked for.
     payload: Option<Vec<u8>>,
     explanation: Option<Box<Explanation>>,
     is_of_filter: bool,

@@ -16,6 +16,7 @@ mod scoring;
 mod spelling;
 mod watch;
 
+pub use crate::reasons::Explanation;
 pub use affixes::EXPANSIONS_MAX;
 pub use matcher::Place;
 pub use scoring::{Revision, Scorer, hamming};
@@ -140,23 +141,6 @@ impl Hit {
             places: Vec::new(),
             explanation: None,
         }
-    }
-}
-
-/// A part of a score, and the parts that it is made of.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Explanation {
-    /// The worth of the part, and why.
-    pub text: String,
-    /// Its parts.
-    pub parts: Vec<Explanation>,
-}
-
-impl Explanation {
-    /// Bytes that it takes, about.
-    pub fn size(&self) -> usize {
-        let parts = self.parts.iter().map(Explanation::size);
-        size_of::<Explanation>() + self.text.len() + parts.sum::<usize>()
     }
 }
 

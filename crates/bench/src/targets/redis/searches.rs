@@ -54,7 +54,7 @@ impl RedisConnection {
         Ok(total)
     }
 
-    /// Reads so many elements with all that they hold.
+    /// Reads `count` elements with all that they hold.
     async fn pass_over(&mut self, count: usize) -> Result<(), OperationError> {
         let mut left = count;
         while left > 0 {

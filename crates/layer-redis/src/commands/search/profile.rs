@@ -3,8 +3,9 @@
 //!
 //! The answer has the form of 8.x: the results, and a profile of one shard whose conditions and
 //! stages have the original's names. FT.HYBRID's shard has a profile of each of its searches, and
-//! its coordinator one of what follows them. Times are measured, and hold those of the conditions below
-//! them. Stages that go hand in hand here have one time: the first of them has it, the others zero.
+//! its coordinator one of what follows them. Times are measured, and hold those of the conditions
+//! below them. Stages that go hand in hand here have one time: the first of them has it, the others
+//! zero.
 
 use quartet_search::search::{Clock, Found, Step};
 use quartet_wire_resp::{Arguments, Protocol};

@@ -1660,7 +1660,7 @@ fn a_key_of_suggestions_is_announced_when_it_is_new() {
     );
 }
 
-/// What 8.x shows of an index beyond 2.10.
+/// As 8.x does, and 2.10 does not.
 #[test]
 fn an_index_tells_whether_it_indexes_all() {
     let fixture = Fixture::new();
