@@ -227,8 +227,8 @@ impl Row {
         lines.for_each(|at| prefetch(self.start.as_ptr().wrapping_add(at)));
     }
 
-    /// Prefetches a row behind its first bytes, as far as it is worth it. Reads the row's header, so
-    /// that should be near.
+    /// Prefetches a row behind its first bytes, as far as it is worth it. Reads the row's header,
+    /// which should be near.
     #[inline]
     pub fn prefetch_on(&self) {
         let (start, key_bytes, value_bytes) = self.extent();

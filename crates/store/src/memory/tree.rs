@@ -573,8 +573,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// Visits the numbers with which the keys of a range end, as [`crate::Read::scan_numbers`] says:
-    /// those of a leaf together.
+    /// Visits the numbers with which the keys of a range end, those of a leaf together: see
+    /// [`crate::Read::scan_numbers`].
     pub fn visit_numbers(
         &self,
         (start, end): (&[u8], &[u8]),
