@@ -55,7 +55,9 @@ pub use key_index::{KeyDefinition, KeyIndex};
 pub use marks::{Progress, numbered};
 pub use resident::{ResidentSets, SetRows};
 pub use rows::{Overlay, TransactionRows};
-pub use stored::{NO_PLACE, StoredIndex, row_parts, rows_at, rows_prefix_of};
+#[cfg(test)]
+pub use stored::row_parts;
+pub use stored::{NO_PLACE, StoredIndex, rows_at, rows_prefix_of};
 pub use vectors::Algorithm;
 pub use words::{Words, refused};
 
