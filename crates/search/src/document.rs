@@ -294,7 +294,7 @@ impl Document {
         row
     }
 
-    /// What the row holds beside the words.
+    /// All that the row holds beside the words.
     fn parts(&self) -> Vec<u8> {
         let mut parts = Vec::new();
         for (field, length) in &self.field_lengths {
@@ -550,7 +550,7 @@ fn push_score(row: &mut Vec<u8>, form: u8, score: f64) {
 /// Documents of fewer terms keep their words when they are settled.
 const NUMBERED_TERMS_MIN: usize = 4;
 
-/// What the words of a document are, in the memory of two numbers.
+/// Stands for the words of a document, in the memory of two numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub terms: u64,
@@ -661,7 +661,7 @@ impl<'a> DocumentRow<'a> {
         Some(numbers)
     }
 
-    /// What its words are.
+    /// Stands for its words.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut fingerprint = Fingerprint {
             terms: 0,

@@ -98,7 +98,7 @@ impl FairLock {
         self.word.load(Ordering::Relaxed) & !(QUEUED | CLOSED) != 0
     }
 
-    /// Somebody waits for it.
+    /// There are threads that wait for it.
     pub fn is_wanted(&self) -> bool {
         self.word.load(Ordering::Relaxed) & QUEUED != 0
     }

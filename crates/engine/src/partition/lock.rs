@@ -24,7 +24,7 @@ use crate::partition::watch::WatchId;
 /// With more queued, the holder of the lock waits.
 const QUEUED_MAX: usize = 2;
 
-/// Somebody who was woken takes the lock within a few of these.
+/// A thread that was woken takes the lock within a few of these.
 const GIVES_WAY: Duration = Duration::from_micros(20);
 const GIVES_WAY_MAX: usize = 8;
 

@@ -12,7 +12,7 @@ pub(crate) type Lock<T> = lock_api::RwLock<FairLock, T>;
 pub(crate) type SharedGuard<'l, T> = lock_api::RwLockReadGuard<'l, FairLock, T>;
 pub(crate) type Guard<'l, T> = lock_api::RwLockWriteGuard<'l, FairLock, T>;
 
-/// Somebody waits for the lock.
+/// There are threads that wait for the lock.
 pub(crate) fn is_wanted<T>(lock: &Lock<T>) -> bool {
     // SAFETY: the raw lock is looked at, and nothing of it is changed.
     unsafe { lock.raw() }.is_wanted()

@@ -35,7 +35,8 @@ pub fn rows_at(place: Place) -> Vec<u8> {
     prefix
 }
 
-/// The prefix of [`rows_at`] with which a key of an index's row begins; all of a key that is shorter.
+/// The prefix of [`rows_at`] with which a key of an index's row begins; all of a key that is
+/// shorter.
 pub fn rows_prefix_of(key: &[u8]) -> &[u8] {
     let is_long = key.get(2).is_some_and(|first| u32::from(*first) >= SHORT_PLACES);
     &key[..key.len().min(if is_long { 6 } else { 3 })]

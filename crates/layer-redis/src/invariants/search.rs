@@ -277,7 +277,8 @@ fn verify_owners(verification: &mut Verification<'_>, catalogue: &Catalogue) {
     }
 }
 
-/// Rows with this tag begin with one of the prefixes that are known. `prefix_of` tells that of a key.
+/// Rows with this tag begin with one of the prefixes that are known. `prefix_of` finds that of a
+/// key.
 fn verify_prefixes(
     verification: &mut Verification<'_>,
     tag: u8,

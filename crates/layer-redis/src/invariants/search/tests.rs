@@ -18,7 +18,7 @@ fn start() -> Fixture {
     );
     for number in 0..40 {
         let (key, number) = (format!("d:{number}"), number.to_string());
-        let (text, vector) = (format!("word w{number}"), format!("{number:0>4}"));
+        let (text, vector) = (format!("word w{number} with plain letters"), format!("{number:0>4}"));
         connection.run(&[
             "HSET", &key, "t", &text, "n", &number, "l", "1,2", "v", &vector, "f", &vector,
         ]);

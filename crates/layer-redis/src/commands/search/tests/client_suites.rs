@@ -44,7 +44,7 @@ fn options_of_absent_values_stand_before_or_behind_those_of_the_type() {
          FT.SEARCH i ismissing(@u) NOCONTENT => [1 k:1]
          FT.SEARCH i @c:{A} NOCONTENT => [1 k:1]
          FT.SEARCH i @c:{a} NOCONTENT => [0]
-         FT.CREATE j SCHEMA n NUMERIC INDEXEMPTY => !SEARCH_PARSE_ARGS Invalid field type for field `INDEXEMPTY`",
+         FT.CREATE j SCHEMA n NUMERIC INDEXEMPTY => !SEARCH_PARSE_ARGS Field `INDEXEMPTY` does not have a type",
     );
 }
 
