@@ -38,10 +38,10 @@ def parse(text: str) -> Outcome:
     outcome = Outcome()
     for line in text.splitlines():
         if line.startswith('["pass",'):
-            outcome.add_passed(json.loads(line)[1]["fullTitle"])
+            outcome.add_passed(json.loads(line)[1]["fullTitle"].strip())
         elif line.startswith('["fail",'):
             test = json.loads(line)[1]
-            outcome.add_failed(test["fullTitle"], f"{test.get('err')}\n{test.get('stack')}")
+            outcome.add_failed(test["fullTitle"].strip(), f"{test.get('err')}\n{test.get('stack')}")
         elif line.startswith('["end",'):
             outcome.ignored = json.loads(line)[1]["pending"]
     return outcome

@@ -972,6 +972,8 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         if !is_last {
             context.cursors().put_back(id, cursor);
         }
+        // The empty piece at the end has no total, as at the original.
+        let total = if piece.is_empty() { 0 } else { total };
         write_piece(context, total, (&piece, form), next, &[]);
         Ok(())
     } else if is("DEL") {
