@@ -67,6 +67,15 @@ impl Json {
         }
     }
 
+    /// The number that it is.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Json::Integer(number) => Some(*number as f64),
+            Json::Double(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// Reads what this layer wrote.
     pub fn stored(text: &[u8]) -> Json {
         Json::read(text, &Cell::new(usize::MAX)).expect("a document that was written as JSON")

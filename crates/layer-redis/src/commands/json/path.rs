@@ -315,7 +315,7 @@ impl Comparison {
         let order = match (left, right) {
             (Json::Integer(left), Json::Integer(right)) => Some(left.cmp(right)),
             (Json::Text(left), Json::Text(right)) => Some(left.cmp(right)),
-            _ => match (number(left), number(right)) {
+            _ => match (left.number(), right.number()) {
                 (Some(left), Some(right)) => left.partial_cmp(&right),
                 _ => None,
             },
@@ -329,14 +329,6 @@ impl Comparison {
             Comparison::Greater => order.is_some_and(|order| order.is_gt()),
             Comparison::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
         }
-    }
-}
-
-fn number(value: &Json) -> Option<f64> {
-    match value {
-        Json::Integer(number) => Some(*number as f64),
-        Json::Double(number) => Some(*number),
-        _ => None,
     }
 }
 

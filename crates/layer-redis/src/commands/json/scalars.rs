@@ -102,21 +102,13 @@ fn result_of(
     {
         return Ok(Some(Json::Integer(result)));
     }
-    let (Some(left), Some(right)) = (as_double(value), as_double(operand)) else {
+    let (Some(left), Some(right)) = (value.number(), operand.number()) else {
         return Ok(None);
     };
     let result = of_doubles(left, right);
     match result.is_finite() {
         true => Ok(Some(Json::Double(result))),
         false => Err("ERR result is not a number".into()),
-    }
-}
-
-fn as_double(value: &Json) -> Option<f64> {
-    match value {
-        Json::Integer(number) => Some(*number as f64),
-        Json::Double(number) => Some(*number),
-        _ => None,
     }
 }
 

@@ -30,12 +30,14 @@ fn documents_are_set_and_read() {
         JSON.SET d $.q 2 XX => nil
         JSON.SET d $.a 2 XX => OK
         JSON.SET f $ {"v":[1.1,65504.5],"w":[1.1,"x"],"i":[2049]} FPHA FP16 => OK
-        JSON.GET f => {"v":[1.099609375,65504.0],"w":[1.1,"x"],"i":[2049]}
+        JSON.GET f => {"v":[1.099609375,65504.0],"w":[1.1,"x"],"i":[2048.0]}
         JSON.SET f $.v [[1.1],[-2.2]] XX FPHA bf16 => OK
         JSON.GET f $.v => [[[1.1015625],[-2.203125]]]
         JSON.SET f $.v [1.1] FPHA Fp64 NX => nil
         JSON.SET f $.v [1.1] FPHA Fp32 => OK
         JSON.GET f $.v => [[1.100000023841858]]
+        JSON.SET f $.v [1,-2,0.5] FPHA FP16 => OK
+        JSON.GET f $.v => [[1.0,-2.0,0.5]]
         JSON.SET f $.v [65520.5] FPHA fp16 => !ERR value out of range for FP16
         JSON.SET f $.v [1e300] FPHA bf16 => !ERR value out of range for BF16
         JSON.SET f $.v [1e300] FPHA FP64 => OK

@@ -22,7 +22,7 @@ enum Only {
     IfThere,
 }
 
-/// The types of FPHA, which says in how many bits arrays of fractions are kept.
+/// The types of FPHA, which says in how many bits the numbers of arrays are kept.
 const FRACTIONS: [(&str, Component); 4] = [
     ("BF16", Component::BFloat16),
     ("FP16", Component::Float16),
@@ -80,15 +80,13 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// Gives the fractions of arrays that hold nothing else to the type's nearest numbers, and returns
-/// `None` if one is beyond them.
+/// Arrays of numbers become arrays of the type's nearest fractions. Returns `None` if a number is
+/// beyond these.
 fn round(value: &mut Json, component: Component) -> Option<()> {
     match value {
-        Json::Array(elements) if elements.iter().all(|element| matches!(element, Json::Double(_))) => {
+        Json::Array(elements) if elements.iter().all(|element| element.number().is_some()) => {
             for element in elements {
-                if let Json::Double(number) = element {
-                    *number = component.rounded(*number)?;
-                }
+                *element = Json::Double(component.rounded(element.number()?)?);
             }
         }
         Json::Array(elements) => elements.iter_mut().try_for_each(|element| round(element, component))?,
