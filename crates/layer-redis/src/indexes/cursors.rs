@@ -24,6 +24,8 @@ pub struct RecordForm {
     pub explains_scores: bool,
     pub with_payloads: bool,
     pub no_content: bool,
+    /// WITHCOUNT: each piece has the total, also an empty one.
+    pub with_count: bool,
 }
 
 /// The rest of a result.

@@ -225,6 +225,8 @@ impl AggregateArguments {
             self.form.with_payloads = true;
         } else if !self.names_are_marked && words.take("NOCONTENT") {
             self.form.no_content = true;
+        } else if words.take("WITHCOUNT") {
+            self.form.with_count = true;
         } else if words.take("WITHCURSOR") {
             self.cursor = Some(with_cursor(words)?);
         } else if self.common.take(words)? == Taken::No {
@@ -973,7 +975,10 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             context.cursors().put_back(id, cursor);
         }
         // The empty piece at the end has no total, as at the original.
-        let total = if piece.is_empty() { 0 } else { total };
+        let total = match piece.is_empty() && !form.with_count {
+            true => 0,
+            false => total,
+        };
         write_piece(context, total, (&piece, form), next, &[]);
         Ok(())
     } else if is("DEL") {

@@ -14,18 +14,35 @@ fn a_cursor_ends_with_a_piece_that_is_short() {
         Value::Array(parts) => show(&parts[1]),
         other => panic!("a piece and a cursor: {}", show(&other)),
     };
-    let [halves, whole, short] = ["2", "4", "5"].map(|count| {
-        let words = ["FT.AGGREGATE", "i", "*", "LOAD", "1", "n", "WITHCURSOR", "COUNT", count];
+    let asked = [
+        ("2", "VERBATIM"),
+        ("4", "VERBATIM"),
+        ("4", "WITHCOUNT"),
+        ("5", "VERBATIM"),
+    ];
+    let [halves, whole, counted, short] = asked.map(|(count, option)| {
+        let words = [
+            "FT.AGGREGATE",
+            "i",
+            "*",
+            option,
+            "LOAD",
+            "1",
+            "n",
+            "WITHCURSOR",
+            "COUNT",
+            count,
+        ];
         id_of(connection.run(&words))
     });
     assert_eq!(short, "0");
-    for (id, pieces) in [(whole, ""), (halves, "[4 [n 2] [n 3]]")] {
+    for (id, pieces, total) in [(whole, "", 0), (counted, "", 4), (halves, "[4 [n 2] [n 3]]", 0)] {
         assert_ne!(id, "0");
         if !pieces.is_empty() {
             connection.check(&format!("FT.CURSOR READ i {id} => [{pieces} {id}]"));
         }
         connection.check(&format!(
-            "FT.CURSOR READ i {id} => [[0] 0]
+            "FT.CURSOR READ i {id} => [[{total}] 0]
              FT.CURSOR READ i {id} => !SEARCH_CURSOR_NOT_FOUND Cursor not found"
         ));
     }
