@@ -34,7 +34,7 @@ const LINKED_BY_WRITE: usize = 4;
 
 /// Vectors that are taken into graphs in one transaction, at most, and about how many bytes of
 /// them: it holds the lock while it writes their nodes.
-const LINKED_MAX: usize = 32;
+const LINKED_MAX: usize = 8;
 const LINKED_BYTES: usize = 64 << 10;
 
 /// Keys that are looked at by the command that makes an index. Larger databases are filled in the
