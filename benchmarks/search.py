@@ -12,6 +12,7 @@ is timed, both sides have to answer the same totals.
 | row | what it measures, and the bar |
 | --- | --- |
 | ingest | hashes of 60 words, two TAG and two NUMERIC fields, in pipelines of 100, into an index: rate >= 0.7, CPU a document <= 1.5; memory a document |
+| memory | the same hashes on new servers with the index and without: bytes of the index a document: <= 1.25 |
 | filters | TAG, NUMERIC and both, LIMIT 0 10, with 1, 10 and 100 connections: rate >= 1.0 |
 | places | GEO (a circle that holds about 1 % of them), and with TAG and NUMERIC, LIMIT 0 10, with 1, 10 and 100 connections: rate >= 1.0 |
 | text | one word ranked, two words, a phrase, a prefix, a fuzzy word: rate >= 1.0 |
@@ -106,6 +107,10 @@ class Side:
 
     def resident_bytes(self):
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def counted_bytes(self):
+        """`used_memory` of INFO."""
+        return int(self.do("INFO", "memory").split("used_memory:")[1].split()[0])
 
     @property
     def process(self):
@@ -340,6 +345,32 @@ def ingest(arguments, sides):
         row("documents/s, pipelines of 100", f"{ours[0]:,.0f}", f"{theirs[0]:,.0f}", ours[0] / theirs[0], 0.7, "at least"),
         row("CPU us a document", f"{ours[1]:.0f}", f"{theirs[1]:.0f}", ours[1] / theirs[1], 1.5, "at most"),
         row("memory of a document, its hash included, bytes", f"{ours[2]:,.0f}", f"{theirs[2]:,.0f}", ours[2] / theirs[2], None, "at most"),
+    ]
+
+
+def memory(arguments, sides):
+    """The same hashes on new servers, with an index over them and without: the difference is the index."""
+    found = []
+    for make in (Ours, Theirs):
+        taken = []
+        for is_indexed in (False, True):
+            side, corpus = make("memory"), Corpus(1)
+            try:
+                if is_indexed:
+                    create(side)
+                before = side.counted_bytes(), side.resident_bytes()
+                for number in range(0, arguments.documents, 5_000):
+                    fill(side, [corpus.document(number + at) for at in range(min(5_000, arguments.documents - number))])
+                side.settle()
+                taken.append((side.counted_bytes() - before[0], side.resident_bytes() - before[1]))
+            finally:
+                side.close()
+        alone, indexed = taken
+        found.append([(indexed[at] - alone[at]) / arguments.documents for at in range(2)])
+    ours, theirs = found
+    return [
+        row("memory of an index as the server counts it, bytes a document", f"{ours[0]:,.0f}", f"{theirs[0]:,.0f}", ours[0] / theirs[0], 1.25, "at most"),
+        row("memory of an index, of the process, bytes a document", f"{ours[1]:,.0f}", f"{theirs[1]:,.0f}", ours[1] / theirs[1], None, "at most"),
     ]
 
 
@@ -785,6 +816,7 @@ def ssd(arguments, sides):
 
 ROWS = {
     "ingest": ingest,
+    "memory": memory,
     "filters": filters,
     "places": places,
     "text": text,
