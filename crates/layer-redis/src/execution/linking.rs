@@ -23,17 +23,9 @@ impl Redis {
     /// Links some elements of one set. Others go on while it finds their neighbours. None if it may
     /// rest; otherwise whether nobody has written since the last step.
     pub(super) fn link_set_step(&self) -> Option<bool> {
-        if self.indexes.are_sets_linked.load(Ordering::Relaxed) {
-            return None;
-        }
         let mut partition = self.read_in_time().ok()?;
         let chosen = partition.execute(self.space, |tx| -> Result<_, ()> { Ok(any_waiting(tx)) });
-        let Ok(Ok((chosen, _))) = chosen else { return None };
-        let Some(id) = chosen else {
-            // Nobody writes such a row meanwhile.
-            self.indexes.are_sets_linked.store(true, Ordering::Relaxed);
-            return None;
-        };
+        let Ok(Ok((Some(id), _))) = chosen else { return None };
         let mut frozen = partition.freeze(self.space);
         drop(partition);
         let is_alone = self.indexes.linked.load(Ordering::Relaxed) == frozen.version.0;

@@ -79,8 +79,6 @@ pub struct Indexes {
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
     pub resident_sets: ResidentSets,
-    /// No row says that elements of a vector set wait. False where nobody has looked.
-    pub are_sets_linked: AtomicBool,
     /// The version at which vectors were last taken into their graphs.
     pub linked: AtomicU64,
     pub uses: temporary::Uses,

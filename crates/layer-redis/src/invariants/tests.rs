@@ -62,7 +62,7 @@ pub(crate) fn found(fixture: &Fixture) -> Vec<String> {
     findings(fixture).kept.into_iter().map(|finding| finding.what).collect()
 }
 
-pub(super) fn plant(fixture: &Fixture, change: impl FnOnce(&mut Transaction<'_>)) {
+pub(crate) fn plant(fixture: &Fixture, change: impl FnOnce(&mut Transaction<'_>)) {
     let mut partition = fixture.layer.engine.partition();
     let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
         change(tx);

@@ -20,8 +20,6 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::Ordering;
-
 use quartet_engine::{Transaction, UniqueId};
 use quartet_search::WriteRows;
 use quartet_search::vector_set::{self, Head, Id};
@@ -34,7 +32,7 @@ pub use self::vector::{of_blob, of_words};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
-use crate::indexes::{Indexes, SetRows, TransactionRows};
+use crate::indexes::{SetRows, TransactionRows};
 use crate::keyspace::{Elements, Entry, Header, Keyspace, Kind};
 
 const READ: u32 = READONLY;
@@ -134,11 +132,10 @@ pub fn graph_row(id: &UniqueId, tx: &mut Transaction<'_>) -> Option<Row> {
 }
 
 /// Notes that elements may wait below this id, so that somebody links them.
-pub fn note_waiting(tx: &mut Transaction<'_>, indexes: &Indexes, id: &UniqueId) {
+pub fn note_waiting(tx: &mut Transaction<'_>, id: &UniqueId) {
     let key = waiting_row(id);
     if tx.get(&key).is_none() {
         tx.set(&key, b"");
-        indexes.are_sets_linked.store(false, Ordering::Relaxed);
     }
 }
 
@@ -152,7 +149,7 @@ pub fn note_copy(context: &mut Context<'_, '_>, copy: &Entry) {
     let has_graph = matches!(copy.kind, Kind::VectorSet | Kind::VectorIndex);
     let elements = copy.elements();
     if has_graph && graph_row(elements.id(), context.tx).is_some() {
-        note_waiting(context.tx, context.groups.indexes(), elements.id());
+        note_waiting(context.tx, elements.id());
     }
 }
 
@@ -222,7 +219,7 @@ impl<'a> Changed<'a> {
             put(keys, self.name, self.header, &self.elements, &self.head);
         }
         if self.head.linking.is_some() && self.head.last_id > last_id {
-            note_waiting(keys.tx, indexes, self.elements.id());
+            note_waiting(keys.tx, self.elements.id());
         }
         let is_own = |entry: &Entry| entry.is_large() && entry.elements().id() == self.elements.id();
         if let Some(resident) = resident

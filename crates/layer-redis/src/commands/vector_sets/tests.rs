@@ -4,9 +4,9 @@
 use quartet_wire_resp::Value;
 use serde_json::Value as Json;
 
-use super::{Changed, rows_of};
+use super::{Changed, rows_of, waiting_row};
 use crate::handler::groups::Groups;
-use crate::invariants::tests::found;
+use crate::invariants::tests::{found, plant};
 use crate::keyspace::Kind;
 use crate::testing::{Choice, Connection, Fixture, show};
 
@@ -581,4 +581,17 @@ fn rows_of_a_transaction_in_vain_are_not_kept() {
     drop(partition);
     assert_eq!(run(&mut connection, "VSIM v VALUES 2 1 7 WITHSCORES", false), before);
     connection.check("VREM v e7 => 1\nVCARD v => 49");
+}
+
+/// In a cluster another node may have been home, and have let elements wait.
+#[test]
+fn sets_that_another_home_let_wait_are_looked_at() {
+    let fixture = Fixture::new();
+    fixture.connect().check("VADD s VALUES 2 1 0 a => 1");
+    let id = [7; 10];
+    while fixture.layer.link_vectors().is_some() {}
+    plant(&fixture, |tx| drop(tx.set(&waiting_row(&id), b"")));
+    while fixture.layer.link_vectors().is_some() {}
+    let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
+    assert_eq!(reader.get(&waiting_row(&id)), None);
 }
