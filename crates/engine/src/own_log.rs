@@ -1,5 +1,5 @@
-//! A node's own log without its sequencer: where it ends, and the beginning of another cluster's
-//! history behind it.
+//! A node's own log without its sequencer: its end, and the first record of another cluster's
+//! history after it.
 
 use quartet_log::{Log, LogError};
 use quartet_log_replicated::{Place, Position};
@@ -37,7 +37,7 @@ impl OwnLog {
         self.place
     }
 
-    /// The last record, which a group may begin with whose end is missing.
+    /// The last record, which may be in a group whose end is missing.
     pub fn tail(&self) -> LogSequence {
         self.log.tail()
     }
@@ -47,7 +47,7 @@ impl OwnLog {
         self.last
     }
 
-    /// Ends the log with the Term record that stands at `position`, durably.
+    /// Appends the Term record of `position` durably, as the end of the log.
     pub fn begin_term(mut self, position: &Position, floor: Version) -> Result<(), LogError> {
         let tail = self.log.tail();
         debug_assert_eq!(tail.next(), position.sequence);

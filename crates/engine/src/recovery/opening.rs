@@ -1,4 +1,4 @@
-//! The content of a partition's files: the store's, and the log behind them.
+//! The content of a partition's files: the store's, and the log after it.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(crate) struct Recovered {
     pub log: Box<dyn Log>,
     /// The version of the newest transaction.
     pub last: Version,
-    /// Where in a shared log its own one ends.
+    /// The position in a shared log at which the node's own log ends.
     pub places: Places,
 }
 
-/// Opens the store and the log, and applies what the log has behind the store's files. `is_shared`:
-/// the log is that of a node that shares it.
+/// Opens the store and the log, and applies the part of the log that is newer than the store's
+/// files. `is_shared` is true for a node that shares its log.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     log: Box<dyn LogOpener>,

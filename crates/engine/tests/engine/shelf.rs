@@ -31,9 +31,9 @@ pub struct Shelf(Arc<Mutex<Inside>>);
 struct Inside {
     store: Store,
     clients: Vec<Client>,
-    /// How the requests of clients fare from their first one on.
+    /// The initial mode of clients' requests.
     begins: Mode,
-    /// The store of objects answers nobody.
+    /// The object store answers no request.
     has_no_objects: bool,
 }
 

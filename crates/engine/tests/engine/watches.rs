@@ -39,8 +39,8 @@ fn each_change_is_reported_once_in_order_unless_rolled_back() {
     assert_eq!(*told.lock().unwrap(), [b"c", b"a", b"c"]);
 }
 
-/// New keys are recorded, and taken back, by their place in the pending log: between large values,
-/// which stand elsewhere, after other transactions, and in full or not.
+/// New keys are recorded, and rolled back, by their offset in the pending log: between large
+/// values, which are stored elsewhere, after other transactions, and in full or not.
 #[test]
 fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     for seed in 0..4 {
@@ -84,8 +84,8 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     }
 }
 
-/// Clearing a range fired the watches of keys that had never been there: Redis' FLUSHALL leaves a
-/// WATCH of an absent key alone, so EXEC failed where Redis' succeeds.
+/// Clearing a range fired the watches of absent keys: Redis' FLUSHALL does not trigger a WATCH of
+/// an absent key, so EXEC failed where Redis' succeeds.
 #[test]
 fn a_cleared_range_tells_only_of_what_was_there() {
     let engine = World::default().open();
