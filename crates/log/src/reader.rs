@@ -1,5 +1,5 @@
-//! Reads one segment from its start, a window at a time, and judges what lies beyond its last whole
-//! record.
+//! Reads one segment from its start, a window at a time, and classifies the bytes after its last
+//! whole record.
 //!
 //! Memory is bounded by the file's own length: a length that a record announces is compared with it
 //! first.
@@ -39,7 +39,7 @@ pub(crate) enum Rest {
     Clean { marked: LogSequence },
     /// Unfinished writes, or the remains of something older.
     Remains,
-    /// Proof that the expected epoch, or a later one, was durable.
+    /// Evidence that the expected epoch, or a later one, was durable.
     ProofOfLoss,
 }
 
@@ -76,7 +76,7 @@ impl SegmentReader {
             .and_then(|bytes| SegmentHeader::decode(&bytes)))
     }
 
-    /// The epoch `sequence` at `offset`, if it is there and whole.
+    /// The epoch `sequence` at `offset`, if it is present and whole.
     pub fn epoch_at(&mut self, salt: u64, offset: u64, sequence: LogSequence) -> Result<Next<'_>, FileLogError> {
         let Some(bytes) = self.array_at(offset)? else {
             return Ok(Next::End("the file ends"));
@@ -98,7 +98,7 @@ impl SegmentReader {
         }
     }
 
-    /// Judges everything from `offset`, where `expected` should stand but does not.
+    /// Classifies all bytes from `offset` on, where `expected` should be but is not.
     pub fn rest(&mut self, salt: u64, offset: u64, expected: LogSequence) -> Result<Rest, FileLogError> {
         if self.proves_durable(salt, offset, expected)? {
             return Ok(Rest::ProofOfLoss);
