@@ -13,18 +13,18 @@
 //! |-------------------|--------------------------------------------------------------------|
 //! | `interface`       | the traits: what a store is                                        |
 //! | `row`             | key, value and version behind one pointer; the only unsafe code    |
-//!| `memory`          | the store in memory: the tree as an implementation of the traits   |
+//! | `memory`          | the store in memory: the tree as an implementation of the traits   |
 //! | `memory::tree`    | the persistent B+tree that counts                                  |
 //! | `memory::run`     | a short sorted run of rows: the body of a tree node                |
-//!| `ssd`             | the store on disk: a tree in files, and the changes since          |
+//! | `ssd`             | the store on disk: a tree in files, and the changes since          |
 //! | `checkpoint`      | a snapshot as a stream of checksummed bytes, and back              |
 //! | `checkpoint::files` | checkpoints as files of a directory: the flush of `memory`       |
-//!| `options`         | the settings of the store                                          |
-//!| `partition_store` | one type for either kind of store                                  |
+//! | `options`         | the settings of the store                                          |
+//! | `partition_store` | one type for either kind of store                                  |
 //! | `load`            | rows in key order on their way into an empty store                 |
 //! | `hash`            | the hash by which replicas compare their states                    |
-//!| `damage`          | descriptions of damage                                             |
-//!| `salvage`         | the trustworthy rows of a damaged store                            |
+//! | `damage`          | descriptions of damage                                             |
+//! | `salvage`         | the trustworthy rows of a damaged store                            |
 //! | `conformance`     | the tests that every store must pass                               |
 
 #![warn(missing_docs)]

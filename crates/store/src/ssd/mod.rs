@@ -19,18 +19,18 @@
 //!
 //! | file      | what it is                                                           |
 //! |-----------|----------------------------------------------------------------------|
-//!| `overlay` | the changes, and the rows of the tree that they hide, counted        |
-//!| `view`    | reads of overlay and tree as one                                     |
-//!| `base`    | reads of the tree                                                    |
-//!| `kept`    | the nodes that stay open                                             |
-//!| `node`    | the tree's nodes, byte by byte                                       |
-//!| `heads`   | the search for a key in a node                                       |
-//!| `files`   | the tree's files, their cache, their readers                         |
-//!| `rebuild` | a new generation of the tree                                         |
-//!| `load`    | the first generation, from rows in key order                         |
-//!| `space`   | the choice of files to be emptied, which bounds the dead space       |
-//!| `writer`  | the writer of new nodes and files                                    |
-//!| `root`    | the file that names the newest generation                            |
+//! | `overlay` | the changes, and the rows of the tree that they hide, counted        |
+//! | `view`    | reads of overlay and tree as one                                     |
+//! | `base`    | reads of the tree                                                    |
+//! | `node_cache` | the nodes that stay open                                          |
+//! | `node`    | the tree's nodes, byte by byte                                       |
+//! | `heads`   | the search for a key in a node                                       |
+//! | `files`   | the tree's files, their cache, their readers                         |
+//! | `rebuild` | a new generation of the tree                                         |
+//! | `load`    | the first generation, from rows in key order                         |
+//! | `space`   | the choice of files to be emptied, which bounds the dead space       |
+//! | `writer`  | the writer of new nodes and files                                    |
+//! | `root`    | the file that names the newest generation                            |
 
 mod base;
 mod files;
