@@ -1,4 +1,4 @@
-//! The size of a transaction that programs ask for.
+//! The approximate size of a transaction, as the API reports it.
 //!
 //! It follows FoundationDB's client (`ReadYourWritesTransaction` of release 7.3.79). It grows with
 //! each call and counts the structures that this client keeps: a write of a key for its mutation
