@@ -309,8 +309,8 @@ impl CopyTarget {
     }
 }
 
-/// The announced length of the first row or record of `bytes`; zero if its header is incomplete.
-/// Only avoids parsing it before it is complete.
+/// The length of the row or record at the beginning of `bytes`, as it says; zero if it does not
+/// yet. Only saves looking at it before it is whole.
 fn announced(bytes: &[u8]) -> usize {
     let mut fields = Fields(bytes);
     let length = |fields: &mut Fields<'_>| match fields.take(1)? {

@@ -1,5 +1,5 @@
-//! A node's own log without its sequencer: its end, and the first record of another cluster's
-//! history after it.
+//! A node's own log without its sequencer: where it ends, and the beginning of another cluster's
+//! history behind it.
 
 use quartet_log::{Log, LogError};
 use quartet_log_replicated::{Place, Position};
@@ -47,7 +47,7 @@ impl OwnLog {
         self.last
     }
 
-    /// Appends the Term record of `position` durably, as the end of the log.
+    /// Ends the log with the Term record that stands at `position`, durably.
     pub fn begin_term(mut self, position: &Position, floor: Version) -> Result<(), LogError> {
         let tail = self.log.tail();
         debug_assert_eq!(tail.next(), position.sequence);

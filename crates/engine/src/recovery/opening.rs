@@ -24,8 +24,8 @@ pub(crate) struct Recovered {
     pub places: Places,
 }
 
-/// Opens the store and the log, and applies the part of the log that is newer than the store's
-/// files. `is_shared` is true for a node that shares its log.
+/// Opens the store and the log, and applies what the log has behind the store's files. `is_shared`:
+/// the log is that of a node that shares it.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     log: Box<dyn LogOpener>,
