@@ -23,7 +23,7 @@ pub enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Where replies come from.
+/// A source of reply bytes.
 pub trait Source {
     /// Waits for more; at least one byte.
     async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;

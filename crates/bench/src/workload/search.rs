@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::records::search::{Condition, Document, NUMBERS, TAGS, VOCABULARY};
 use crate::targets::{Connection, OperationError};
 
-/// Documents that one request of loading carries.
+/// Number of documents per load request.
 const LOADED_AT_ONCE: u64 = 100;
 
 /// A range of numbers has a thousandth of all.
