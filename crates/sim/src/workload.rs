@@ -1,9 +1,9 @@
 //! The clients' work: a bank whose money must neither grow nor shrink, and registers that must hold
 //! the last written value.
 //!
-//! Transactions come all three ways into the engine. Those that run without the lock meet others
-//! that commit meanwhile: a closure lets another client in while it runs, and an interactive
-//! transaction stays open over several turns.
+//! Transactions use all three interfaces of the engine. Those that run without the lock meet
+//! concurrent commits: a closure lets another client run in between, and an interactive transaction
+//! stays open over several turns.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ impl World {
         self.write_at_once(writes)
     }
 
-    /// Without the lock; now and then somebody else comes in between its reads and its commit.
+    /// Without the lock; occasionally another client commits between its reads and its commit.
     fn transfer_by_closure(&mut self, lets_others_in: bool) -> Result<(), Violation> {
         let ((from, to), amount) = (self.two_accounts(), self.random.below(50));
         let (engine, space, planted) = (self.engine(), self.space, self.planted);
@@ -253,7 +253,7 @@ impl World {
         self.judge_rows(&rows)
     }
 
-    /// A client that is alone makes its last answer durable by itself.
+    /// A client without others makes its last answer durable itself.
     fn flush(&mut self) -> Result<(), Violation> {
         self.engine().make_durable(self.model.last_version());
         self.give_answers();
