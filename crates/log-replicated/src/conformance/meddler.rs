@@ -11,7 +11,7 @@ use crate::sequencer::{Event, Failure, Request, RequestId, Sequencer};
 pub(super) enum Meddling {
     /// It is not sent until it is released; its client hears `Unknown`.
     Hold,
-    /// It is sent; its client hears `Unknown` once the answer is there.
+    /// It is sent; its client receives `Unknown` once the answer arrives.
     LoseAnswer,
 }
 
