@@ -15,7 +15,7 @@ const ALIGNMENT: usize = 4096;
 /// Bytes per read or write.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// Writes the file anew, and makes its content durable.
+/// Writes the file from scratch, and makes its content durable.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match write_past_cache(path, bytes) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => write_through_cache(path, bytes),

@@ -83,8 +83,8 @@ pub struct Measured {
     pub recall: Recall,
 }
 
-/// Makes `parallelism` workers, on the threads they will run on, and runs them for `duration`.
-/// `at_start` is called when all of them are ready, just before they are let go.
+/// Creates `parallelism` workers, on the threads they will run on, and runs them for `duration`.
+/// `at_start` is called when all of them are ready, just before they start.
 ///
 /// # Errors
 ///

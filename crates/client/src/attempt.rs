@@ -56,7 +56,7 @@ struct State {
     tasks_under_way: usize,
     /// Why the first read that failed did; a commit fails for the same reason.
     read_failed: Option<ErrorCode>,
-    /// Why everything that is under way fails.
+    /// The error with which all requests in flight fail.
     ended: Option<ErrorCode>,
     outcome: Option<Outcome>,
     /// The waiter for the commit.
@@ -72,7 +72,7 @@ enum ReadVersion {
     Known(Arc<OpenVersion>),
 }
 
-/// A read of a key that is under way.
+/// A read of a key in flight.
 struct Get {
     key: Box<[u8]>,
     system: bool,
@@ -379,13 +379,13 @@ impl Attempt {
         ReadUnderWay(self.clone())
     }
 
-    /// No read is under way, and none has failed.
+    /// Returns true if no read is in flight or has failed.
     pub fn has_read_all(&self) -> bool {
         let state = self.state.lock();
         state.has_no_reads() && state.read_failed.is_none() && state.ended.is_none()
     }
 
-    /// Completes when no read is under way; with the error of the first that failed.
+    /// Completes when no read is in flight; with the error of the first that failed.
     pub async fn reads_ended(&self) -> Result<(), ErrorCode> {
         self.until(|state| state.has_no_reads().then_some(state.read_failed))
             .await

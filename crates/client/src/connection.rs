@@ -230,7 +230,7 @@ impl Connection {
     pub fn open_version(&self, version: u64, take: TakeVersion) {
         let mut state = self.state.lock();
         if !state.is_up {
-            // The next connection's server may be another one, but it will decide by itself.
+            // The next connection's server may differ; it decides by itself.
             drop(state);
             return take(Err(ErrorCode::TRANSACTION_TOO_OLD));
         }
@@ -335,7 +335,7 @@ impl Connection {
                 Ok(Ok((transport, input))) => {
                     pause = RETRY_MIN;
                     self.came_up();
-                    // Whatever the reason of the end, the next connection follows.
+                    // For any reason of the end, the next connection follows.
                     let _ = match transport {
                         Transport::Clear(mut socket) => {
                             let (reader, writer) = socket.split();

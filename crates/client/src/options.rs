@@ -1,7 +1,7 @@
 //! The options of a transaction, and of a database for all its transactions.
 //!
-//! Values are checked where an option is made, so what is here is valid. Options of FoundationDB
-//! that steer its cluster are accepted elsewhere and change nothing.
+//! Values are checked where an option is created, so the options here are valid. Options of
+//! FoundationDB that steer its cluster are accepted by `fdb-c` and change nothing.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub enum TransactionOption {
     SpecialKeySpaceEnableWrites,
     /// Reads of keys and values with a pending versionstamp see the previous value.
     BypassUnreadable,
-    /// Using a transaction while its commit is under way is not an error of the commit.
+    /// Using a transaction while its commit is in flight is not an error of the commit.
     UsedDuringCommitProtectionDisable,
 }
 

@@ -43,7 +43,7 @@ pub enum Admission {
 /// flush would cure is waited for as long.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
-/// How long writers wait while none of them is let in.
+/// How long writers wait while none is admitted.
 const BEHIND_MICROS_MAX: u64 = 60_000_000;
 /// How long a thread is kept by waiting, and how often it looks.
 const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
@@ -122,8 +122,7 @@ impl Engine {
 
     /// Prepares for [`Engine::close`]: writes the pending epochs to the log however large the
     /// store's backlog is, so that no commit waits for a flush to become durable, and ends
-    /// [`Engine::wait_for_room`]. Callers that wait elsewhere are woken, and check whether the
-    /// server stops.
+    /// [`Engine::wait_for_room`]. Other waiters are woken, and check whether the server stops.
     pub fn end_waiting(&self) {
         let shared = self.shared();
         shared.pressure.is_ending.store(true, Ordering::Relaxed);

@@ -85,8 +85,8 @@ pub struct DatabaseCopy {
 /// Puts rows and effects into the target.
 struct Writer {
     target: Arc<Engine>,
-    /// From before the first row: the rows are valid as long as the target has been home since
-    /// then.
+    /// From before the first row: the rows are valid as long as the target has been home from that
+    /// arrival on.
     arrival: Arrival,
     database: DatabaseId,
     /// Bytes in the target that may not be durable yet, and what to wait for.
@@ -249,7 +249,8 @@ impl DatabaseCopy {
         Ok(true)
     }
 
-    /// From before anything was read: what was copied is the source's while it is home since then.
+    /// From before the first read: the copied rows are the source's as long as it has been home
+    /// from that arrival on.
     pub fn arrival(&self) -> Arrival {
         self.arrival
     }

@@ -41,7 +41,7 @@ pub struct Engine {
     flusher: Flusher,
 }
 
-/// By then what a checkpoint held is freed, given back by the allocator, and measured.
+/// Time after which a checkpoint's memory has been freed, returned by the allocator, and measured.
 const GIVEN_BACK_AFTER_MICROS: u64 = 2_000_000;
 
 impl Engine {
@@ -56,8 +56,8 @@ impl Engine {
         Engine::open_with(Parts::on_one_machine(disk, clock), options, failure, progress)
     }
 
-    /// Opens the partition: what the store has on disk, then the rest of the log. `failure` is
-    /// called once, from the thread that meets it, when the log can no longer be trusted; nothing
+    /// Opens the partition: the store's content on disk, then the rest of the log. `failure` is
+    /// called once, from the thread that detects it, when the log can no longer be trusted; nothing
     /// is acknowledged as durable after it.
     pub fn open_with(
         parts: Parts,
@@ -267,8 +267,8 @@ impl Engine {
         }
     }
 
-    /// Notes that a request has arrived. Call it before the request executes. `durability`: that of
-    /// the space it will use.
+    /// Records the arrival of a request. Call it before the request executes. `durability` is the
+    /// mode of the space that it will use.
     #[inline]
     pub fn arrival(&self, durability: Durability) -> Arrival {
         match &self.shared.standing {
@@ -411,9 +411,9 @@ impl Engine {
         self.shared.stored.total()
     }
 
-    /// The same where room is made by removing rows. In memory small ones take less than they
-    /// count, and all of them no more than the rows of the process do; the ssd engine has most of
-    /// its rows elsewhere.
+    /// The same where room is made by removing rows. In memory small rows take less than they
+    /// count, and all of them at most as much as the process' rows do; the ssd engine has most of
+    /// its rows on disk.
     pub fn removable_bytes(&self) -> u64 {
         match self.shared.is_all_in_memory {
             true => self.live_bytes().min(quartet_store::all_rows_bytes()),
@@ -491,7 +491,7 @@ impl Engine {
         self.wish(|standing, _| standing.wishes.drain_until_micros.store(0, Ordering::SeqCst));
     }
 
-    /// Requests every node's state hash at one record. For a home; elsewhere it does nothing.
+    /// Requests every node's state hash at one record. For a home; on other nodes it does nothing.
     pub fn mark(&self) {
         self.wish(|standing, _| standing.wishes.mark.store(true, Ordering::SeqCst));
     }

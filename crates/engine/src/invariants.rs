@@ -56,7 +56,7 @@ pub struct Finding {
 /// A change that follows from other rows. Keys are relative to the space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// A row is computed anew.
+    /// Recomputes a row.
     #[expect(missing_docs, reason = "a key and its value")]
     Set { key: Vec<u8>, value: Vec<u8> },
     /// A row that nothing supports goes.

@@ -47,7 +47,7 @@ pub enum Role {
         /// Whether it commits.
         condition: Condition,
     },
-    /// It was deposed with commits that are not confirmed, and reads its state anew.
+    /// It was deposed with unconfirmed commits, and reloads its state.
     RollingBack,
     /// The sequencer has dropped the next record, or the node's state differs from its home's: it
     /// needs a copy in an empty directory.
@@ -138,7 +138,7 @@ pub struct Replication {
     pub take_overs: u64,
     /// Terms lost.
     pub depositions: u64,
-    /// Times that the state was read anew.
+    /// Number of reloads of the state.
     pub roll_backs: u64,
     /// State hashes taken.
     pub marks: u64,
@@ -171,7 +171,7 @@ pub(crate) struct Copied {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub take_over: AtomicBool,
-    /// Until then commits are refused, in microseconds of the runtime's clock; zero if not.
+    /// End of the refusal of commits, in microseconds of the runtime's clock; zero if not.
     pub drain_until_micros: AtomicU64,
     pub mark: AtomicBool,
     pub copy: AtomicBool,
@@ -194,7 +194,8 @@ pub(crate) struct Standing {
     confirmed_below: AtomicU64,
     /// The highest waiting arrival plus one; zero without any.
     wanted: AtomicU64,
-    /// Relaxed replies leave at once until then, in microseconds of the runtime's clock.
+    /// Time before which relaxed replies are sent immediately, in microseconds of the runtime's
+    /// clock.
     fresh_until_micros: AtomicU64,
     /// The last time that this node was home.
     ended: Mutex<Ended>,
@@ -309,8 +310,9 @@ impl Standing {
         }
     }
 
-    /// Whether a reply that rests on `dependency` may leave. `durable`: the newest durable version,
-    /// `now`: the runtime's time. Notes that a confirmation is wanted if that is missing.
+    /// Returns whether a reply that depends on `dependency` may be sent. `durable`: the newest
+    /// durable version, `now`: the runtime's time. Records that a confirmation is required if it is
+    /// missing.
     pub fn settles(&self, dependency: Version, arrival: Arrival, durable: Version, now: Duration) -> Settled {
         match self.confirms(arrival, now) {
             Settled::Yes if dependency > durable => Settled::NotYet,

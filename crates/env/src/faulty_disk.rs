@@ -115,7 +115,7 @@ struct State {
     /// Syncs of files answer, and carry nothing over.
     lies: bool,
     before_syncs: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Bytes that all files may take; none: as many as memory has.
+    /// Limit of the size of all files, in bytes; `None` means the machine's memory.
     capacity: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Disk operations that hold up concurrent syncs as little as possible.
+//! Disk operations that delay concurrent syncs as little as possible.
 //!
 //! A sync waits for all work that the system has queued before it, of any origin: for megabytes
 //! that were written, and, where the file system tells the device which blocks are free, for all
@@ -39,7 +39,7 @@ const REST_MAX: Duration = Duration::from_millis(50);
 /// milliseconds, once.
 const UNSYNCED_ALONE_BYTES_MAX: u64 = 4 << 20;
 
-/// The syncs that must not be held up.
+/// The syncs that must not be delayed.
 #[derive(Default)]
 pub struct Others {
     syncs: AtomicU64,

@@ -1,7 +1,7 @@
 //! API version, the network thread, its options.
 //!
 //! The network is a runtime of one thread, which the program lends by calling `fdb_run_network`.
-//! Nothing starts before `fdb_setup_network`, so a program may fork until then.
+//! Nothing starts before `fdb_setup_network`, so a program may fork before that call.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;

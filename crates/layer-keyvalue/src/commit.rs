@@ -128,8 +128,8 @@ fn stamped(mut bytes: Vec<u8>) -> Result<(Vec<u8>, usize), ErrorCode> {
     Ok((bytes, offset))
 }
 
-/// A key counts with the offset that may follow it. That of the metadata's version needs no leave,
-/// and takes nothing but a stamp; with leave it can be cleared.
+/// Checks the length of a key, including an offset that may follow it. The metadata's version needs
+/// no access to system keys, and accepts only a stamp; with that access it can be cleared.
 fn check_written_key(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Result<(), ErrorCode> {
     let key = mutation.key;
     if key == METADATA_VERSION_KEY && mutation.kind != MutationKind::Clear {

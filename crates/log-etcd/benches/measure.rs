@@ -1,6 +1,6 @@
-//! Measures the log's cost on top of etcd's: appends beside bare puts of the same bytes, and
-//! confirmations beside bare reads, by one client with one request outstanding. Rounds alternate,
-//! so that both sides meet the same machine.
+//! Measures the log's cost on top of etcd's: appends next to bare puts of the same bytes, and
+//! confirmations next to bare reads, by one client with one request outstanding. Rounds alternate,
+//! so that both sides run under the same load of the machine.
 //!
 //! ```text
 //! QUARTET_ETCD=/usr/bin/etcd cargo bench -p quartet-log-etcd --bench measure -- [SECONDS A CELL]

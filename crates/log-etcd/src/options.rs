@@ -29,7 +29,7 @@ pub struct EtcdTls {
     pub authorities: String,
     /// The client's certificate and key; `None` if the members require none.
     pub identity: Option<(String, String)>,
-    /// The name in the members' certificates, if it is not that of the endpoint.
+    /// The name in the members' certificates, if it differs from the endpoint's.
     pub server_name: Option<String>,
 }
 

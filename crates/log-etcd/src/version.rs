@@ -7,7 +7,7 @@
 /// kubernetes/website #40816). Lines before 3.4 have no such corrections.
 const OLDEST: [(u32, u32, u32); 2] = [(3, 4, 22), (3, 5, 6)];
 
-/// True for a version without known losses. Text that is no version has unknown ones.
+/// Returns true for a version without known losses. Text that is not a version is untrusted.
 pub(crate) fn is_trusted(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch))) = (numbers.next(), numbers.next(), numbers.next()) else {

@@ -104,7 +104,7 @@ pub fn configured_request(place: &Place) -> Request {
     Request::Range { from, until, limit }
 }
 
-/// Returns the rows by node; `None` if one cannot be read: then nothing may be trimmed.
+/// Returns the rows by node; `None` if any is unreadable: then nothing may be trimmed.
 pub fn configured(place: &Place, answer: &Answer) -> Option<Vec<(NodeId, Configured)>> {
     let prefix = place.configured().0;
     let row = |(key, value): &(Vec<u8>, Vec<u8>)| {

@@ -96,7 +96,7 @@ pub fn holds_request(place: &Place) -> Request {
     Request::Range { from, until, limit }
 }
 
-/// Returns the holds; `None` if one cannot be read: then nothing may be trimmed.
+/// Returns the holds; `None` if any is unreadable: then nothing may be trimmed.
 pub fn holds(answer: &Answer) -> Option<Vec<LogSequence>> {
     let needed = |value: &[u8]| {
         let mut fields = Fields(unsealed(value, value)?);

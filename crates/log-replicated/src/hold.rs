@@ -42,7 +42,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Lets go at once. A hold that is dropped ends with its lease.
+    /// Releases the hold immediately. A dropped hold ends with its lease.
     pub fn end(mut self) {
         let lease = self.lease;
         let _ = ask(self.sequencer.as_mut(), Request::Revoke { lease });

@@ -512,7 +512,7 @@ impl Home {
         Some(since.map_or(evidence, |since| evidence.min(since)))
     }
 
-    /// Bytes of the record in flight, as stored; zero if none is.
+    /// Bytes of the record in flight, as stored; zero without one.
     pub fn flight_bytes(&self) -> usize {
         self.flight.as_ref().map_or(0, |flight| flight.bytes.len())
     }

@@ -47,7 +47,7 @@ pub fn trim(copies: &Copies<'_>, last: LogSequence, window: &Window, budget: u64
 }
 
 impl Copies<'_> {
-    /// The last record that is durable elsewhere.
+    /// The last record with enough durable copies.
     fn safe(&self) -> LogSequence {
         let enough = (self.nodes / 2 + 1).max(2);
         let mut synced = self.synced.to_vec();

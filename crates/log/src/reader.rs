@@ -35,7 +35,7 @@ pub(crate) enum Next<'a> {
 /// The bytes beyond the last whole epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing but zeros and possibly a mark, which says how far the log was durable.
+    /// Only zeros and possibly a mark, which records how far the log was durable.
     Clean { marked: LogSequence },
     /// Unfinished writes, or the remains of something older.
     Remains,
@@ -61,7 +61,7 @@ impl SegmentReader {
         })
     }
 
-    /// Looks at the file anew: it has grown, or what was read of it has been written since.
+    /// Re-reads the file: it has grown, or bytes that were read have been written since.
     pub fn forget(&mut self) -> Result<(), FileLogError> {
         self.length = self.file.len().map_err(FileLogError::disk("measure", &self.name))?;
         self.window.clear();

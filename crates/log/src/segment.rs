@@ -55,7 +55,7 @@ pub(crate) fn segment_first(name: &str) -> Option<LogSequence> {
 }
 
 impl Segment {
-    /// A segment that holds nothing but its header and zeros up to `filled`.
+    /// A segment with only its header and zeros up to `filled`.
     pub fn begun(
         file: Box<dyn File>,
         name: String,

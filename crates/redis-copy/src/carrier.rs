@@ -140,7 +140,7 @@ impl<'c> Carrier<'c> {
         self.batch = Batch::default();
     }
 
-    /// The target and the watcher, while nothing is under way.
+    /// The target and the watcher, while nothing is in flight.
     pub fn parts(&mut self) -> (&mut dyn Target, &mut dyn Watcher) {
         (self.target, self.watcher)
     }
@@ -203,7 +203,7 @@ impl<'c> Carrier<'c> {
         self.settle(0, 0)
     }
 
-    /// Waits for everything that is under way.
+    /// Waits for everything in flight.
     pub fn wait(&mut self) -> Result<()> {
         self.settle(0, 0)
     }

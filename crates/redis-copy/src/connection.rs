@@ -53,8 +53,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and shows the credential. Errors are [`Error::Link`], or [`Error::Source`] if one
-    /// side does not trust the other.
+    /// Connects and authenticates. Errors are [`Error::Link`], or [`Error::Source`] if one side
+    /// does not trust the other.
     pub fn open(address: &Address) -> Result<Connection> {
         let failed = |error: io::Error| Error::Link(format!("connecting to {address}: {error}"));
         let places = (address.host.as_str(), address.port)
@@ -142,7 +142,7 @@ impl Connection {
             self.input.drain(..self.start);
             self.start = 0;
         }
-        // Reads up to as much as is already buffered, so that a caller that rescans the whole does
+        // Reads up to the size of the buffered input, so that a caller that rescans the whole does
         // so rarely.
         let unread = self.input.len() - self.start;
         let old = self.input.len();

@@ -55,7 +55,7 @@ impl<R: Read> Records<R> {
                 }
                 Ok(Found::Nothing { missing }) => {
                     // The scanner rescans all of it, so a large record is read in large parts;
-                    // never as much as it announces.
+                    // never the whole announced length.
                     let wanted = missing.min(unread.len()).clamp(READ_BYTES, READ_BYTES_MAX);
                     self.fill(wanted)?;
                 }

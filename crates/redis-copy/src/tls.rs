@@ -82,7 +82,7 @@ impl Secured {
         }
     }
 
-    /// As much as has room. The socket does not wait.
+    /// Writes the bytes that have room. The socket does not block.
     pub fn write(&mut self, socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
         self.send_pending(socket)?;
         let taken = self.session.writer().write(bytes)?;

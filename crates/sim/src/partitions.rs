@@ -118,7 +118,7 @@ struct Moving {
 enum Step {
     Copying(Box<DatabaseCopy>),
     Following(Box<DatabaseCopy>),
-    /// It is where the catalogue has it; the remains elsewhere are to be removed.
+    /// It is where the catalogue has it; the remains in the other partition must be removed.
     Ending,
 }
 
@@ -365,7 +365,7 @@ impl World {
         let to = PartitionId(self.random.below(PARTITIONS as u64) as u32);
         let (database, moving) = match self.catalogue().begin_move(NAMES[list], to) {
             Ok(Some(begun)) => begun,
-            // It is there already, or the disk fails or is full.
+            // It is in that partition already, or the disk fails or is full.
             Ok(None) | Err(CatalogueError::LogFailed | CatalogueError::DiskFull) => return Ok(()),
             Err(error) => return Err(Finding::Refused(format!("a move: {error}"))),
         };
@@ -469,7 +469,7 @@ impl World {
         });
     }
 
-    /// Stops the process as an operator does: a move that is under way is given up.
+    /// Stops the process as an operator does: a move in progress is abandoned.
     fn restart(&mut self) -> Result<(), Finding> {
         self.give_answers();
         if self.moving.take().is_some() {

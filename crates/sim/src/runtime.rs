@@ -3,8 +3,8 @@
 //! A step runs to its end before another starts; a step that pauses lets others run meanwhile. So
 //! the interleaving between steps is random, and the inside of a step is not.
 //!
-//! Work that waits within a step while clients continue has a thread of its own, of which one runs
-//! at a time: a pause there returns the turn until its time has come (`own_thread`).
+//! Work that waits within a step while clients continue has a thread of its own; one such thread
+//! runs at a time, and a pause returns the turn until its time has passed (`own_thread`).
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -40,7 +40,7 @@ struct State {
 struct Work {
     id: u64,
     name: &'static str,
-    /// Gone while a step runs.
+    /// Taken out while a step runs.
     doing: Option<Doing>,
     due: Duration,
     is_woken: bool,
@@ -84,7 +84,7 @@ impl SeededRuntime {
         self.clock.advance(time.as_micros() as u64);
     }
 
-    /// Waits within a step that has a thread of its own; elsewhere it does nothing.
+    /// Waits within a step that has a thread of its own; in other steps it does nothing.
     pub fn wait_within(&self, time: Duration) {
         own_thread::wait(time);
     }

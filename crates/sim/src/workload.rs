@@ -1,9 +1,9 @@
 //! The clients' work: a bank whose money must neither grow nor shrink, and registers that must hold
 //! the last written value.
 //!
-//! Transactions use all three interfaces of the engine. Those that run without the lock meet
-//! concurrent commits: a closure lets another client run in between, and an interactive transaction
-//! stays open over several turns.
+//! Transactions use all three interfaces of the engine. Transactions without the lock are
+//! interleaved with concurrent commits: a closure lets another client run in between, and an
+//! interactive transaction stays open over several turns.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const ACCOUNTS: u64 = 8;
 const OPENING_BALANCE: u64 = 100;
 const REGISTERS: u64 = 6;
 const VALUE_BYTES_MAX: u64 = 300;
-/// Attempts of a closure that meets conflicts.
+/// Attempts of a closure in case of conflicts.
 const ATTEMPTS: u32 = 3;
 
 /// A transfer that has read and not committed.
@@ -43,7 +43,7 @@ fn balance(bytes: Option<&[u8]>) -> u64 {
         .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// The new balances after moving `amount`, or as much as there is.
+/// The new balances after moving `amount`, or the whole balance if that is less.
 fn transfer(from: (u64, u64), to: (u64, u64), amount: u64) -> Vec<Write> {
     let amount = amount.min(from.1);
     vec![

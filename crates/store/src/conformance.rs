@@ -67,7 +67,7 @@ impl<S: Store> Check<S> {
         }
     }
 
-    /// Starts a flush; if one is started, runs it or abandons it.
+    /// Starts a flush; a flush that was started is run or abandoned.
     fn flush(&mut self, version: u64) {
         let Some((flush, position)) = self.flush.take() else {
             let position = Position {

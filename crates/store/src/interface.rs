@@ -11,7 +11,7 @@ use crate::row::Row;
 /// A few rows that will be visited, from a key on or backwards from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<'k> {
-    /// The first that may be met, or, backwards, what those met are below.
+    /// The lower bound of the walk's keys, inclusive; backwards, the upper bound, exclusive.
     pub from: &'k [u8],
     /// Towards lower keys.
     pub reverse: bool,

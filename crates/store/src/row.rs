@@ -15,7 +15,7 @@
 //!
 //! The handle is never null, so `Option<Row>` is eight bytes too.
 //!
-//! Beside `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: but for
+//! Besides `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: except
 //! the count, the bytes are written once, before the first handle exists, and never change; the
 //! allocation lives until the last handle is dropped; every handle's pointer may reach the whole
 //! allocation.
@@ -33,8 +33,8 @@ use quartet_model::Version;
 
 use crate::prefetch::prefetch;
 
-/// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of
-/// handles, copies nothing.
+/// A shared, immutable row. Cloning counts a reference and copies nothing, except for short rows
+/// with thousands of handles.
 pub struct Row {
     start: NonNull<u8>,
 }

@@ -221,7 +221,7 @@ impl Index {
 }
 
 impl Catalogue {
-    /// Reads the catalogue. Deletions that were under way when the server ended are left to
+    /// Reads the catalogue. Deletions that the server's end interrupted are left to
     /// [`Catalogue::unfinished`].
     ///
     /// Errors: the partitions differ from the catalogue's.
@@ -373,7 +373,7 @@ impl Catalogue {
         })
     }
 
-    /// The database that has an access key, or had it until a change that is under way.
+    /// The database that has an access key, or had it until a change in progress.
     pub fn owner_of_access_key(&self, key: &str) -> Option<Arc<Database>> {
         self.find(|index| index.by_id.get(index.by_access_key.get(key)?).cloned())
     }

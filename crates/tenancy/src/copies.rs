@@ -52,8 +52,8 @@ impl Catalogue {
         Ok(number)
     }
 
-    /// Gives the database's definition to the partition that has it. If that fails, it is owed
-    /// until [`Catalogue::tell_again`].
+    /// Pushes the database's definition to its partition. If that fails, the push is pending until
+    /// [`Catalogue::tell_again`].
     pub(crate) fn tell(&self, database: &Database) -> Result<(), CatalogueError> {
         let (id, partition) = (database.id.0, database.partition());
         if partition == PartitionId(0) {
@@ -81,8 +81,8 @@ impl Catalogue {
         told
     }
 
-    /// Requests a commit from a home elsewhere, after everything that it has acknowledged. Returns
-    /// the push's number, for [`Catalogue::has_caught_up`].
+    /// Requests a commit from a home on another node, after everything that it has acknowledged.
+    /// Returns the push's number, for [`Catalogue::has_caught_up`].
     pub fn mark(&self, partition: PartitionId) -> Result<u64, CatalogueError> {
         let _changing = self.changing.lock();
         let number = self.next_number()?;
@@ -114,13 +114,13 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Sees to it that each partition has the definitions of its databases.
+    /// Gives each partition the definitions of its databases.
     pub(crate) fn settle_all_copies(&self) -> Result<(), CatalogueError> {
         let mut behind_first = self.partitions().iter().skip(1);
         behind_first.try_for_each(|(partition, _)| self.settle_copies(partition))
     }
 
-    /// Sees to it that a partition has the definitions of its databases, and no other.
+    /// Gives a partition exactly the definitions of its databases.
     pub(crate) fn settle_copies(&self, partition: PartitionId) -> Result<(), CatalogueError> {
         if partition == PartitionId(0) {
             return Ok(());

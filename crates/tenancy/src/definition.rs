@@ -72,7 +72,7 @@ pub struct Moved {
     pub times: u64,
     /// The partition before.
     pub from: u32,
-    /// The version in that partition's log since which it was there; zero: always.
+    /// The version in that partition's log at which it had arrived; zero: always there.
     pub since: u64,
     /// The version in that log at which it left.
     pub left: u64,
@@ -80,7 +80,7 @@ pub struct Moved {
     pub arrived: u64,
 }
 
-/// A move that is under way.
+/// A move in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {

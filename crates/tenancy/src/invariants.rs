@@ -147,7 +147,7 @@ fn verify_copies(
     });
 }
 
-/// The moves that are under way, by database.
+/// The moves in progress, by database.
 fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap<u16, Move> {
     let (rows, mut moving) = (verification.rows, BTreeMap::new());
     rows.scan(b"M", b"N", false, &mut |key, value| {

@@ -142,7 +142,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Sees to it that databases that were moved are where the catalogue has them.
+    /// Verifies that moved databases are where the catalogue has them.
     pub(crate) fn verify_places(&self) -> Result<(), CatalogueError> {
         for (id, engine) in self.partitions().iter() {
             let places: Option<BTreeMap<u16, Place>> = rows(engine, PLACE)?;
@@ -215,12 +215,12 @@ pub fn is_place(full_key: &[u8]) -> bool {
         .is_some_and(|key| key.first() == Some(&PLACE))
 }
 
-/// The moves that are under way, by database.
+/// The moves in progress, by database.
 fn moves(first: &Engine) -> Result<BTreeMap<u16, Move>, CatalogueError> {
     rows(first, MOVE)?.ok_or(CatalogueError::Damaged("a move"))
 }
 
-/// The rows of a kind by database; `None` if one cannot be read.
+/// The rows of a kind by database; `None` if any is unreadable.
 fn rows<T: DeserializeOwned>(engine: &Engine, tag: u8) -> Result<Option<BTreeMap<u16, T>>, CatalogueError> {
     let reader = engine.reader(space(Durability::Always))?;
     let (mut found, mut is_whole) = (BTreeMap::new(), true);

@@ -16,7 +16,7 @@ pub(crate) const NUMBER: &[u8] = b"P";
 /// The engines, by the numbers of their partitions.
 pub struct Partitions {
     engines: Vec<Arc<Engine>>,
-    /// That of the first engine.
+    /// The id of the first engine's partition.
     first: PartitionId,
 }
 

@@ -27,7 +27,7 @@ use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
 
 pub(crate) const TAKEN: &[u8] = b"T";
 
-/// One step of the catalogue, as the partition hears it that it is about.
+/// One step of the catalogue, in the form that the affected partition receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Push {

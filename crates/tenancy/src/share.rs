@@ -57,7 +57,7 @@ impl Share {
 
 impl Turns {
     /// Starts a long turn, unless another is running: many connections that each start one before
-    /// any has ended would owe nothing yet. If it returns true, the caller must call
+    /// any has ended would have no debt yet. If it returns true, the caller must call
     /// [`Turns::end_long`].
     pub fn begin_long(&self) -> bool {
         !self.is_long.swap(true, Ordering::SeqCst)

@@ -43,7 +43,7 @@ codes! {
     TOO_MANY_WATCHES = 1032;
     WATCHES_DISABLED = 1034;
     ACCESSED_UNREADABLE = 1036;
-    /// The server is no longer home. Nothing was committed: repeat, perhaps elsewhere.
+    /// The server is no longer home. Nothing was committed: repeat, perhaps at another node.
     PROCESS_BEHIND = 1037;
     CLUSTER_VERSION_CHANGED = 1039;
     /// The server is short of room, most often of disk. Nothing was committed: wait, then repeat.
@@ -130,8 +130,8 @@ impl ErrorCode {
     }
 
     /// Returns true if `on_error` waits and restarts the transaction. Differs from `is_retryable`:
-    /// the original's client handles a change of the cluster's protocol version elsewhere, and
-    /// retries the errors that only its blob granules return.
+    /// the original's client handles a change of the cluster's protocol version in another place,
+    /// and retries the errors that only its blob granules return.
     pub fn is_retried(self) -> bool {
         self.is_retryable() && self != ErrorCode::CLUSTER_VERSION_CHANGED || self.0 == 1079
     }

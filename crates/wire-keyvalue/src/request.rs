@@ -60,7 +60,7 @@ pub enum Request<'a> {
     },
     /// Forgets a watch. No reply, to either.
     Cancel {
-        /// The number of the request that set the watch; unknown ones are passed over.
+        /// The number of the request that set the watch; unknown numbers are ignored.
         id: u32,
     },
     /// About how many bytes keys and values of a range take.
@@ -122,7 +122,7 @@ pub struct RangeRequest<'a> {
     pub begin: Selector<'a>,
     /// Names where the range ends, itself excluded.
     pub end: Selector<'a>,
-    /// Most rows; 0: as many as there are.
+    /// Most rows; 0: no limit.
     pub rows_max: u32,
     /// The row that reaches this many bytes (8 more than its key and value, for each) is the last;
     /// 0: the server's limit.

@@ -256,7 +256,7 @@ pub struct Vector {
     pub has_several: bool,
 }
 
-/// How vectors are kept. Each number is that of the word with this name.
+/// The storage of vectors. Each number is the code of the word with this name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Algorithm {
     /// FLAT.

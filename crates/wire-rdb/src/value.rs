@@ -391,7 +391,7 @@ fn is_sound(value: &Value) -> bool {
     }
 }
 
-/// Returns true if there are members, and none is repeated.
+/// Returns true if there are members, all different.
 fn are_different<'a>(members: impl ExactSizeIterator<Item = &'a Vec<u8>>) -> bool {
     let count = members.len();
     let different: HashSet<_> = members.collect();

@@ -46,8 +46,8 @@ pub fn write_result(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Op
     })
 }
 
-/// Appends the whole ones of `replies`, `count` at most, as an array of objects, each with a result
-/// or an error. Returns how many there were.
+/// Appends the complete replies of `replies`, `count` at most, as an array of objects, each with a
+/// result or an error. Returns their number.
 pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut Vec<u8>) -> usize {
     let mut rest = replies;
     let mut written_count = 0;

@@ -310,7 +310,7 @@ impl Worker for TransactionWorker {
     }
 }
 
-/// Waits for all, which are under way at the same time.
+/// Waits for all futures, which run concurrently.
 async fn all<T, E>(futures: Vec<impl Future<Output = Result<T, E>>>) -> Result<(), E> {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     let failed = RefCell::new(None);

@@ -916,8 +916,8 @@ mod tests {
     use super::*;
     use crate::Cluster;
 
-    /// The future of a read is moved a few times before it rests, and thousands are under way at
-    /// once.
+    /// The future of a read is moved a few times before it is pinned, and thousands are in flight
+    /// concurrently.
     #[tokio::test]
     async fn the_future_of_a_read_is_small() {
         let database = Database::open(Cluster::parse("a:b@127.0.0.1:1").expect("a cluster"));

@@ -13,7 +13,7 @@ use crate::conflicts::REPORTED_RANGE_BYTES;
 /// values.
 const REPORTED_MUTATION_BYTES: usize = 44;
 
-/// The reported size, in bytes, without what was read.
+/// The reported size, in bytes, without reads.
 #[derive(Default)]
 pub(super) struct Size(usize);
 

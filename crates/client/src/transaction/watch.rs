@@ -1,4 +1,4 @@
-//! Watches: notification that the value of a key differs from the one that the transaction saw.
+//! Watches: notification that the value of a key differs from the value that the transaction saw.
 //!
 //! Writes of others count once the transaction has committed. Its own count at once, whether it
 //! commits or not, as in FoundationDB: a write after the watch that changes the value fires it
@@ -31,7 +31,7 @@ impl State {
 }
 
 impl Transaction {
-    /// Completes once the value of `key` differs from the one that this transaction sees.
+    /// Completes once the value of `key` differs from the value that this transaction sees.
     pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let checked = self.state().check_watch(key);
         let begun = checked.and_then(|()| {

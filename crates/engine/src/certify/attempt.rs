@@ -48,8 +48,8 @@ impl Write {
     }
 }
 
-/// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has
-/// its own placeholder there.
+/// Eight bytes to be replaced by the commit version, in the layer's spelling. Until the commit the
+/// layer has its own placeholder in them.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// Offset of the eight bytes.

@@ -5,7 +5,7 @@
 //! answered from O(log n) nodes rather than from all nodes in it. [`NewestOfRanges`] does the same
 //! for versions that cover ranges.
 //!
-//! Versions are inserted in commit order: none is older than those already in the map.
+//! Versions are inserted in commit order: each is at least as new as those already in the map.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +19,7 @@ pub(crate) struct NewestOfKeys {
     count: usize,
     /// Size of the nodes, their keys included.
     bytes: usize,
-    /// The state of the generator of priorities; zero before the first. Seeded anew for each map,
+    /// The state of the generator of priorities; zero before the first. Each map has its own seed,
     /// so that clients cannot choose keys that make the tree deep.
     random: u64,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Backlog {
     began: Duration,
     /// How long the flush before took.
     took: Duration,
-    /// The next epoch waits until then.
+    /// Time before which the next epoch is not taken.
     not_before: Duration,
     /// How much had gathered when the log took an epoch last.
     gathered: f64,
@@ -79,9 +79,9 @@ mod tests {
         gathered as f64 / LIMIT as f64
     }
 
-    /// Returns the bytes that the log takes in each second of a flush from writers that wait for
-    /// their epoch before they write the next: `epoch` bytes each time, and no more than `offered`
-    /// a second.
+    /// Returns the bytes per second that the log accepts during a flush from writers that wait for
+    /// their epoch before they write the next: `epoch` bytes each time, and at most `offered` a
+    /// second.
     fn taken_each_second(backlog: &mut Backlog, flush_seconds: u64, epoch: u64, offered: u64) -> Vec<u64> {
         let (mut seconds, mut gathered) = (vec![0; flush_seconds as usize], 0);
         let step = Duration::from_secs_f64(epoch as f64 / offered as f64);

@@ -63,7 +63,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Sets what the process may take; `None`: as much as there is. Measure next.
+    /// Sets the process' limit; `None` means the machine's memory. Measure next.
     pub fn set_budget(&self, bytes: Option<u64>) {
         let bytes = bytes.unwrap_or(u64::MAX);
         self.budget.store(bytes, Ordering::Relaxed);
@@ -76,8 +76,8 @@ impl Memory {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
 
-    /// Grants peers' bytes this much in any case, however much the rows take: where rows are
-    /// flushed, the two would otherwise wait for each other.
+    /// Grants peers' bytes this amount in any case, even if the rows use up the budget: where rows
+    /// are flushed, the two would otherwise wait for each other.
     pub fn grant_reserved(&self, bytes: u64) {
         self.granted.store(bytes, Ordering::Relaxed);
     }

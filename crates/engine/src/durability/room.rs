@@ -102,7 +102,8 @@ impl Room {
         self.taken_bytes.store(0, Ordering::Release);
     }
 
-    /// Refuses every commit, or none but for the disk's sake. True if that is a change.
+    /// Refuses every commit, or only those without room on the disk. Returns true if that is a
+    /// change.
     pub fn refuse(&self, refuses: bool) -> bool {
         self.is_stuck.store(refuses, Ordering::Relaxed);
         self.is_refused.swap(refuses, Ordering::Relaxed) != refuses

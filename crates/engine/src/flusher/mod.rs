@@ -95,7 +95,7 @@ const SPARE_BYTES_MAX: usize = 16 << 20;
 #[error("checkpoint failed: {0}")]
 pub struct CheckpointError(String);
 
-/// Called with the log's failure, on the thread that met it.
+/// Called with the log's failure, on the thread that detected it.
 pub(crate) type OnFailure = Box<dyn Fn(&LogError) + Send>;
 
 pub(crate) struct Flusher {
@@ -336,8 +336,8 @@ struct Worker {
     disk: Arc<dyn Disk>,
     options: EngineOptions,
     control: Arc<Control>,
-    /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere,
-    /// so is the home.
+    /// The log's end as far as this home knows. An append names it; if the log ends at another
+    /// record, another node is home.
     tail: LogSequence,
     /// The sequence up to which the log has reported records as durable.
     durable: LogSequence,
@@ -374,7 +374,7 @@ struct Worker {
     /// The disk's free bytes when they were last looked at.
     disk_available: u64,
     disk_looked: Duration,
-    /// The disk is nearly full: the next epoch waits until then.
+    /// The disk is nearly full: time before which the next epoch is not taken.
     disk_not_before: Duration,
     retention: Retention,
     /// The first log record that the store needs.
@@ -830,7 +830,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Nothing is under way that would have to be looked at soon.
+    /// Returns true if no work in progress needs attention soon.
     fn is_idle(&self) -> bool {
         self.unsynced.is_empty()
             && self.marked
@@ -869,8 +869,8 @@ impl Worker {
         self.is_flushing_rows() && self.backlog.holds(self.now(), self.gathered_share())
     }
 
-    /// The share of the limit that has gathered since the start of the flush: of the log or of
-    /// memory, whichever is more.
+    /// The share of the limit that has gathered since the start of the flush: the larger of the
+    /// log's share and memory's.
     fn gathered_share(&self) -> f64 {
         let pressure = &self.shared.pressure;
         let log_bytes_max = self.options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX).max(1);

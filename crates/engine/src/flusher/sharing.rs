@@ -140,8 +140,8 @@ impl Worker {
         }
     }
 
-    /// Applies records in the log's order, and writes them down. After an absence there are many:
-    /// the lock is let go between pieces.
+    /// Applies records in the log's order, and appends them to the file log. After an absence there
+    /// are many: the lock is released between pieces.
     fn deliver(&mut self, sharing: &mut Sharing, deliveries: Vec<Delivery>) -> Result<(), LogError> {
         let mut deliveries = deliveries.into_iter().peekable();
         while deliveries.peek().is_some() {
@@ -511,7 +511,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the state anew: that of the store's files and the file log.
+    /// Reloads the state of the store's files and the file log.
     fn roll_back(&mut self) -> Result<(), LogError> {
         if let Some(running) = self.checkpoint.take() {
             let shared = self.shared.clone();

@@ -36,7 +36,7 @@ pub enum Mode {
     Alone,
 }
 
-/// The lock without what it guards.
+/// The lock without the protected value.
 pub struct FairLock {
     word: AtomicU64,
     queue: Mutex<Queue>,

@@ -110,7 +110,7 @@ impl Stopwatch {
         self.layer = Some(layer);
     }
 
-    /// The lock is let go.
+    /// Ends the measurement when the lock is released.
     #[inline]
     pub fn end(&self, runtime: &dyn Runtime, mode: Mode, times: &HoldTimes) {
         if let (Some(began), Some(layer)) = (self.began, self.layer) {

@@ -43,7 +43,7 @@ pub(crate) struct PartitionLock {
     taken: Event,
     /// The lent lock was returned.
     returned: Event,
-    /// The log has failed: epochs are no longer taken, and none is ever acknowledged.
+    /// The log has failed: epochs are no longer taken or acknowledged.
     failed: AtomicBool,
     pub announcement: Announcement,
     left: Mutex<Left>,

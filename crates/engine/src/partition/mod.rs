@@ -124,7 +124,7 @@ impl<'e> PartitionGuard<'e> {
         self.state.last_version()
     }
 
-    /// Takes the time anew, for a holder that executes many transactions.
+    /// Reads the clock again, for a holder that executes many transactions.
     pub fn refresh_now(&mut self) {
         self.now_micros = self.shared.clock.now_micros();
     }

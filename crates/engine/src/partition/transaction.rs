@@ -602,8 +602,8 @@ impl<'h> Transaction<'h> {
         self.grown_bytes
     }
 
-    /// On a full disk there is room for this transaction as long as there is any, because it serves
-    /// to delete something, even if it leaves a trace that takes more than what it clears.
+    /// On a full disk the transaction may use the last reserved room, because it serves to delete
+    /// data, even if it leaves a trace larger than the deleted data.
     pub fn deletes(&mut self) {
         self.deletes = true;
     }
@@ -650,8 +650,8 @@ impl<'h> Transaction<'h> {
         self.dependency.min(self.last)
     }
 
-    /// Runs a layer's code. Returns `None` if something could not be read: the code may then panic
-    /// over a row that has to be there, which ends the transaction and nothing else.
+    /// Runs a layer's code. Returns `None` if a row could not be read: the code may then panic over
+    /// a row that must exist, which ends only the transaction.
     pub(crate) fn run<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
         let answer = catch_unwind(AssertUnwindSafe(|| body(self)));
         match answer {

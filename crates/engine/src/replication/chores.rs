@@ -45,7 +45,7 @@ enum Chore {
 
 pub(crate) struct Chores {
     node: NodeId,
-    /// As many as the operator has said there are.
+    /// The operator's number of nodes.
     announced: usize,
     /// The announced number of nodes, and the removed ones.
     nodes: usize,

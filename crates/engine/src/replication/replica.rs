@@ -80,7 +80,7 @@ pub(crate) struct Replica {
     standing: Arc<Standing>,
     stage: Stage,
     chores: Chores,
-    /// The last record heard of.
+    /// The last record known from hints.
     heard: LogSequence,
     polled: Option<Moment>,
     /// When this node last had everything.

@@ -10,8 +10,8 @@ use quartet_model::Version;
 
 use crate::world::{ALWAYS, World, execute, set};
 
-/// Every entry refuses a thread that may not wait. The lock used to block it for as long as a
-/// script wanted.
+/// Every entry point refuses a thread that may not block. The lock used to block it for as long as
+/// a script ran.
 #[test]
 fn a_thread_that_serves_connections_never_waits_for_long() {
     let world = World::default();

@@ -1,5 +1,5 @@
-//! However much is committed under one hold of the lock, no log record and no memory has to hold it
-//! all.
+//! For any amount of commits under one hold of the lock, no single log record and no memory has to
+//! hold all of them.
 
 use std::sync::atomic::Ordering;
 

@@ -72,8 +72,8 @@ fn a_full_disk_is_no_failure() {
     }
 }
 
-/// The newest segment is never trimmed, and it counted: a log whose newest segment was over the
-/// limit triggered one checkpoint after another, without a single write.
+/// The newest segment is never trimmed, and it counted: a log with a newest segment above the limit
+/// triggered one checkpoint after another, without a single write.
 #[test]
 fn a_large_newest_segment_asks_for_one_checkpoint() {
     let world = World {

@@ -223,8 +223,8 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
     assert_eq!(commit(3, b"l"), Ok(()));
 }
 
-/// While a transaction runs, the evidence for its certification is kept, durable or not: it is not
-/// refused because of clears elsewhere.
+/// While a transaction runs, the evidence for its certification is kept, durable or not: clears of
+/// other keys do not refuse it.
 #[test]
 fn a_running_transaction_can_be_judged() {
     let engine = World::default().open();
@@ -331,7 +331,7 @@ fn snapshots_do_not_move() {
     }
 }
 
-/// The value of `k` after `mutation` met `old`.
+/// The value of `k` after `mutation` was applied to `old`.
 fn mutated(old: Option<&[u8]>, mutation: Mutation) -> Option<Vec<u8>> {
     let engine = World::default().open();
     if let Some(old) = old {

@@ -15,9 +15,9 @@ pub enum Mode {
     /// They are executed and answered.
     #[default]
     Well,
-    /// They are executed, and the client hears that nothing is known.
+    /// They are executed, and the client receives no answer.
     AnswersLost,
-    /// They are not executed, and the client hears that nothing is known.
+    /// They are not executed, and the client receives no answer.
     CutOff,
     /// They are executed once this mode ends.
     Late,

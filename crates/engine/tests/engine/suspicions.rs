@@ -1,5 +1,5 @@
-//! Breaches looked for at random: a commit over a read that has changed, and an answer that was
-//! sent and rests on something that a crash took back.
+//! A randomized search for two breaches: a commit over a changed read, and a sent answer whose
+//! dependency a crash undid.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

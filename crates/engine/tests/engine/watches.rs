@@ -40,7 +40,7 @@ fn each_change_is_reported_once_in_order_unless_rolled_back() {
 }
 
 /// New keys are recorded, and rolled back, by their offset in the pending log: between large
-/// values, which are stored elsewhere, after other transactions, and in full or not.
+/// values, which are not stored in it, after other transactions, and in full or not.
 #[test]
 fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     for seed in 0..4 {
@@ -58,7 +58,7 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
             let space = if random.below(2) == 0 { RELAXED } else { ALWAYS };
             let outcome = engine.partition().execute(space, |tx| {
                 for _ in 0..random.below(12) {
-                    // Long ones are logged as what differs from one before.
+                    // Long keys are logged as their difference from an earlier key.
                     let key = vec![b'k'; (random.below(6) + random.below(2) * 100) as usize];
                     if random.below(4) > 0 {
                         let bytes = if random.below(20) == 0 { 1 << 20 } else { 5 };

@@ -178,7 +178,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A client hears that these writes are durable.
+    /// Records that a client received an acknowledgement of these writes.
     pub fn acknowledge(&mut self, node: usize, term: Term, writes: &[u64]) -> Result<(), Violation> {
         for write in writes {
             let place = self.places.get(write).copied();

@@ -13,9 +13,9 @@ use crate::cluster::state::Cluster;
 const HOUR_MICROS: u64 = 3_600_000_000;
 
 impl Cluster {
-    /// The disk of a node that is filled with a copy has no faults but loss: a thread beside the
-    /// simulation's writes to it (`Restoration`), and when it meets a fault is not the seed's to
-    /// say.
+    /// The disk of a node that is filled with a copy has no faults but loss: a concurrent thread of
+    /// the simulation writes to it (`Restoration`), and the seed does not determine when that would
+    /// see a fault.
     pub fn disturb(&mut self) -> Result<(), Violation> {
         let at = self.random.below(NODES as u64) as usize;
         match self.random.below(6_000) {

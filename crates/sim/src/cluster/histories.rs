@@ -182,8 +182,8 @@ fn dependencies(
     (writes, reads, anti)
 }
 
-/// Edges from each transaction to those that started after its end; edges implied by others are
-/// left out.
+/// Edges from each transaction to every transaction that started after its end; edges implied by
+/// others are left out.
 fn real_time(history: &[Transaction], committed: &BTreeSet<usize>) -> Edges {
     let mut events = Vec::new();
     for &index in committed {

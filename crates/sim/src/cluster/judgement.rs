@@ -229,7 +229,7 @@ impl Judge {
         rows.filter_map(|(_, value)| value.as_deref()).map(number).sum()
     }
 
-    /// A client hears that these writes are durable.
+    /// Records that a client received an acknowledgement of these writes.
     pub fn acknowledge(&mut self, version: Version, writes: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Violation> {
         for (key, value) in writes {
             let found = self.row_at(key, version);
@@ -242,7 +242,8 @@ impl Judge {
         Ok(())
     }
 
-    /// A client hears at `now` of a relaxed write by a node that was home in its term `term`.
+    /// Records that a client received, at `now`, an acknowledgement of a relaxed write by a node
+    /// that was home in its term `term`.
     pub fn acknowledge_relaxed(&self, node: usize, term: u64, now: Duration) -> Result<(), Violation> {
         let Some((ended, _)) = self.terms.get(term as usize) else {
             return Ok(());

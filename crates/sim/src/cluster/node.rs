@@ -43,10 +43,10 @@ pub struct Node {
     pub engine: Option<Arc<Engine>>,
     /// Its disk is empty and shall be filled with a copy.
     pub is_empty: bool,
-    /// Its disk is slow until then; the longest time that a sync takes meanwhile.
+    /// The end of its disk's slowness; the longest time that a sync takes meanwhile.
     slow_until: Duration,
     sync_micros: Arc<AtomicU64>,
-    /// It is suspended until then.
+    /// The end of its suspension.
     pub asleep_until: Duration,
     pub stood_still: bool,
     /// The highest record that it has ever reported as durable.

@@ -369,8 +369,8 @@ impl Post {
     }
 }
 
-/// Length of the whole transactions at the start of `bytes`: each is a version, a length, and that
-/// many bytes.
+/// Length of the whole transactions at the start of `bytes`: each is a version, a length, and its
+/// bytes.
 fn whole_transactions(bytes: &[u8]) -> usize {
     let mut whole = 0;
     while let Some(length) = bytes[whole..].get(8..12) {

@@ -147,7 +147,7 @@ impl CheckpointFiles {
         }
     }
 
-    /// Truncates a partial file in small steps, so that concurrent syncs are not held up.
+    /// Truncates a partial file in small steps, so that concurrent syncs are not delayed.
     fn shrink_temporary(&self) -> io::Result<()> {
         let file = self.disk.open(TEMPORARY)?;
         let mut left = file.len()?;

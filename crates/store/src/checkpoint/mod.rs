@@ -533,8 +533,8 @@ mod tests {
         }
     }
 
-    /// Only the block being verified and the block being parsed are in memory, even if one thread
-    /// is much slower than the other.
+    /// Only the block being verified and the block being parsed are in memory, even if the speeds
+    /// of the two threads differ much.
     #[test]
     fn little_is_read_ahead_of_the_rows() {
         let (bytes, _) = written(store(100_000, 100).snapshot());

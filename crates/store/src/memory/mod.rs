@@ -333,7 +333,7 @@ impl<T: Rows> Read for T {
     }
 
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
-        // The visitor decides how far; that it stopped is no news to the caller.
+        // The visitor decides when to stop; the caller knows that it did.
         let _ = self.tree().rows_from(start).try_for_each(visit);
         Ok(())
     }

@@ -212,7 +212,7 @@ impl<const N: usize> Run<N> {
         &self.rows[..self.len()]
     }
 
-    /// The places of all rows that there is room for. Needs nothing of the run to be near.
+    /// The slots of all rows that fit. Accesses no memory of the run.
     pub fn slots(&self) -> &[Option<Row>; N] {
         &self.rows
     }

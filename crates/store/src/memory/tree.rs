@@ -562,11 +562,11 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
     }
 
     /// Visits the rows from `start` up to, not including, `end`, in key order or backwards, until
-    /// the visitor breaks. One descent to the first row; where the range ends is looked for in the
-    /// nodes that are met, not beforehand.
+    /// the visitor breaks. One descent to the first row; the end of the range is searched in each
+    /// node on the way, not beforehand.
     pub fn visit(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         if start < end {
-            // The visitor decides how far; that it stopped is no news to the caller.
+            // The visitor decides when to stop; the caller knows that it did.
             let _ = self.root.visit(Some(start), Some(end), reverse, visit);
         }
     }
@@ -1186,8 +1186,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
     }
 
     /// Frees the children among `from..to` that became empty, which are neighbours, and merges
-    /// small ones around them. A node left without any row stays as it is: the node above frees it
-    /// whole.
+    /// small neighbours around them. A node left without rows remains: its parent frees it whole.
     fn tidy(&mut self, from: usize, to: usize, fences: Fences<'_>) {
         let is_empty = |index: &usize| self.counts[*index] == 0;
         let first = (from..to).find(is_empty).unwrap_or(to);
@@ -1718,7 +1717,7 @@ mod tests {
         compare_both_ends(tree.range(a, b), expected);
     }
 
-    /// Visitors meet the same rows from either side, and none after they have broken off.
+    /// Visits from either side return the same rows, and none after the visitor has stopped.
     fn compare_visits<const L: usize, const I: usize>(
         tree: &CountedTree<L, I>,
         a: &[u8],

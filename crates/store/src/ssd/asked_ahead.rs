@@ -125,7 +125,7 @@ impl File for WatchedFile {
 /// Little, so that few leaves are cached.
 const CACHE_BYTES: u64 = 64 << 10;
 const ROWS: u64 = 20_000;
-/// How far apart the rows are that are wanted: more than a leaf has, so that each is in another.
+/// Distance between the read rows: more than the rows of a leaf, so that each is in another.
 const APART: u64 = 100;
 
 fn row(number: u64, version: u64) -> Row {

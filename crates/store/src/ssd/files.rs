@@ -26,7 +26,7 @@ pub(super) struct Files {
     pub kept_bytes: u64,
     pub next_number: AtomicU32,
     pins: Mutex<Pins>,
-    /// Bytes of files that nothing but snapshots needs.
+    /// Bytes of files that only snapshots need.
     pinned_bytes: AtomicU64,
 }
 
@@ -100,7 +100,7 @@ impl Files {
         Ok(listed.map_or(1, |number| number.saturating_add(1)))
     }
 
-    /// The node at `place`, and that is kept at hand from now on.
+    /// The node at `place`, which is cached from now on.
     pub fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
         self.count_node();
         if let Some(node) = self.cached(place) {
@@ -355,8 +355,8 @@ pub(super) mod tests {
         pub static NODES: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// All of them were closed for one more, and a tree of more files opened each anew for nearly
-    /// each read.
+    /// All of them were closed for one more, and a tree of more files opened one for nearly each
+    /// read.
     #[test]
     fn one_file_too_many_closes_the_oldest_alone() {
         let disk = Arc::new(FaultyDisk::new());

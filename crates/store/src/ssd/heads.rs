@@ -121,7 +121,8 @@ mod tests {
         }
     }
 
-    /// A search among 128 keys that differ after their shared prefix looks at the wanted key only.
+    /// A search among 128 keys that differ after their shared prefix accesses only the searched
+    /// key.
     #[test]
     fn few_keys_are_looked_at() {
         let keys: Vec<String> = (0..128).map(|number| format!("product:{number:08}")).collect();

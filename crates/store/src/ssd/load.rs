@@ -1,8 +1,8 @@
 //! A tree of rows that arrive in key order, written as they arrive.
 //!
 //! Memory holds the leaf that is being filled and, of each height, the nodes that have no parent
-//! yet: a few hundred at most, however many rows there are. Nothing of it is in force before the
-//! root is written, and what is given up is removed.
+//! yet: a few hundred at most, for any number of rows. The tree takes effect only once the root is
+//! written, and an abandoned load is removed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

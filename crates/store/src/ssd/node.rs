@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// About what it takes in memory.
+    /// Its approximate size in memory.
     pub fn memory_bytes(&self) -> u64 {
         let bytes = match self {
             Node::Leaf(leaf) => leaf.bytes.capacity() + leaf.starts.capacity() * 4 + leaf.heads.memory_bytes(),

@@ -195,7 +195,7 @@ impl Rebuild<'_> {
         self.inner_nodes(height, span.low, children).map(Rebuilt::Others)
     }
 
-    /// Reads ahead the leaves below a node that the edits reach, or that are to be moved.
+    /// Reads ahead the leaves below a node that the edits reach, or that must be moved.
     fn request_leaves(&self, inner: &Inner, mut edits: &[Edit]) {
         let behind = inner.children.iter().skip(1).map(|next| Some(&*next.low)).chain([None]);
         let touched = inner.children.iter().zip(behind).filter_map(|(child, high)| {
@@ -305,7 +305,7 @@ impl Rebuild<'_> {
         Ok(true)
     }
 
-    /// The entry with its value moved to another file, if the value's file is to be emptied.
+    /// The entry with its value moved to another file, if the value's file must be emptied.
     fn moved<'e>(&mut self, entry: Entry<'e>) -> Result<Option<Entry<'e>>, StoreError> {
         let Value::Apart(place) = entry.value else {
             return Ok(None);
@@ -427,7 +427,7 @@ impl Rebuild<'_> {
     }
 }
 
-/// The children of a node with the rebuilt ones replaced, each with whether it is new.
+/// The children of a node after replacing the rebuilt children, each with whether it is new.
 fn pieces(inner: &Inner, rebuilt: Vec<(usize, Vec<Child>)>) -> Vec<(Child, bool)> {
     let mut rebuilt = rebuilt.into_iter().peekable();
     let mut pieces = Vec::with_capacity(inner.children.len());

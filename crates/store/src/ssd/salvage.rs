@@ -1,8 +1,8 @@
 //! Recovers the trustworthy part of a damaged tree: everything that the root still leads to.
 //!
 //! Every node and value is verified by the checksum that is stored with the reference to it, so
-//! nothing below an unreadable node can be trusted, wherever it is stored. The parent states the
-//! number of those rows and the keys around them.
+//! nothing below an unreadable node can be trusted, in any file. The parent states the number of
+//! those rows and the keys around them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

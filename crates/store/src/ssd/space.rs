@@ -1,9 +1,9 @@
-//! How much the files of the tree may take beside what is needed of them, and which of them are
-//! emptied so that they keep to that.
+//! The limit of the tree's files in relation to their live content, and the choice of files to be
+//! emptied to keep it.
 //!
 //! Each flush leaves dead bytes of the nodes that it has replaced all over the older files. The
-//! live bytes of a file can be written anew, so that the file can go: the fewer there are, the
-//! cheaper. Three things are weighed:
+//! live bytes of a file can be rewritten, so that the file can be removed: the fewer there are, the
+//! cheaper. Three rules apply:
 //!
 //! - The looser the files may be, the fewer live bytes are in the emptiest of them. Random
 //!   overwriting of a tree with files of 13/8 of its live size moves about half as many bytes as it

@@ -622,8 +622,8 @@ fn most_held_while_overwriting(rows: u64, writes: u64, large_of_ten: u64) -> f64
     most
 }
 
-/// The disk held 2.9 times what was live while a gigabyte was overwritten. However much a flush
-/// writes, it is less now.
+/// The disk held 2.9 times the live size while a gigabyte was overwritten. For any size of flushes,
+/// it is less now.
 #[test]
 fn overwriting_does_not_grow_the_files() {
     for (writes, large_of_ten) in [(80, 0), (400, 0), (1200, 0), (3000, 0), (8000, 0), (600, 2)] {
@@ -737,8 +737,8 @@ fn a_load_holds_few_nodes() {
     assert!((200..600).contains(&most), "{most} nodes");
 }
 
-/// At whichever operation the disk fails, the store has either no rows or all of them, and
-/// abandoned files are removed.
+/// If any operation of the disk fails, the store has either no rows or all of them, and abandoned
+/// files are removed.
 #[test]
 fn a_load_that_fails_leaves_an_empty_store() {
     let rows = mixed_rows(3000);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::file::{Found, Record, Scanner, Writer};
 
-/// The data of RediSearch 2.10.5 in Redis 8.2.3 beside no keys: two indexes made with most of the
-/// words, and one with nothing but a field.
+/// The data of RediSearch 2.10.5 in Redis 8.2.3 without keys: two indexes with most of the options,
+/// and one with only a field.
 const RECORDED: &[u8] = include_bytes!("recorded.rdb");
 
 fn indexes(file: &[u8]) -> Vec<SearchIndex> {

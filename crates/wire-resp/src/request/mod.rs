@@ -34,7 +34,7 @@ pub struct Limits {
     pub elements_max: usize,
     /// Longest inline line without its line feed, and longest line of a count.
     pub inline_bytes_max: usize,
-    /// False while a password is still owed: 10 elements of 16 KiB at most.
+    /// False before a required password: 10 elements of 16 KiB at most.
     pub authenticated: bool,
 }
 
@@ -130,10 +130,10 @@ pub enum ProtocolError {
     /// An inline line is longer than [`Limits::inline_bytes_max`].
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
-    /// More than 10 elements from a peer that still owes a password.
+    /// More than 10 elements from an unauthenticated peer.
     #[error("Protocol error: unauthenticated multibulk length")]
     UnauthenticatedMultibulkLength,
-    /// A bulk string above 16 KiB from a peer that still owes a password.
+    /// A bulk string above 16 KiB from an unauthenticated peer.
     #[error("Protocol error: unauthenticated bulk length")]
     UnauthenticatedBulkLength,
 }
