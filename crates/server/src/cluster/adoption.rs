@@ -1,5 +1,5 @@
-//! A new cluster out of this node's folder, when etcd has lost the node's one or has gone back in
-//! time. For a node that does not run.
+//! A new cluster from this node's folder, after etcd has lost the node's cluster or was restored to
+//! an older state. For a stopped node.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::object_store::EtcdWithStore;
 use crate::partition_folders::partition_folders;
 use crate::settings::{ClusterSettings, Settings};
 
-/// The beginning of a new cluster.
+/// The origin of a new cluster.
 #[derive(Clone, Debug)]
 pub struct AdoptedCluster {
     /// The new cluster's id.
     pub cluster: String,
-    /// That of the cluster whose history it goes on with.
+    /// The id of the cluster whose history it continues.
     pub from: String,
     /// The last record of that history which is kept.
     pub last: u64,
@@ -37,8 +37,8 @@ pub struct AdoptedCluster {
 /// How often a request without an answer is sent again.
 const TRIES: u32 = 20;
 
-/// Begins a new cluster with what the folder of this node, `from`, has. `accepts_loss`: although
-/// other nodes have more, or etcd's log has gone on without this node.
+/// Creates a new cluster from the data in the folder of this node, `from`. `accepts_loss`: even if
+/// other nodes have more records, or etcd's log has grown without this node.
 pub fn adopt(
     settings: &Settings,
     from: &str,
@@ -68,7 +68,7 @@ pub fn adopt(
     })
 }
 
-/// Each step may be the last of a process that is killed: the next adoption goes on from there.
+/// The process may be killed after any step: the next adoption continues from that state.
 fn go_on(
     sequencer: &mut dyn Sequencer,
     settings: &ClusterSettings,
@@ -118,8 +118,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Removes a cluster at the root that has gone back in time, or whose adoption did not end.
-    /// Returns where that adoption has ended the old history, or where this node's part of it ends.
+    /// Removes a cluster at the root whose state is older than this node's, or whose adoption is
+    /// incomplete. Returns the end of the old history according to that adoption, or to this node.
     fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<Option<LogSequence>> {
         let root = &self.settings.root;
         let Some(place) = drive::cluster(sequencer, root).context("log")? else {
@@ -138,7 +138,7 @@ impl Case<'_> {
             );
             if let Some(origin) = origin {
                 let has = self.log.tail();
-                // It may be another node's, which was not started behind it.
+                // It may belong to another node, which was not started afterwards.
                 ensure!(
                     self.accepts_loss || origin.last <= has,
                     "log: a node that has records up to {} was adopted and not started, this one has them up to {}: \
@@ -155,7 +155,7 @@ impl Case<'_> {
         }
     }
 
-    /// Refuses unless etcd's log is one that this node's history has left behind.
+    /// Refuses unless etcd's log is older than this node's history.
     fn has_gone_back(&self, sequencer: &mut dyn Sequencer) -> Result<()> {
         let mut follower = Follower::new(self.lost.clone(), self.log.position());
         match drive::catch_up(&mut follower, sequencer) {
@@ -363,7 +363,8 @@ mod tests {
             identity::origin(&mut self.all_of_it(), "/test").unwrap().is_some()
         }
 
-        /// The command is given again, ends well, and all nodes are of the one cluster behind it.
+        /// Repeats the command, which succeeds, and checks that all nodes join the same cluster
+        /// afterwards.
         fn goes_on(mut self, case: &str) {
             self.crash();
             if self.is_adopted() && identity::of(self.folder.path()).unwrap() == Some(LOST) {
@@ -385,7 +386,7 @@ mod tests {
                 !folder.join("needs-copy").exists(),
                 "{case}: it goes on from what it has"
             );
-            // Its log ends with the Term record that etcd's begins with.
+            // Its log ends with the first Term record of etcd's log.
             let place = Place::new("/test", cluster, PartitionId(0));
             let log = OwnLog::open(parts_on(&disk), Some(StoreKind::Memory), &place).unwrap();
             let key = place.term_key();

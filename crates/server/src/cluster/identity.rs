@@ -133,7 +133,7 @@ pub fn origin(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Adopte
     }
 }
 
-/// True if nothing stands behind the Term record that an adoption began with.
+/// Returns true if no record follows the first Term record of an adoption.
 pub fn is_unused(sequencer: &mut dyn Sequencer, place: &Place) -> Result<bool> {
     let (from, until, limit) = (place.record_key(LogSequence::ZERO), place.records_end(), 2);
     let answer = ask(sequencer, Request::Range { from, until, limit }).context("log")?;
@@ -150,7 +150,7 @@ fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Re
     Ok(is_its && is_unused(sequencer, place)?)
 }
 
-/// Shows who adopts how far this node has come.
+/// Reports this node's log position to the adopting node.
 fn show(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId, position: &Position) -> Result<()> {
     let report = NodeReport {
         cluster: place.cluster,
@@ -168,7 +168,7 @@ fn show(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId, position: &P
     Ok(())
 }
 
-/// Counts this node among those that are configured, unless it was removed.
+/// Adds this node to the configured nodes, unless it was removed.
 pub fn configure(sequencer: &mut dyn Sequencer, place: &Place, settings: &ClusterSettings) -> Result<()> {
     let node = settings.node();
     ask(sequencer, join_request(place, node, &settings.node_name)).context("log")?;

@@ -119,15 +119,15 @@ pub struct Callers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 pub struct Heard(Arc<AtomicBool>);
 
 impl Heard {
-    /// The caller has said what it wants, or is gone.
+    /// The caller has sent its request, or has disconnected.
     pub fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 impl Callers {
-    /// Hears a caller on a task of its own, which is to note when it has heard it. For a runtime of
-    /// one thread, where no task goes on while another is dropped.
+    /// Serves a caller on its own task, which must call `note` when it has received the request.
+    /// For a runtime of one thread, where no task runs while another is dropped.
     pub fn hear<F: Future<Output = ()> + Send + 'static>(&mut self, caller: impl FnOnce(Heard) -> F) {
         self.0.retain(|(_, is_heard)| !is_heard.load(Ordering::Relaxed));
         if self.0.len() >= CALLERS_MAX
@@ -153,7 +153,7 @@ pub async fn refuse(stream: &mut dyn Stream, reason: &str) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// Says how what a verb asked for has ended.
+/// Sends the result of a verb.
 pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Result<()> {
     match ended {
         Ok(()) => accept(stream).await?,
@@ -167,7 +167,7 @@ pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Resu
     stream.shutdown().await
 }
 
-/// Hears how it has ended.
+/// Receives the result of a verb.
 pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
     match read_line(stream).await?.as_str() {
         "ok" => Ok(()),
@@ -175,7 +175,7 @@ pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
     }
 }
 
-/// One byte at a time: whatever is behind the line belongs to the verb.
+/// One byte at a time: any input after the line belongs to the verb.
 async fn read_line(stream: &mut dyn Stream) -> io::Result<String> {
     let mut line = Vec::new();
     loop {
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Without a certificate and without the cluster's name not one byte comes back.
+    /// Without a certificate and without the cluster's name not one byte is returned.
     #[tokio::test]
     async fn a_stranger_learns_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -45,14 +45,14 @@ const LOOKS_AT_FOREIGN: u32 = 4;
 const LOOK_AT_TERM_EVERY: Duration = Duration::from_millis(50);
 /// A node renews its key each second, so what was read first longer ago is out of date.
 const RECENT: Duration = Duration::from_secs(2);
-/// Most members that one read asks for.
+/// Most members in one read.
 const MEMBERS_MAX: u32 = 1000;
 /// A clock that differs by more than this many microseconds from most others is off. Their keys are
 /// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
-/// A node that is further behind the log is not made home of anything. One that nothing happens to
-/// hears of that once a second.
+/// A node whose lag exceeds this becomes home of no partition. Without writes the lag is measured
+/// once a second.
 const LAG_RECORDS_MAX: u64 = 100;
 const LAG_MILLIS_MAX: u64 = 5000;
 
@@ -69,12 +69,12 @@ pub struct Member {
     pub sentinel: Option<String>,
     /// Its wall clock, in microseconds since 1970.
     pub clock_us: u64,
-    /// The home that it hears.
+    /// The home whose heartbeats the node receives.
     pub hears: Option<u64>,
-    /// Those of the partitions behind the first, in their order.
+    /// The homes of the other partitions, in their order.
     #[serde(default)]
     pub hears_others: Vec<Option<u64>>,
-    /// How far it is behind the log.
+    /// The lag behind the log.
     pub lag_records: u64,
     pub lag_millis: u64,
     /// Another number for each process, by which two of one name see each other.
@@ -122,15 +122,15 @@ struct Kept {
     value: Option<Vec<u8>>,
     /// This process has written the key.
     is_written: bool,
-    /// The value of another process that stands where this one has written, and in how many looks
-    /// it stood there.
+    /// Another process's value in this node's key, and the number of consecutive reads that
+    /// returned it.
     foreign: Option<(Vec<u8>, u32)>,
 }
 
 impl Kept {
-    /// Judges another process's value in this node's key. A process renews its value with
-    /// each look. One that stays as it is comes from an etcd that has gone back in time, which is
-    /// not for this process to end for: the log shows it.
+    /// Classifies another process's value in this node's key. A live process renews its value at
+    /// each look. An unchanged value is left over in an etcd restored to an older state, and no
+    /// reason for this process to end: the log detects that case.
     fn judge(&mut self, value: Vec<u8>) -> Foreign {
         let looks = match self.foreign.take() {
             None => 1,
@@ -157,7 +157,7 @@ enum Foreign {
 struct ReadTerm {
     /// The running term; `None` before the first.
     term: Option<TermValue>,
-    /// When the newest read began that was answered.
+    /// The start of the newest answered read.
     read_began: Option<Instant>,
 }
 
@@ -165,9 +165,9 @@ struct ReadTerm {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub members: BTreeMap<u64, Member>,
-    /// Those that have joined, whether they run or not, and those that were removed.
+    /// The joined nodes, running or not, and the removed nodes.
     pub configured: Vec<(NodeId, Configured)>,
-    /// How far each node has come in each partition.
+    /// The log position of each node in each partition.
     reports: BTreeMap<(PartitionId, u64), Reached>,
     /// The term of each partition, as far as it was read.
     terms: Vec<ReadTerm>,
@@ -179,7 +179,7 @@ pub struct View {
 
 /// The cluster as one node sees it.
 pub struct Members {
-    /// That of the first partition, whose home is the cluster's.
+    /// The place of the first partition, whose home is the cluster's home.
     place: Place,
     me: NodeId,
     /// As many nodes as the operator has said there are.
@@ -203,12 +203,12 @@ impl Members {
         })
     }
 
-    /// Tells where clients of Redis reach the home, and of each change.
+    /// Watches the address of the home for Redis clients.
     pub fn redis_home(&self) -> watch::Receiver<Option<String>> {
         self.redis_home.subscribe()
     }
 
-    /// Tells which node is home of each partition, and of each change.
+    /// Watches the home of each partition.
     pub fn homes(&self) -> watch::Receiver<Vec<Option<NodeId>>> {
         self.homes.subscribe()
     }
@@ -233,7 +233,7 @@ impl Members {
         });
     }
 
-    /// The nodes that run beside this one.
+    /// The other running nodes.
     pub fn others(&self) -> Vec<OtherNode> {
         let view = self.view.read();
         let others = view.members.iter().filter(|(id, _)| **id != self.me.0);
@@ -295,12 +295,13 @@ impl Members {
         self.view.read().clone()
     }
 
-    /// The home of a partition's running term: this node too, in a life of it that is over.
+    /// The home of a partition's running term; also this node, even if it was home in an earlier
+    /// process.
     pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
         self.view.read().home(partition)
     }
 
-    /// The home of a partition, if it is another node that is there.
+    /// The home of a partition, if it is another running node.
     pub fn other_home(&self, partition: PartitionId) -> Option<Member> {
         self.other_home_and_id(partition).map(|(_, member)| member)
     }
@@ -312,13 +313,13 @@ impl Members {
         Some((home, member.clone()))
     }
 
-    /// This node's turn among those that would replace the `home` of a partition.
+    /// This node's rank among the candidates to replace the `home` of a partition.
     pub fn turn(&self, partition: PartitionId, home: Option<NodeId>) -> Turn {
         self.view.read().turn(self.me, partition, home)
     }
 
-    /// True if another node has said within its last few renewals that it hears this home of a
-    /// partition.
+    /// Returns true if another node has reported, within its last few renewals, that it hears this
+    /// home of a partition.
     pub fn is_heard_elsewhere(&self, partition: PartitionId, home: NodeId) -> bool {
         let view = self.view.read();
         view.is_heard_elsewhere(self.me, partition, home, Instant::now())
@@ -328,11 +329,11 @@ impl Members {
     /// `is_home_silent`: the term and the others' keys are read more often, and this node's key
     /// says so at once. For a thread of its own.
     ///
-    /// The hold keeps the records that a node needs which stands still or is started again within
-    /// the lease's ten seconds. `needed`: the first of them in each partition.
+    /// The hold keeps the records needed by a node that is paused or restarts within the lease's
+    /// ten seconds. `needed`: the first needed record of each partition.
     ///
-    /// Errors: another process has the name. Two would take each other for a home that is gone, and
-    /// take over from each other without an end.
+    /// Errors: another process has the same name. Two such processes would each consider the other
+    /// a lost home, and depose each other forever.
     pub fn keep(
         &self,
         sequencer: &mut dyn Sequencer,
@@ -364,7 +365,7 @@ impl Members {
         Ok(())
     }
 
-    /// Refuses a process whose name another one has that is reached elsewhere.
+    /// Refuses a process whose name is taken by a process at another address.
     pub fn refuse_second(&self, sequencer: &mut dyn Sequencer, address: &str) -> Result<()> {
         let key = self.key_of(self.me);
         if let Answer::Value(Some(value)) = ask(sequencer, Request::Get { key }).context("log")?
@@ -382,8 +383,8 @@ impl Members {
         self.read_members(sequencer)
     }
 
-    /// An etcd without room still renews leases and is still read: the nodes go on to know each
-    /// other by what they have written last.
+    /// An etcd without free space still renews leases and answers reads: the nodes continue to know
+    /// each other by their last written keys.
     fn look(
         &self,
         sequencer: &mut dyn Sequencer,
@@ -436,7 +437,7 @@ impl Members {
         own: &Member,
         lease: LeaseId,
     ) -> Result<(), LookError> {
-        // At most an answer was missing, and the key has gone since.
+        // The answer may have been lost, or the key may have been deleted since.
         for _ in 0..3 {
             let value = serde_json::to_vec(own).expect("texts and numbers are JSON");
             let answer = ask(sequencer, self.put(kept.value.clone(), value.clone(), lease))?;
@@ -531,7 +532,7 @@ impl Members {
         format!("{}/members/{:016x}", self.place.root(), node.0).into_bytes()
     }
 
-    /// `ROOT/members/` and the end of the keys that begin so.
+    /// `ROOT/members/` and the end of the keys with this prefix.
     fn keys(&self) -> (Vec<u8>, Vec<u8>) {
         let path = |end| format!("{}/members{end}", self.place.root()).into_bytes();
         (path('/'), path('0'))
@@ -539,7 +540,7 @@ impl Members {
 }
 
 impl Member {
-    /// The home of a partition that it hears.
+    /// The home of a partition as heard by the node.
     fn hears(&self, partition: PartitionId) -> Option<u64> {
         match partition.0.checked_sub(1) {
             None => self.hears,
@@ -593,7 +594,7 @@ impl View {
         self.terms.get(partition.0 as usize)?.term
     }
 
-    /// When the newest read of a partition's term began that was answered.
+    /// The start of the newest answered read of a partition's term.
     pub fn term_read_began(&self, partition: PartitionId) -> Option<Instant> {
         self.terms.get(partition.0 as usize)?.read_began
     }
@@ -636,7 +637,8 @@ impl View {
                 .reports
                 .get(&(partition, id))
                 .map_or(0, |reached| reached.applied.0);
-            // The further one comes first, then the one that has less to do, then the lower number.
+            // The most advanced node is first, then the node with fewer homes, then the lower
+            // number.
             (std::cmp::Reverse(applied), self.homes_of(NodeId(id)), id)
         };
         let others = self
@@ -671,7 +673,7 @@ impl View {
         fit.map(|(id, _)| NodeId(*id)).collect()
     }
 
-    /// True if most others' clocks stand elsewhere than this node's own.
+    /// Returns true if this node's clock differs from most others.
     pub fn is_clock_off(&self, me: NodeId) -> bool {
         let others: Vec<_> = self.clocks_ahead.iter().filter(|(id, _)| **id != me.0).collect();
         let far = others.iter().filter(|(_, ahead)| ahead.abs() > CLOCK_OFF_MICROS);
@@ -748,7 +750,7 @@ mod tests {
     const HOME: NodeId = NodeId(1);
     const ME: NodeId = NodeId(2);
 
-    /// An answer that has these members, each with the home that it hears.
+    /// An answer with these members, each with the home that it hears.
     fn members(hears: &[(u64, Option<u64>)], clock_us: u64) -> Answer {
         let entry = |(id, hears): &(u64, Option<u64>)| {
             let member = Member {
@@ -773,7 +775,7 @@ mod tests {
         }
     }
 
-    /// One node that is cut off from the home does not take its place while another hears it.
+    /// A single node without contact to the home does not replace it while another node hears it.
     #[test]
     fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
         let start = Instant::now();
@@ -812,7 +814,7 @@ mod tests {
         })
     }
 
-    /// Among those that have as much of a partition's log, the one with the fewest homes is first.
+    /// Among nodes with equal logs of a partition, the node with the fewest homes is first.
     #[test]
     fn a_partition_goes_to_who_has_most_of_it_and_then_to_who_has_least_to_do() {
         let (now, partition) = (Instant::now(), PartitionId(2));
@@ -838,7 +840,7 @@ mod tests {
         assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
     }
 
-    /// Nodes of earlier versions say nothing about partitions behind the first.
+    /// Nodes of earlier versions report only the first partition.
     #[test]
     fn each_partitions_home_is_heard_by_itself() {
         let start = Instant::now();
@@ -963,7 +965,7 @@ mod tests {
         let mut second = Process::new(&etcd, 2, "b:7000");
         assert!(!second.starts() && !second.looks());
         assert!(first.looks());
-        // A lease that has run out leaves the name to whoever comes first.
+        // An expired lease frees the name for the next process.
         let lease = first.kept.lease.unwrap();
         ask(&mut first.etcd, Request::Revoke { lease }).unwrap();
         first.kept.lease = None;
@@ -981,7 +983,7 @@ mod tests {
         assert!(!second.looks());
     }
 
-    /// An etcd that has gone back in time has the key of an earlier process, whose lease runs.
+    /// An etcd restored to an older state has the key of an earlier process, under a live lease.
     #[test]
     fn a_value_that_nobody_renews_is_written_over() {
         let etcd = Rc::default();

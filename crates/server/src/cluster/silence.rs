@@ -5,11 +5,11 @@
 //!   its connection closed and a new one failed ---> suspected at once
 //! ```
 //!
-//! Nothing here is needed for safety: the sequencer's transaction decides who is home. A node that
-//! tries too early deposes a living home; one that tries too late leaves the cluster without one
-//! for longer. Silence counts only beside a read of the sequencer that this node has begun since
-//! and that found the same term: a node that is cut off from everything has nothing to say about
-//! the home.
+//! Safety does not depend on this module: the sequencer's transaction decides which node is home. A
+//! node that tries too early deposes a living home; a node that tries too late leaves the cluster
+//! without a home for longer. Silence counts only together with a read of the sequencer that this
+//! node has started since and that found the same term: a node without contact to both has no
+//! information about the home.
 
 use std::time::{Duration, Instant};
 
@@ -23,15 +23,15 @@ pub const CLOCK_PENALTY: Duration = Duration::from_secs(2);
 /// The signs of one home's life, as one node has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Signs {
-    /// When it was heard last; at first, when this node learned that it is home.
+    /// The last heartbeat; initially, the time when this node learned that it is home.
     pub heard: Instant,
-    /// Since when no connection to it stands and none could be made.
+    /// The time since which there is no connection to it and none succeeds.
     pub unreachable_since: Option<Instant>,
-    /// When the newest read of the sequencer began that found it home.
+    /// The start of the newest read of the sequencer that found it home.
     pub found_home: Option<Instant>,
 }
 
-/// A node's place among those that would try.
+/// A node's place among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// 0: no other node that lives has more of the log.
@@ -48,7 +48,7 @@ impl Signs {
         }
     }
 
-    /// From when on the home is suspected, if it is not heard again.
+    /// The time from which the home is suspected, without another heartbeat.
     fn suspected_from(&self) -> Instant {
         let silent = self.heard + SILENCE;
         self.unreachable_since.map_or(silent, |since| since.min(silent))
@@ -86,8 +86,8 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Signs of a home heard at the start, and the first tenth of a second in which `turn` tries;
-    /// reads of the sequencer are answered at once until `reads_end`.
+    /// The first tenth of a second in which `turn` tries, for a home heard only at the start; reads
+    /// of the sequencer return at once until `reads_end`.
     fn tries_at(unreachable_since: Option<u64>, turn: Turn, reads_end: u64) -> Option<u64> {
         let start = Instant::now();
         (0..60).map(|tenth| tenth * 100).find(|at| {
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(tries_at(Some(0), wrong, u64::MAX), Some(2000));
     }
 
-    /// A node that was cut off from the home and the sequencer alike must not depose the home as
-    /// soon as the sequencer is back: it tries after a read that was begun within the silence.
+    /// A node that lost contact to both the home and the sequencer must not depose the home as soon
+    /// as the sequencer is reachable: it tries after a read that started within the silence.
     #[test]
     fn silence_without_reads_of_the_sequencer_is_nothing() {
         assert_eq!(tries_at(None, FIRST, 900), None);

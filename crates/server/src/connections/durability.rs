@@ -1,5 +1,4 @@
-//! Waiting, on one I/O thread, until replies may leave, or for the partition's lock when somebody
-//! keeps it.
+//! Waiting, on one I/O thread, until replies may be sent, or until a held partition lock is free.
 //!
 //! A reply may leave once the version that it rests on is durable and, over a log that several
 //! nodes share, this node has been shown to be home after the request had arrived. The engine's
@@ -35,7 +34,7 @@ pub struct ThreadWaiters {
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     first: Arrival,
-    /// Those of the partitions behind the first, if they are needed.
+    /// The arrivals of the partitions other than the first, if they are needed.
     others: Vec<Arrival>,
 }
 
@@ -45,7 +44,7 @@ pub struct DurableWaiters {
     engine: Arc<Engine>,
     waiting: Arc<Mutex<AllWaiting>>,
     task: Arc<tokio::task::JoinHandle<()>>,
-    /// The partition's lock was released after somebody had waited for it in vain.
+    /// The partition's lock was released after a failed wait for it.
     released: Arc<Notify>,
     thread_turns: ThreadTurns,
     /// Ends with the last of its users.
@@ -133,7 +132,7 @@ impl ThreadWaiters {
 }
 
 impl Arrivals {
-    /// One of each partition: as many as there are numbers.
+    /// An arrival for each partition: as many as there are numbers.
     #[cfg(test)]
     pub fn numbered(numbers: &[u64]) -> Arrivals {
         Arrivals {
@@ -146,7 +145,7 @@ impl Arrivals {
     pub fn of(&self, partition: PartitionId) -> Arrival {
         match partition.0 {
             0 => self.first,
-            // One partition that is seen alone is the first, whatever its number.
+            // A partition served by itself is the first, whatever its number.
             number => self.others.get(number as usize - 1).copied().unwrap_or(self.first),
         }
     }
@@ -178,9 +177,9 @@ impl DurableWaiters {
         self.thread_turns.is_alone()
     }
 
-    /// Asks the flusher to make `dependency` durable while this thread goes on, if that is worth it
-    /// for a connection whose waiting replies took `gathered_micros` to answer. Returns whether it
-    /// does.
+    /// Starts to make `dependency` durable in parallel with this thread, if that is worthwhile for
+    /// a connection whose waiting replies took `gathered_micros` to compute. Returns true if the
+    /// flusher was started.
     pub fn overlaps(&self, gathered_micros: u64, dependency: Dependency) -> bool {
         let sync_micros = self.engine.statistics().sync_micros.load(Ordering::Relaxed);
         is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
@@ -193,8 +192,8 @@ impl DurableWaiters {
         self.engine.arrival(durability)
     }
 
-    /// Completes once the reply may leave. For a connection that does nothing else meanwhile: if it
-    /// is alone, this thread may be held up until then.
+    /// Completes when the reply may be sent. For a connection that is otherwise idle: if it has the
+    /// thread to itself, it may block the thread until then.
     pub async fn settled(&self, hold: Hold) -> Result<(), Lost> {
         if self.is_alone() {
             self.engine.make_durable(hold.dependency);
@@ -249,7 +248,7 @@ impl DurableWaiters {
     /// True if a reply may be sent now.
     #[inline]
     pub fn is_settled(&self, hold: Hold) -> bool {
-        // A version that is not durable yet wakes nobody here: its waiting does.
+        // A version that is not durable yet needs no wakeup here: its own wait provides it.
         hold.dependency <= self.engine.durable() && self.engine.settled(hold.dependency, hold.arrival) == Settled::Yes
     }
 
@@ -259,8 +258,8 @@ impl DurableWaiters {
 }
 
 /// If gathering took at least half as long as a sync does, as much again is gathered during the
-/// sync, and neither waits for the other. With less, one sync of all that comes serves more replies
-/// than two of a part each.
+/// sync, and neither waits for the other. With less, one sync of all replies serves more than two
+/// partial syncs.
 fn is_worth_overlapping(gathered_micros: u64, sync_micros: u64) -> bool {
     sync_micros >= SYNC_MICROS_LONG && gathered_micros >= sync_micros / 2
 }
@@ -270,7 +269,7 @@ async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
         moved.notified().await;
         let mut waiting = waiting.lock();
         waiting.wake(&engine);
-        // The rest wait for the next time; asking keeps the engine's notifications coming.
+        // The rest wait for the next round; the queries keep the engine's notifications coming.
         let first = waiting.durable.peek().map(|Reverse(first)| first.hold);
         let asked = [first, waiting.confirmed.first().map(|first| first.hold)];
         let is_settled = |hold: &Hold| engine.settled(hold.dependency, hold.arrival) != Settled::NotYet;
@@ -281,7 +280,7 @@ async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
 }
 
 impl AllWaiting {
-    /// Wakes those whose replies may leave, or never may.
+    /// Wakes connections whose replies may be sent, or never will be.
     fn wake(&mut self, engine: &Engine) {
         let is_over = |waiting: &Waiting| {
             let Hold { dependency, arrival } = waiting.hold;
@@ -342,7 +341,7 @@ mod tests {
         check(20, 1_600, false);
         check(400, 1_600, false);
         check(1_000, 1_600, true);
-        // A slow disk is to take everything at once; a fast one is not worth a change of thread.
+        // A slow disk should get everything at once; a fast disk is not worth a thread switch.
         check(4_000, 20_000, false);
         check(4_000, 50, false);
     }

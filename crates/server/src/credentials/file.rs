@@ -1,5 +1,5 @@
-//! Files that hand in the operator's credentials: one line of text and its checksum, for the owner
-//! alone.
+//! Files for the operator's new credentials: one line of text and its checksum, readable only by
+//! the owner.
 //!
 //! ```text
 //!   TEXT crc32=xxxxxxxx
@@ -54,7 +54,7 @@ pub fn replace(path: &Path, line: &str) -> std::io::Result<()> {
 /// The same with permissions of one's own.
 pub fn replace_with_mode(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
-    // One that was left behind may be open to others.
+    // A leftover file may be readable by others.
     match fs::remove_file(&partial) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -102,7 +102,7 @@ fn text(value: &[u8]) -> Option<&str> {
 /// Names in lower case, and values.
 pub type Headers = Vec<(&'static str, Cow<'static, str>)>;
 
-/// The answer, to be sent once `dependency` is durable and `pause` is over.
+/// The answer, to be sent when `dependency` is durable and after `pause`.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -145,8 +145,8 @@ impl Answer {
     }
 }
 
-/// True for what may stand in a header. A value made of what a client sent may hold something else:
-/// it is left out.
+/// Returns true for valid header text. A value derived from a client's input may be invalid: it is
+/// left out.
 pub fn is_header_value(value: &str) -> bool {
     value
         .bytes()

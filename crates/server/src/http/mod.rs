@@ -4,10 +4,10 @@
 //! connection: requests are read, answered and sent there. A reply leaves once what it depends on
 //! is durable.
 //!
-//! | file      | what it is                                                       |
+//! | file      | content                                                          |
 //! |-----------|------------------------------------------------------------------|
 //! | `message` | requests and answers as layers see them                          |
-//! | `framing` | where a request of HTTP/1.1 begins and ends, without I/O         |
+//! | `framing` | the bounds of HTTP/1.1 requests, without I/O                     |
 //! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
 //! | `turns`   | requests as turns of their database                              |
@@ -54,14 +54,15 @@ use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::observability::telemetry::spans::{self, Described, Span, Spans, UnderWay};
 use crate::tenants::turns::FairShare;
 
-/// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
+/// A layer for HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
     /// Most bytes of a body, as they arrive. A longer one is given as `None`.
     fn body_bytes_max(&self) -> usize;
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer;
 
-    /// Looks at the head of a request before more of its body is taken than anybody may send.
+    /// Checks the head of a request before the server reads more of its body than unauthenticated
+    /// peers may send.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows;
 
     /// Refuses a whole request of a peer that has not shown who it is, if its head shows a wrong
@@ -103,7 +104,7 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// its own.
     fn maintain(&self) {}
 
-    /// A request whose answer goes on, of those that `dispatch` left. `None`: it is one for
+    /// Starts a streaming answer, for a request that `dispatch` left. `None`: the request is for
     /// `answer`.
     fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<ResponseStream> {
         None
@@ -112,9 +113,9 @@ pub trait HttpLayer: Send + Sync + 'static {
 
 /// The credential that the head of a request shows without its body.
 pub enum HeadShows {
-    /// A right credential, or that none is needed.
+    /// A right credential, or none is needed.
     Credential,
-    /// A name that somebody has; whether it is really him shows when the body is there.
+    /// A known name; the body is needed to authenticate it.
     Name,
     /// All that is needed for the answer.
     Answer(Answer),
@@ -125,10 +126,9 @@ pub enum Dispatch {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
     Later,
-    /// Nothing: something keeps this partition's lock, and it is to be tried again once that is
-    /// free.
+    /// Nothing: the partition's lock is held, and the request must be retried when it is free.
     Busy(PartitionId),
-    /// Nothing: the home of its database is to be asked.
+    /// Nothing: the request must be forwarded to the home of its database.
     Elsewhere(Elsewhere),
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
     Unfinished(Option<FairShare>, Work),
@@ -139,10 +139,10 @@ pub type Work = Box<dyn FnOnce() -> Answer + Send>;
 /// To be notified when a [`Follower`] may have something to send, from any thread.
 pub type Wake = Arc<Notify>;
 
-/// Status and headers of an answer that goes on, and what goes on; or a refusal.
+/// Status and headers of a streaming answer, and its source; or a refusal.
 pub type ResponseStream = Result<(u16, Headers, Box<dyn Follower>), Answer>;
 
-/// An answer that goes on until either side ends it.
+/// An answer that streams until either side ends it.
 pub trait Follower: Send {
     fn next(&mut self) -> Following;
 
@@ -153,13 +153,13 @@ pub trait Follower: Send {
 }
 
 pub enum Following {
-    /// To be sent, then ask again.
+    /// To be sent, then call again.
     Send(Vec<u8>),
-    /// Ask again once this is durable.
+    /// Call again once this is durable.
     Wait(Dependency),
-    /// Ask again when woken.
+    /// Call again when woken.
     Idle,
-    /// Ask again once the partition's lock is free.
+    /// Call again once the partition's lock is free.
     Busy,
     End,
 }
@@ -175,7 +175,7 @@ const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a head may take from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How slowly a body may come.
+/// The slowest pace of a body.
 const BODY_PACE: Pace = Pace {
     timeout: Duration::from_secs(20),
     bytes_per_second: 32 << 10,
@@ -203,7 +203,7 @@ struct HttpAccepted {
     evicted: Arc<Notify>,
 }
 
-/// The way into a layer behind HTTP.
+/// The entrance to a layer over HTTP.
 pub struct HttpEntrance {
     pub layer: Arc<dyn HttpLayer>,
     pub tls: Arc<Tls>,
@@ -271,7 +271,7 @@ pub struct Peer {
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
     spans: Option<Arc<Spans>>,
-    /// For requests whose database has its home elsewhere.
+    /// For requests whose database has a home elsewhere.
     idle_home: Arc<IdleHome>,
 }
 
@@ -298,7 +298,7 @@ impl Peer {
         KeptInput::new(self.stranger_bytes.input(self.address), self.memory.clone())
     }
 
-    /// Begins the span of a request, if it is to have one.
+    /// Starts the span of a request, if it is sampled.
     #[inline]
     fn begin_span(&self, layer: &dyn HttpLayer, head: &Head<'_>) -> Option<UnderWay> {
         let spans = self.spans.as_ref()?;
@@ -319,8 +319,8 @@ impl Peer {
         }
     }
 
-    /// Learns from an answer who the peer is. One that says that the credential is wrong comes the
-    /// later the more of them there were; what is right is never held up.
+    /// Authenticates the peer from an answer. An answer that reports a wrong credential is delayed
+    /// longer the more there were; right credentials are never delayed.
     #[inline]
     fn answered(&self, answer: &mut Answer) {
         match answer.credential {
@@ -352,7 +352,7 @@ impl Peer {
     }
 }
 
-/// Stands for the user: a wrong token names none.
+/// Replaces the user: a wrong token has none.
 const HTTP_USER: &[u8] = b"";
 
 fn now_micros() -> u64 {
@@ -360,8 +360,8 @@ fn now_micros() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Serves a connection to its end, which comes early if its place is needed and the peer has not
-/// shown who it is.
+/// Serves a connection to its end, which is early if its place is needed and the peer is not yet
+/// authenticated.
 async fn serve(accepted: HttpAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
     let mut evicted = pin!(evicted.notified());
@@ -385,7 +385,7 @@ async fn serve_admitted(accepted: HttpAccepted, waiters: ThreadWaiters, stop: wa
     }
 }
 
-/// The same for any stream of bytes: the peer's first ones tell which version it speaks.
+/// The same for any stream of bytes: the peer's first bytes show which version it speaks.
 async fn converse(
     socket: impl http1::Socket,
     layer: Arc<dyn HttpLayer>,
@@ -416,8 +416,8 @@ enum Long {
 #[derive(Default)]
 struct BusySince {
     first: Option<Instant>,
-    /// The store was behind at some time since. By now it may not be, and the request has its turn
-    /// next: it is not refused for having waited longer than for the lock.
+    /// The store was behind at some point. It may have caught up, and the request has the next
+    /// turn: it is not refused for a wait longer than for the lock.
     was_behind: bool,
 }
 
@@ -488,7 +488,7 @@ async fn take_long(
 
 const INTERNAL_SERVER_ERROR: u16 = 500;
 
-/// An answer of another home as it comes.
+/// A streaming answer of another home.
 struct Pieces(mpsc::Receiver<Vec<u8>>);
 
 impl Follower for Pieces {

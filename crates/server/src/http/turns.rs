@@ -5,7 +5,7 @@ use crate::tenants::turns::FairShare;
 
 impl FairShare {
     /// Answers a request over HTTP as one turn, in the partition of its database. A database that
-    /// owes the others time is answered later.
+    /// owes time to the others is answered later.
     pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
         let answer = self.take(answer);
         self.delayed(answer)

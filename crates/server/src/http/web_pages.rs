@@ -1,8 +1,8 @@
 //! Requests that a browser sends for a page of another site.
 //!
-//! A server started with `--dev` asks for nothing, or for what everybody knows, and listens on
-//! loopback only. A browser on the same machine reaches it, and runs what any page tells it to; it
-//! says in the headers whose page that is.
+//! A server started with `--dev` requires no credential, or a public one, and listens on loopback
+//! only. A browser on the same machine reaches it, and executes requests of any page; its headers
+//! have the origin of that page.
 
 use crate::http::Head;
 

@@ -171,9 +171,9 @@ pub const REQUESTS: Table = Table {
     .in_seconds()],
 };
 
-/// Stands for the databases that are not shown each. It cannot be the name of one.
+/// Represents the databases that have no samples of their own. It cannot be the name of a database.
 pub(super) const OTHERS: &str = "(others)";
-/// About what a line takes beside the name of its database.
+/// The approximate length of a line without the name of its database.
 const LINE_BYTES: usize = 56;
 /// The lines of a database that are no histogram.
 const LINES: usize = USE.metrics.len() + 1;
@@ -201,7 +201,7 @@ impl Databases {
     }
 }
 
-/// Writes durations of the databases that were asked for something since the start.
+/// Writes durations of all databases with requests since the start.
 fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let (redis, tenants) = (sources.redis, sources.tenants);
     if sources.has_default() {

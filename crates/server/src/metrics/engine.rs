@@ -170,9 +170,9 @@ fn holds(sources: &Sources<'_>, out: &mut dyn Exposition) {
     }
 }
 
-/// Returns false while a script keeps the partition: nothing else commits then, and a thread that
-/// serves connections must not wait for it without a bound, as it may be the one that is to receive
-/// SCRIPT KILL.
+/// Returns false while a script holds the partition: nothing else commits then, and a thread that
+/// serves connections must not wait for it without a bound, as it may be the thread that is to
+/// receive SCRIPT KILL.
 fn commits_wait(engine: &Engine) -> bool {
     let space = Space {
         database: DEFAULT_DATABASE,

@@ -37,7 +37,8 @@ pub struct Table {
     /// When they are shown, in words and in code. The use of single databases is for operators.
     pub shown: &'static str,
     pub is_shown: fn(&Sources<'_>) -> bool,
-    /// A home of partitions behind the first has them for each, by the label `partition`.
+    /// A home of partitions other than the first has these for each partition, by the label
+    /// `partition`.
     pub is_by_service: bool,
     pub metrics: &'static [Metric],
 }
@@ -56,8 +57,8 @@ pub struct Sources<'s> {
     databases: OnceCell<Databases>,
 }
 
-/// The databases beside the default one, in the order in which they were made, so that it is always
-/// the same ones that are shown.
+/// The databases other than the default one, in the order of their creation, so that the same
+/// databases are always shown.
 pub struct Databases {
     pub names: Vec<String>,
     pub figures: Vec<Figures>,
@@ -159,7 +160,7 @@ impl<'s> Sources<'s> {
         })
     }
 
-    /// The default database is among those that are served.
+    /// Returns true if the default database is served.
     pub fn has_default(&self) -> bool {
         self.tenants.parts.partitions.has(PartitionId(0))
     }

@@ -1,5 +1,5 @@
-//! The two ends of a backup that the server takes itself: its own engine, and a place that gives
-//! and takes nothing more once the backup is to end.
+//! The two ends of a backup taken by the server itself: its own engine, and a target that stops all
+//! transfers at the end of the backup.
 
 use std::io;
 use std::sync::Weak;

@@ -1,11 +1,11 @@
-//! Sentinel's protocol, for clients that ask one where the server is. A server that stands alone
+//! Sentinel's protocol, for clients that query a sentinel for the server's address. A single server
 //! names itself, a node of a cluster the home, and the other nodes as its replicas.
 //!
-//! No credential is needed, as with a Redis Sentinel that was given no password: all that can be
-//! learned is an address. The commands are those that clients send
-//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that people type to
-//! look at it. Subscribers hear `+switch-master` when another node has become home, and nothing
-//! else: whether a node is down is never said.
+//! No credential is needed, as with a Redis Sentinel without a password: the only information is an
+//! address. The commands are those that clients send
+//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that operators type to
+//! inspect it. Subscribers receive `+switch-master` when another node has become home, and no other
+//! message: there is no message for a node that is down.
 
 use std::io;
 use std::net::SocketAddr;
@@ -198,8 +198,7 @@ impl Connection {
         }
     }
 
-    /// Tells subscribers that the master is another: as Redis' sentinels do, by name, old and new
-    /// address.
+    /// Notifies subscribers of a new master: as Redis's sentinels do, by name, old and new address.
     fn switched(&self, old: &str, new: &str, output: &mut Vec<u8>) {
         const CHANNEL: &[u8] = b"+switch-master";
         let (Some((old_host, old_port)), Some((new_host, new_port))) = (split(old), split(new)) else {

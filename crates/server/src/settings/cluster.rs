@@ -15,7 +15,7 @@ use crate::settings::{Data, Settings};
 /// The certificates by which the nodes of a cluster know each other, all PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCertificates {
-    /// That of the authority that signs the certificates of all nodes.
+    /// The certificate of the authority that signs the certificates of all nodes.
     pub authority: PathBuf,
     pub certificate: PathBuf,
     pub key: PathBuf,
@@ -28,12 +28,11 @@ pub struct ClusterSettings {
     pub root: String,
     /// The name of this node: its own over restarts, and no other's.
     pub node_name: String,
-    /// Where other nodes reach this one.
+    /// The address for other nodes.
     pub node_listen: SocketAddr,
     /// The host and port by which they do; `None`: `node_listen`.
     pub node_advertise: Option<String>,
-    /// How many nodes there are at least, whether they run or not. Those that have joined count
-    /// too, and those that were removed do not.
+    /// The least number of nodes, running or not. Joined nodes count too, and removed nodes do not.
     pub nodes: usize,
     /// Where the bytes of large transactions are: `s3://BUCKET/PREFIX`, or a folder that all nodes
     /// share; `None`: such transactions are refused.

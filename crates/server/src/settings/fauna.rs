@@ -11,7 +11,7 @@ pub struct FaunaSettings {
     pub listen: Listen,
     /// Operations in a second for each credential; `None`: unlimited.
     pub rate_limits: Option<Operations>,
-    /// Certificates of issuers of access providers, trusted instead of the public ones; such
+    /// Certificates of issuers for access providers, trusted instead of the public ones; such
     /// issuers may have private addresses.
     pub issuer_roots: Option<PathBuf>,
 }

@@ -51,7 +51,8 @@ pub enum Credentials {
     None,
     /// The root key; only its hash is kept.
     Key { sha256: [u8; 32] },
-    /// The root key whose hash the data hold. Before anything asks, opening replaces this by `Key`.
+    /// The root key, whose hash is in the data. Opening replaces this by `Key` before its first
+    /// use.
     Kept,
 }
 
@@ -78,8 +79,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the address that a user pastes into a client of Redis; the root key stands for
-    /// itself.
+    /// Returns the address to paste into a Redis client, with a placeholder for the root key.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self {
             Credentials::None => format!("{scheme}://{address}"),
@@ -87,8 +87,7 @@ impl Credentials {
         }
     }
 
-    /// The line of a cluster file by which clients of FoundationDB find the server; the root key
-    /// stands for itself.
+    /// The line of a cluster file for clients of FoundationDB, with a placeholder for the root key.
     pub fn cluster_string(&self, address: SocketAddr) -> String {
         match self {
             Credentials::None => format!("quartet:dev@{address}"),

@@ -32,7 +32,7 @@ pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
 pub use self::sentinel::SentinelSettings;
 use crate::connections::tls::TlsFiles;
 
-/// Where the log and the checkpoints lie.
+/// The location of the log and the checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     Folder(PathBuf),
@@ -95,7 +95,7 @@ pub struct StorageSettings {
     /// `None`: as many as the folder has, one in a new folder.
     pub partitions: Option<u32>,
     pub durability: Durability,
-    /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
+    /// The kind of store; `None`: the folder's kind, or the memory engine in an empty folder.
     pub engine: Option<StoreKind>,
     /// Bytes of disk reads that the ssd engine caches; `None`: a share of the budget.
     pub cache_bytes: Option<u64>,
@@ -118,10 +118,10 @@ pub struct LogSettings {
 /// The memory of the process.
 #[derive(Clone, Debug)]
 pub struct MemorySettings {
-    /// The process' memory budget in bytes; 0: as much as there is; `None`: four fifths of the
-    /// memory available to it.
+    /// The process's memory budget in bytes; 0: unlimited; `None`: four fifths of the memory
+    /// available to it.
     pub bytes: Option<u64>,
-    /// Gives the system back what the allocator keeps for later.
+    /// Returns the allocator's caches to the system.
     pub purge: fn(),
 }
 
@@ -184,7 +184,7 @@ impl Settings {
         Ok(())
     }
 
-    /// A listener at which the one credential of the server is asked for, if there is one.
+    /// A listener with the server's credential, if there is one.
     pub fn listening(&self, name: &'static str, listen: Listen) -> Listening {
         Listening {
             name,

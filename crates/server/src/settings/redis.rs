@@ -11,7 +11,7 @@ use super::listen::Listen;
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     pub listen: Listen,
-    /// A listener that takes TLS alone.
+    /// A listener for only TLS.
     pub listen_tls: Listen,
     /// The protocol answers as a cluster of one node.
     pub emulates_cluster: bool,

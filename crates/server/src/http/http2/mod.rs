@@ -1,8 +1,8 @@
 //! A connection that speaks HTTP/2 with prior knowledge: hyper's, around the same layers.
 //!
 //! A reply leaves once what it depends on is durable; the requests of other streams of the
-//! connection go on meanwhile. A connection on which nothing is asked or answered for too long
-//! ends, whatever frames still come.
+//! connection continue meanwhile. A connection without requests or answers for too long ends,
+//! whatever frames still arrive.
 
 use std::convert::Infallible;
 use std::io;
@@ -50,7 +50,7 @@ struct AnswerBody {
     _in_flight: InFlight,
 }
 
-/// A whole answer, or one that goes on.
+/// A complete answer, or a stream.
 enum Content {
     Whole(Full<Bytes>),
     GoingOn(mpsc::Receiver<Bytes>),
@@ -60,7 +60,7 @@ enum Content {
 #[derive(Default)]
 struct Activity {
     in_flight_count: AtomicUsize,
-    /// Something was asked or answered since the flag was last looked at.
+    /// Set by each request and each answer since the last check of the flag.
     is_fresh: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl Activity {
         InFlight(self.clone())
     }
 
-    /// Nothing was asked or answered since the last call.
+    /// Returns true if there was no request or answer since the last call.
     fn was_idle(&self) -> bool {
         !self.is_fresh.swap(false, Ordering::Relaxed) && self.in_flight_count.load(Ordering::Relaxed) == 0
     }
@@ -264,7 +264,7 @@ async fn respond(
     }
 }
 
-/// Gives `answer` the head as layers take it, in which Host stands for the authority.
+/// Calls `answer` with the head in the form of layers, where Host has the authority.
 fn with_head<T>(parts: &Parts, answer: impl FnOnce(&Head<'_>) -> T) -> T {
     let named = parts.headers.iter();
     let mut headers: Vec<Header<'_>> = named

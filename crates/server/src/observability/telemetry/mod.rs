@@ -29,7 +29,7 @@ use self::spans::{Item, Spans};
 use crate::observability::exposition::Exposition;
 use crate::settings::TelemetrySettings;
 
-/// A collector that takes longer gets nothing of what it was to take.
+/// A batch is dropped if the collector takes longer than this.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Spans sent at once.
 const SPANS_AT_ONCE: usize = 512;

@@ -47,8 +47,8 @@ fn element(shown: Shown) -> Value {
     }
 }
 
-/// One part of what a transaction did, as it is sent. Only the last part names the place to go on
-/// from.
+/// One part of a transaction's changes, as sent. Only the last part has the version from which to
+/// continue.
 pub fn part(version: Version, database: Option<&str>, changes: &str, is_last: bool, is_event_stream: bool) -> Vec<u8> {
     let mut line = format!("{{\"version\":{}", version.0);
     if let Some(database) = database {
