@@ -1,11 +1,11 @@
 //! Admission around the layer of a logical database that is one of several: quotas and
 //! metering.
 //!
-//! The layer asks a [`AdmissionControl`] before each command and tells it what went through; it
-//! does not know what is counted, nor against which limit. The default database has no admission
-//! control: its commands pay one test for that.
+//! The layer calls an [`AdmissionControl`] before each command and reports the executed ones; it
+//! does not know the counted figures or the limits. The default database has no admission control:
+//! its commands pay one test for that.
 
-/// Judges and counts the commands of one logical database.
+/// Admits and counts the commands of one logical database.
 pub trait AdmissionControl: Send + Sync {
     /// Counts a command, or refuses it with an error reply.
     fn admit(&self, admission: &Admission) -> Result<(), String>;

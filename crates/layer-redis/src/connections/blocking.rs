@@ -1,9 +1,9 @@
-//! Commands that wait for a key: BLPOP and its kin.
+//! Commands that wait for a key: BLPOP and similar.
 //!
-//! A waiting command stands in the queue of each of its keys. When a transaction commits that
-//! changed such a key, the engine's watch puts the key on the ready list, and the session that
-//! committed, still holding the partition's lock, asks the waiting commands again, oldest first. So
-//! they are served in order, after the whole transaction, before any other client.
+//! A waiting command is in the queue of each of its keys. When a transaction commits that changed
+//! such a key, the engine's watch puts the key on the ready list, and the session that committed,
+//! still holding the partition's lock, calls the waiting commands again, oldest first. So they are
+//! served in order, after the whole transaction, before any other client.
 //!
 //! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by
 //! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone
@@ -48,8 +48,8 @@ pub enum EmptyReply {
 #[derive(Default)]
 struct Ready {
     work: Mutex<Work>,
-    /// There is some. Changed with it: an end may be asked for by who does not hold the partition's
-    /// lock.
+    /// True if the list is not empty. Changed together with it: an end may be requested without the
+    /// partition's lock.
     any: AtomicBool,
 }
 
@@ -118,7 +118,7 @@ pub struct Asked {
 pub struct Counts {
     pub clients: usize,
     pub keys: usize,
-    /// Keys with a client that is notified when they are gone.
+    /// Keys with a client that is notified of their removal.
     pub keys_if_gone: usize,
 }
 
@@ -190,7 +190,7 @@ impl Blocking {
         self.ready.any.load(Ordering::Relaxed)
     }
 
-    /// Waits that are to be ended, each with its error.
+    /// Waits that must be ended, each with its error.
     pub fn take_ends(&self) -> Vec<(u64, Option<&'static str>)> {
         self.ready.change(|work| std::mem::take(&mut work.ends))
     }
@@ -208,8 +208,8 @@ impl Blocking {
         queue.is_some_and(|queue| !if_gone || queue.if_gone_count > 0)
     }
 
-    /// Returns the client that has waited for the row the longest after `turn`; `if_gone`: among
-    /// those that want to be asked even if it is gone.
+    /// Returns the client that has waited longest for the row, after `turn`; `if_gone`: among those
+    /// that are called again even if it was removed.
     pub fn next_waiting(&self, users: &Users, row: &[u8], turn: u64, if_gone: bool) -> Option<Asked> {
         let queues = self.queues.lock();
         let queue = queues.keys.get(row)?;
@@ -271,7 +271,7 @@ impl Blocking {
         true
     }
 
-    /// The same for everybody who waits.
+    /// The same for all waiting clients.
     pub fn end_all_soon(&self, error: &'static str) {
         let waiting: Vec<u64> = self.queues.lock().waiters.keys().copied().collect();
         for client_id in waiting {
@@ -279,7 +279,7 @@ impl Blocking {
         }
     }
 
-    /// The connection is gone: nothing is to be given to it.
+    /// The connection was closed: it must not be served.
     pub fn forget(&self, partition: &mut PartitionGuard<'_>, client_id: u64) {
         self.remove(partition, client_id);
     }

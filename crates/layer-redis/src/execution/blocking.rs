@@ -1,4 +1,4 @@
-//! Serving those who wait for a key, once a transaction has changed it.
+//! Serves clients that wait for a key, once a transaction has changed it.
 
 use crate::command::errors;
 use crate::command::{Command, WRITE};
@@ -14,7 +14,7 @@ use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 use std::sync::Arc;
 
 impl Redis {
-    /// The client waits from now on. `request` is its command as it is to be asked again.
+    /// Lets the client wait. `request` is its command for the repeated call.
     pub fn wait(
         &self,
         partition: &mut PartitionGuard<'_>,
@@ -50,8 +50,8 @@ impl Redis {
         true
     }
 
-    /// Serves whoever waits for keys that changed since the last call. Called with the lock held,
-    /// after each transaction.
+    /// Serves the clients that wait for keys changed since the last call. Called with the lock
+    /// held, after each transaction.
     #[inline]
     pub fn serve_blocked(&self, partition: &mut PartitionGuard<'_>) {
         while self.connections.blocking.has_work() {
@@ -82,8 +82,8 @@ impl Redis {
             {
                 waiter.client.post(&bytes, dependency, true);
                 self.send_outbox();
-                // Once it is gone, nobody is asked as if it were there, even if a command has
-                // brought it back.
+                // Once it was removed, no further client is called as for an existing key, even if
+                // a command has created it again.
                 is_there = is_there.filter(|is_there| !is_there);
             }
         }
@@ -94,7 +94,7 @@ impl Redis {
     }
 }
 
-/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most
+/// Calls a waiting command again, because the key `changed`. `None`: it keeps waiting, as most
 /// commands do while the key is of another kind.
 fn retry(
     partition: &mut PartitionGuard<'_>,

@@ -1,5 +1,5 @@
-//! Search indexes follow the keys inside the transaction that changes them, and are filled with the
-//! keys that were there before, a few at a time.
+//! Search indexes are updated inside the transaction that changes the keys, and are filled with
+//! existing keys, a few at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::layer::Redis;
 /// Keys that are looked at under one hold of the lock.
 const STEP_KEYS: u64 = 4;
 
-/// How long one call goes on filling, or taking vectors into graphs, in microseconds.
+/// Duration of one call's filling, or adding of vectors to graphs, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
 
 /// Temporary indexes that are dropped in one cycle.
@@ -68,22 +68,22 @@ impl Redis {
         if self.changes.indexes_covered_by(mark) {
             return;
         }
-        // The definitions of a transaction that has not ended may go with it; another node of a
-        // cluster may make an index while this one is not home.
+        // The definitions of an unfinished transaction may be rolled back; another node of a
+        // cluster may create an index while this one is not home.
         if self.indexes.is_certain() && matches!(self.engine.role(), Role::Alone) {
             self.changes.index_covered(mark, catalogue.watched_prefixes());
         }
     }
 
-    /// The transaction was taken back, and with it what it made of the indexes.
+    /// The transaction was rolled back, with its changes of the indexes.
     pub fn forget_indexes(&self) {
         self.changes.take_unindexed();
         self.changes.index(true);
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet, and settles what was left in quiet ones. Call it about
-    /// ten times a second.
+    /// Fills incomplete indexes, and settles pending changes of quiet ones. Call it about ten times
+    /// a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -124,9 +124,9 @@ impl Redis {
         self.indexes.codes.of(&index.number, self.engine.memory())
     }
 
-    /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
-    /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last
-    /// step.
+    /// Adds some of the pending vectors to their graphs. Other requests continue while it searches
+    /// their neighbours. `None` if it may rest; otherwise whether there has been no write since the
+    /// last step.
     fn link_step(&self) -> Option<bool> {
         let mut partition = self.read_in_time().ok()?;
         let is_idle = partition.execute(self.space, |tx| -> Result<bool, ()> {
@@ -238,7 +238,7 @@ impl Redis {
             self.tell_removed(dependency);
             drop(partition);
             self.send_outbox();
-            // Those that others write meanwhile are left to the command.
+            // Keys that are written meanwhile are left to the command.
             let left = left.get_or_insert(count);
             *left = left.saturating_sub(removed);
             if removed < REMOVED_KEYS || *left == 0 {
@@ -248,7 +248,7 @@ impl Redis {
         }
     }
 
-    /// Drops temporary indexes that nobody has used for as long as they say, with their keys.
+    /// Drops temporary indexes that have been idle for their time, with their keys.
     pub(crate) fn drop_idle_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -306,7 +306,7 @@ impl Redis {
         self.send_outbox();
     }
 
-    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    /// Searches that ran out of time: with an error reply, and with a partial reply.
     pub fn search_timeouts(&self) -> &[AtomicU64; 2] {
         &self.indexes.timeouts
     }
@@ -316,7 +316,7 @@ impl Redis {
         self.indexes.query_memory.bytes()
     }
 
-    /// The figures of all indexes. While somebody keeps the lock they are those of an earlier call.
+    /// The figures of all indexes. While the lock is held they are an earlier call's.
     pub fn index_figures(&self) -> Vec<IndexFigures> {
         if !self.changes.are_indexed() {
             return Vec::new();
@@ -330,7 +330,7 @@ impl Redis {
         self.indexes.figures(Some(&mut frozen.transaction()))
     }
 
-    /// Waits until all indexes are full, or a search's time is over.
+    /// Waits until all indexes are filled, or a search's time has passed.
     pub fn await_filled_indexes(&self) {
         if !self.changes.are_indexed() {
             return;

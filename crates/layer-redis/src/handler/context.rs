@@ -27,7 +27,7 @@ pub struct Context<'c, 't> {
     pub now_ms: u64,
     /// The command runs inside EXEC: it must not block.
     pub in_exec: bool,
-    /// The command has waited and is asked again, because this key changed.
+    /// The command has waited and is called again, because this key changed.
     pub retry_for: Option<&'c [u8]>,
 }
 
@@ -57,8 +57,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// Deadlines up to here are over. On a replica none is before its source says so, as the source
-    /// may have decided otherwise before the deadline passed.
+    /// Deadlines up to here have passed. On a replica none has passed until its source says so, as
+    /// the source may have decided otherwise before the deadline.
     pub fn expires_up_to_ms(&self) -> u64 {
         match self.client.is_upstream {
             true => 0,
@@ -66,7 +66,7 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// Returns true if a deadline at `deadline_ms` is over already.
+    /// Returns true if a deadline at `deadline_ms` has passed.
     pub fn is_over(&self, deadline_ms: u64) -> bool {
         deadline_ms <= self.expires_up_to_ms()
     }
@@ -142,8 +142,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// A command changes elements of a key. If the elements are rows of their own, the key's row
-    /// may stay as it was, and does not say that it is used.
+    /// Records the change of a key's elements. If the elements are rows of their own, the key's row
+    /// may stay unchanged, and does not record the use.
     pub fn note_change(&self, name: &[u8], entry: Option<&Entry>) {
         if entry.is_some_and(Entry::is_large) {
             self.note_use(name);
@@ -156,7 +156,7 @@ impl<'c, 't> Context<'c, 't> {
         self.keys().patch_string(name, header, old, offset, bytes);
     }
 
-    /// A key that a command reads and that must hold `kind` if it is there.
+    /// Reads a key that must hold `kind` if it exists.
     pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, ErrorReply> {
         match self.read(name) {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),

@@ -65,7 +65,7 @@ impl<'c> Groups<'c> {
         self.beside
     }
 
-    /// As [`Groups::must_end`], for a command that knows before it begins that it takes long.
+    /// As [`Groups::must_end`], for a command that knows before it starts that it takes long.
     pub fn must_end_before_long(self) -> bool {
         self.allowance.is_some_and(Allowance::ends_before_long)
     }

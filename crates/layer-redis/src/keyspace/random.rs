@@ -2,8 +2,8 @@
 //! like.
 //!
 //! Seeded once per process by the standard library, so no clock and no device is read here.
-//! Commands are logged by their effects; replaying the log therefore never asks for a random
-//! number. Not for secrets: SplitMix64 (Steele, Lea, Flood 2014).
+//! Commands are logged by their effects, so replaying the log needs no random number. Not for
+//! secrets: SplitMix64 (Steele, Lea, Flood 2014).
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -44,8 +44,8 @@ impl Random {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// `count` different numbers in `0..bound`, every choice equally likely, their order arbitrary.
-    /// `count <= bound`. Floyd's algorithm: as many steps as numbers, however close `count` is to
+    /// `count` different numbers in `0..bound`, every choice equally likely, in arbitrary order.
+    /// `count <= bound`. Floyd's algorithm: as many steps as numbers, even if `count` is close to
     /// `bound`.
     pub fn distinct(&self, count: u64, bound: u64) -> Vec<u64> {
         assert!(count <= bound, "only {bound} different numbers, {count} wanted");

@@ -1,12 +1,12 @@
-//! Access control: users, what each may do, and the log of what was refused.
+//! Access control: users, their permissions, and the log of refusals.
 //!
 //! Rules, texts and their order follow
 //! <https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/> and what Redis
 //! 7.0.15 was seen to answer. A password is kept as its SHA-256 only.
 //!
 //! Every connection has a user, `default` before it authenticates. A user's rules are replaced as a
-//! whole, so a command is judged by the old ones or by the new ones. One that may do everything
-//! costs a command one load.
+//! whole, so a command is checked against either the old or the new ones. A user without
+//! restrictions costs a command one load.
 
 pub(crate) mod log;
 pub mod rules;
@@ -182,7 +182,7 @@ impl Users {
         &self.default
     }
 
-    /// Nobody needs to authenticate.
+    /// Returns true if no authentication is required.
     pub fn are_all_welcome(&self) -> bool {
         let rules = self.default.rules();
         rules.is_on && rules.any_password
@@ -228,7 +228,7 @@ impl Users {
         all.insert(name.to_vec(), Arc::new(User::new(name, rules)));
     }
 
-    /// The user, if he may come in with this password.
+    /// Returns the user if the password is one of its passwords.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.find(name)?;
         let rules = user.rules();
@@ -236,8 +236,7 @@ impl Users {
         (rules.is_on && is_right).then_some(user)
     }
 
-    /// Replaces everybody by these. Returns the users that are no longer there, or no longer the
-    /// same.
+    /// Replaces all users by these. Returns users that were removed or changed.
     pub fn replace(&self, users: BTreeMap<Vec<u8>, Rules>, of_default: Rules) -> Vec<Arc<User>> {
         let mut all = self.all.write();
         let mut gone = Vec::new();
@@ -264,7 +263,7 @@ impl Users {
 pub trait UserFile: Send + Sync {
     /// `None`: there is no such file yet.
     fn read(&self) -> std::io::Result<Option<String>>;
-    /// The old file or the whole new one is there afterwards, whatever happens.
+    /// Replaces the file atomically: afterwards either the old or the whole new file exists.
     fn write(&self, text: &str) -> std::io::Result<()>;
 }
 

@@ -55,8 +55,8 @@ impl Rules {
         }
     }
 
-    /// One who may only read, and nothing that concerns others or walks through all keys; the
-    /// values of a TAG field are read from its index.
+    /// A read-only user without commands that affect others or walk through all keys; the values of
+    /// a TAG field are read from its index.
     pub fn of_reader(table: &'static Table) -> Rules {
         let words: [&[u8]; 8] = [
             b"on",
@@ -90,7 +90,8 @@ impl Rules {
         found
     }
 
-    /// Allowed if one selector allows it; otherwise the denial of the one that came furthest.
+    /// Returns `Ok` if one selector allows it; otherwise the denial of the selector that got
+    /// furthest.
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
         let mut furthest = Denial::Command;
         for selector in &self.selectors {
@@ -262,7 +263,7 @@ fn parse_hash(digits: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Compares in a time that tells nothing about where two hashes differ.
+/// Compares two hashes in constant time.
 fn are_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differences = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
     std::hint::black_box(differences) == 0

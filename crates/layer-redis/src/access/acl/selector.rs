@@ -17,7 +17,7 @@ use crate::command::{Command, NO_AUTH, PUBSUB};
 /// Two are equal if they allow the same, whatever rules led there.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// The commands behind the indexes.
+    /// The table whose indexes are used.
     pub table: &'static Table,
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,
@@ -293,14 +293,14 @@ impl Selector {
         Ok(())
     }
 
-    /// A command that is allowed whatever its arguments needs no list of them.
+    /// A command that is allowed with any arguments needs no list of them.
     fn allow_first_argument(&mut self, index: usize, first: Vec<u8>) {
         if !self.has(index) {
             self.first_arguments.entry(index).or_default().insert(first);
         }
     }
 
-    /// A container stands for all its subcommands.
+    /// A container includes all its subcommands.
     fn set_command(&mut self, index: usize, allows: bool) {
         let command = self.table.at(index);
         self.set(index, allows);
