@@ -1,7 +1,7 @@
 //! Secrets of keys and tokens, and passwords.
 //!
-//! A generated secret carries 160 random bits, so a plain SHA-256 keeps it; a password is chosen by
-//! somebody and gets bcrypt.
+//! A generated secret carries 160 random bits, so it is stored as a plain SHA-256; a password is
+//! chosen by a person and stored by bcrypt.
 
 use base64::Engine as _;
 use sha2::{Digest, Sha256};
@@ -31,7 +31,7 @@ pub enum Claim {
 }
 
 impl Secret {
-    /// `elsewhere`: the number of the logical database, if the secret is to name it.
+    /// `elsewhere`: the number of the logical database, if the secret must name it.
     pub fn key(elsewhere: Option<u16>, id: u64, random: &[u8; 20]) -> Secret {
         let mark = marked(KEY_MARK, KEY_ELSEWHERE_MARK, elsewhere);
         Secret::of(&[&mark[..], &id.to_be_bytes(), random].concat())
@@ -90,8 +90,8 @@ pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-/// Reads which key or token a secret belongs to. The bytes `7E 70` and `7E 71` make every secret
-/// begin with `fn`.
+/// Parses the key or token that a secret belongs to. The bytes `7E 70` and `7E 71` make every
+/// secret start with `fn`.
 pub fn claim(secret: &str) -> Option<Claim> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
     let id_at = |position: usize| crate::storage::rows::number_at(&bytes, position);
@@ -120,8 +120,8 @@ fn first_bytes(password: &str) -> &[u8] {
 /// The prefix of every audience.
 pub const AUDIENCE_PREFIX: &str = "https://db.fauna.com/db/";
 
-/// Returns the audience that a JWT names to enter a database. `elsewhere`: the number of the
-/// logical database, if it is to be named first.
+/// Returns the audience of a JWT for a database. `elsewhere`: the number of the logical database,
+/// if it must be named first.
 pub fn audience(elsewhere: Option<u16>, database: u64) -> String {
     let elsewhere = elsewhere.map(|number| global_id(number.into())).unwrap_or_default();
     format!("{AUDIENCE_PREFIX}{elsewhere}{}", global_id(database))
@@ -155,8 +155,7 @@ pub fn global_id(number: u64) -> String {
         .collect()
 }
 
-/// By what a credential is known to the rate limits: whichever database and role are asked for with
-/// it.
+/// The identity of a credential for the rate limits, regardless of the requested database and role.
 pub fn base_hash(secret: &str) -> [u8; 32] {
     hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
 }

@@ -75,7 +75,7 @@ impl Evaluation<'_> {
         Ok(entries)
     }
 
-    /// Every combination of what the components come to. None are asked for: one empty combination.
+    /// Every combination of the components' values. Without components: one empty combination.
     fn combinations(&mut self, components: &[Component], source: &Source, document: &Value) -> Vec<Vec<Value>> {
         let mut combinations = vec![Vec::with_capacity(components.len())];
         for component in components {
@@ -203,7 +203,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Adds the entries of a document that was there before the index.
+    /// Adds the entries of a document that existed before the index.
     pub fn index_document(&mut self, index: &Index, place: &Place) -> Result<()> {
         let Some(Version {
             ts,
@@ -219,7 +219,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Returns the documents that an index covers, after those that are done, by collection and id.
+    /// Returns the documents that an index covers, after the finished ones, by collection and id.
     pub fn covered_documents(&mut self, index: &Index, done: &[u8], limit: usize) -> Vec<Place> {
         let schema = self.schema.clone();
         let natives = Native::ALL.into_iter().map(|native| native as u64);
@@ -386,7 +386,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// When the entries of a chain of versions came and left.
+    /// The lifetimes of the entries of a chain of versions.
     fn spans(&mut self, index: &Index, place: &Place, versions: &[Version]) -> Result<Vec<Span>> {
         let mut open: Vec<Span> = Vec::new();
         let mut spans = Vec::new();

@@ -1,5 +1,5 @@
-//! Versions of documents, as a query reads and writes them: one as of a time, the next, and those
-//! that time has outdated.
+//! Versions of documents, as a query reads and writes them: the version as of a time, the next, and
+//! outdated ones.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -152,8 +152,8 @@ impl Evaluation<'_> {
         versions
     }
 
-    /// The versions that may still be asked for, oldest first: of those that are older than the
-    /// collection keeps them only the one that was there then.
+    /// The versions that may still be read, oldest first: among versions older than the
+    /// collection's retention only the version current at its start.
     pub fn history(&mut self, place: &Place) -> Vec<Version> {
         let minimum = self.minimum(&place.schema, place.collection);
         let mut versions = self.versions(place);
@@ -218,7 +218,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Refuses a read older than what is kept.
+    /// Refuses a read older than the retained history.
     pub fn check_retained(&self, place_schema: &Schema, collection: u64) -> Result<()> {
         let (Some(at), true) = (self.at, self.in_the_past) else {
             return Ok(());
@@ -260,7 +260,7 @@ impl Evaluation<'_> {
                 transaction.set_stamped(&mark.0, &[stamp], vec![0], Vec::new());
             }
         }
-        // A document that begins outdates nothing.
+        // A document's first version outdates nothing.
         if old.is_some() {
             self.drop_outdated(place);
         }
@@ -312,8 +312,8 @@ impl Evaluation<'_> {
         id
     }
 
-    /// An id for a new document of a built-in collection, which no other has there or, where it is
-    /// known by its id alone, anywhere.
+    /// An id for a new document of a built-in collection that is unused there or, for documents
+    /// looked up only by id, anywhere.
     pub fn free_id(&mut self, native: Native) -> Result<u64> {
         loop {
             self.step(1)?;

@@ -32,7 +32,7 @@ fn a_get_request_may_say_what_it_may_not_do() {
     );
 }
 
-/// As the whole request would be, whatever its body is.
+/// Like the whole request, with any body.
 #[test]
 fn a_stranger_is_refused_by_the_head_alone() {
     let world = World::new(1_700_000_000_000_000);

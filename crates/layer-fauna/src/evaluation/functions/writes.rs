@@ -141,7 +141,7 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
             let old = evaluation.current(&place);
             (place, old)
         }
-        // A generated id may be one that somebody has chosen before.
+        // A generated id may equal an earlier chosen one.
         None => loop {
             evaluation.step(1)?;
             let id = evaluation.new_id();
@@ -366,8 +366,8 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     if is_key {
         definitions::settle_key(evaluation, &place)?;
     }
-    // The inserted version is shown by itself: an update like a creation, whatever was there before
-    // (as in the original).
+    // The inserted version is shown in isolation: an update is shown like a creation, regardless of
+    // previous versions (as in the original).
     let (action, data) = match &fields {
         None => ("delete", None),
         Some(fields) => ("create", fields.get("data").cloned()),
@@ -451,9 +451,9 @@ fn rewrite(
     Ok(())
 }
 
-/// Returns the events of a rewriting for streams: the time and the action of the version that was
-/// inserted or removed, and of the one after it, which follows another now. Removals come first,
-/// insertions last.
+/// Returns the events of a rewriting for streams: the time and the action of the inserted or
+/// removed version, and of the version after it, which has another predecessor now. Removals are
+/// first, insertions last.
 fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
     let is_removal = !after.iter().any(|version| version.ts == ts);
     let told = |versions: &[Version], index: usize| {
