@@ -10,7 +10,7 @@ use crate::http::{Answer, Http};
 /// Items of one BatchWriteItem.
 pub const BATCH_ITEMS: usize = 25;
 const LOOK: Duration = Duration::from_millis(100);
-/// Errors that ask for patience.
+/// Errors that require a retry with backoff.
 const PATIENCE: [&str; 5] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
@@ -121,8 +121,8 @@ fn refusal(answer: &Answer) -> Refused {
     }
 }
 
-/// A CreateTable request for a table like the one that is described, with what its server has made
-/// of it left out.
+/// Builds a CreateTable request from a table's description, without the parts that its server has
+/// added.
 pub fn like(description: &Value, name: &str) -> Value {
     let mut wanted = json!({
         "TableName": name,
