@@ -1,10 +1,10 @@
 //! ExportTableToPointInTime, DescribeExport and ListExports: a table as it was, or what changed in
 //! it, into a bucket.
 //!
-//! The request pins the state, as backups do, so that items that change meanwhile are exported as
-//! they were. Files are written one after another, and what is in the bucket is a row, so an export
-//! that was interrupted goes on behind its last whole file. The manifests come last. An incremental
-//! export compares the states of two versions.
+//! The request pins the state, as backups do, so that items that change meanwhile are exported
+//! unchanged. Files are written one after another, and the list of those in the bucket is a row, so
+//! an interrupted export continues after its last whole file. The manifests are last. An
+//! incremental export compares the states of two versions.
 //!
 //! The layout is the service's (`quartet_dynamodb_export`).
 
@@ -173,7 +173,7 @@ impl Export {
     }
 }
 
-// ---- what is asked for
+// ---- parameters
 
 fn parse(request: &Json<'_>) -> Result<Wanted, Failure> {
     let text = |member| kept_text(request, member);
@@ -257,7 +257,7 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(parse(request), execute, |_, export| description(layer, &export))
 }
 
-/// Returns the versions whose states are compared, or the one whose state is exported.
+/// Returns the versions whose states are compared, or the exported version.
 fn asked_versions(
     transaction: &mut Transaction<'_>,
     table: &Table,
@@ -282,7 +282,7 @@ fn asked_versions(
             "The period of an incremental export must not be longer than 24 hours",
         ));
     }
-    // Recovery knows no state before its own beginning.
+    // Recovery has no state before its own start.
     let now = transaction.now_micros();
     let earliest = table
         .recovery
@@ -415,7 +415,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// Returns `None` if it was asked to end.
+    /// Returns `None` if it was interrupted.
     fn read(layer: &DynamoDb, export: &Export, may_go_on: &dyn Fn() -> bool) -> io::Result<Option<Filled>> {
         let mut filled = Filled {
             file: DataFile::default(),
@@ -434,8 +434,7 @@ impl Filled {
         Ok(Some(filled))
     }
 
-    /// Adds the items behind the place `after`; answers the place of the last that was looked at,
-    /// if there are more.
+    /// Adds the items after the place `after`; returns the last visited place, if there are more.
     fn add_page(&mut self, layer: &DynamoDb, export: &Export, after: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let (id, version) = (export.table.id, Version(export.version));
         let mut line = Vec::new();

@@ -15,7 +15,7 @@ use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
 use crate::{DynamoDb, Outcome};
 
-/// Stands for a revision where there must be no policy.
+/// The revision that requires the absence of a policy.
 const NO_POLICY: &str = "NO_POLICY";
 
 /// The target of a policy.
@@ -25,7 +25,7 @@ enum Resource {
 }
 
 impl Resource {
-    /// The one that a request names.
+    /// The resource named by a request.
     fn of(layer: &DynamoDb, transaction: &mut Transaction<'_>, request: &Json<'_>) -> Result<Resource, Failure> {
         let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
         if arn.contains("/stream/") {

@@ -54,7 +54,7 @@ pub struct Table {
 /// A resource policy and its revision.
 pub type Policy = (String, String);
 
-/// Point-in-time recovery: whatever changes becomes history.
+/// Point-in-time recovery: every change becomes history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovery {
     /// The commit that switched it on.
@@ -91,7 +91,7 @@ impl Insights {
     }
 }
 
-/// Where a table comes from.
+/// The origin of a restored table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Restored {
     pub backup_arn: Option<String>,
@@ -158,7 +158,7 @@ pub struct Index {
     pub hash: Vec<KeyPart>,
     pub range: Vec<KeyPart>,
     pub projection: Projection,
-    /// Not yet filled from the items that were there before it.
+    /// Not yet filled from the items that existed before it.
     pub filling: bool,
     pub capacity: Capacity,
     pub warm_throughput: Option<(i64, i64)>,

@@ -1,8 +1,8 @@
 //! Malformed requests for every operation, derived from its shape: members that are missing, of
 //! another kind, too short, too long, not of an enumeration, and many of these at once.
 //!
-//! Only requests are made here. Their answers stand in `testdata/malformed.txt`, which is read and
-//! judged by people.
+//! Only requests are generated here. Their answers are in `testdata/malformed.txt`, which people
+//! review.
 
 use crate::operations;
 use crate::wire::shape::{Member, Shape};
@@ -47,7 +47,7 @@ fn requests(members: &[Member]) -> Vec<String> {
     requests
 }
 
-/// A structure that is right but for `faults`.
+/// A structure that is valid except `faults`.
 fn with(members: &[Member], faults: &[(&Member, &String)]) -> String {
     let member = |member: &Member| {
         let fault = faults.iter().find(|(faulty, _)| faulty.name == member.name);

@@ -224,7 +224,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Room that a document begins with: enough for most that hold no items.
+/// Initial capacity of a document: enough for most without items.
 const OBJECT_BYTES: usize = 256;
 
 /// Writes one JSON document. Commas are its business; the caller opens and closes.
@@ -295,7 +295,7 @@ impl Writer {
         self.name(name).string(text);
     }
 
-    /// Separates from what stands before, unless that is an opening or a name.
+    /// Writes a separator, unless an opening or a name precedes.
     pub fn comma(&mut self) {
         if !matches!(self.text.last(), None | Some(b'{' | b'[' | b':')) {
             self.text.push(b',');
@@ -321,8 +321,8 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 
 /// The same for a text that is known to be UTF-8.
 ///
-/// Eight bytes at a time are copied whole, and what of them was too much is taken back: most words
-/// hold nothing to be escaped, and copying a length that is known costs one instruction.
+/// Eight bytes at a time are copied whole, and the surplus is removed: most words hold no bytes to
+/// escape, and copying a constant length costs one instruction.
 pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.reserve(text.len() + 2);
     out.push(b'"');

@@ -418,7 +418,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     }
 }
 
-/// `list_append` is nobody's operand.
+/// `list_append` is never an operand.
 fn refuse_list(parser: &mut Parser<'_, '_>, term: &Term) {
     if matches!(term, Term::ListAppend(..)) {
         misused(parser, "list_append");
