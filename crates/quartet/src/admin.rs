@@ -141,8 +141,8 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// Asks for a move, again while the server is not ready for one. Status and body of the last
-/// answer.
+/// Requests a move, repeatedly while the server is not ready for one. Returns status and body of
+/// the last answer.
 fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> {
     let (until, mut was_told) = (Instant::now() + BEGIN_TIMEOUT, false);
     loop {
@@ -164,10 +164,10 @@ fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> 
     }
 }
 
-/// How often it is asked how far a move has come.
+/// Polling interval of a move's progress.
 const MOVE_LOOK: Duration = Duration::from_millis(200);
 
-/// Waits for the end of a move and tells how far it has come.
+/// Waits for the end of a move and prints its progress.
 fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
     if begun["is_there"] == true {
         println!("{name} is in partition {}", begun["to"]);
@@ -249,8 +249,8 @@ fn print_partitions(described: &Value) {
     }
 }
 
-/// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that
-/// no server goes on with the old key.
+/// Creates a key that the next start adopts. The lock of the directory is held meanwhile, so that
+/// no server keeps running with the old key.
 fn reset_key(data: &Path, is_dynamodb: bool) -> Result<()> {
     if !data.is_dir() {
         bail!("there is no directory {}", data.display());

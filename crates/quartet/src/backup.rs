@@ -165,13 +165,13 @@ fn describe(taken: &BackupSummary) -> String {
     }
 }
 
-/// For how far a backup has come, where somebody looks.
+/// Shows a backup's progress on a terminal.
 pub fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// True once the process was asked to end.
+/// Returns a flag that is set once the process was requested to end.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
@@ -196,9 +196,9 @@ struct Server {
     base: String,
     key: String,
     partition: Option<u32>,
-    /// The partition is one of those that are backed up together.
+    /// The partition is one of several that are backed up together.
     is_of_all: bool,
-    /// The chain of the backup that it has begun.
+    /// The chain of the backup that it has started.
     id: Option<String>,
 }
 
@@ -250,7 +250,7 @@ impl Server {
     fn end(&self) {
         if let Some(id) = &self.id {
             let url = format!("{}/admin/v1/backups/{id}", self.base);
-            // If this is not heard, the server ends it by itself.
+            // If this does not arrive, the server ends it by itself.
             let _ = self.agent.delete(&url).header("authorization", &self.key).call();
         }
     }

@@ -84,7 +84,7 @@ fn describe(server: &Server) -> Result<Value> {
     serde_json::from_str(&answer).context("an answer that is not JSON")
 }
 
-/// The home that answers is the one that goes, and may close the connection first.
+/// The answering home is the one that steps down, and may close the connection first.
 fn hand_over(server: &Server, to: &str) -> Result<()> {
     let body = json!({ "to": to }).to_string();
     let asked = exchange(server, "POST", &format!("{CLUSTER}/hand-over"), &body);

@@ -1,8 +1,8 @@
 //! The cluster file in the data directory, by which clients of FoundationDB find this server: one
 //! line, `quartet:CREDENTIAL@HOST:PORT`.
 //!
-//! The root key is known only when it is made, so the file is written then, for its owner's eyes
-//! alone, and keeps the credential it has when the address changes.
+//! The root key is known only when it is created, so the file is written then, readable only to its
+//! owner, and keeps its credential when the address changes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};

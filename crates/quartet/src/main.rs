@@ -75,8 +75,8 @@ enum Command {
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
-        // On one line, and without a backtrace even if the environment asks for one: it is the
-        // operator's to mend, not ours.
+        // On one line, and without a backtrace even if the environment requests one: the operator
+        // has to mend it, not us.
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })

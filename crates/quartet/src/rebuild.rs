@@ -1,9 +1,8 @@
-//! Puts what can be trusted of a damaged checkpoint, or of the ssd engine's damaged tree, in its
-//! place.
+//! Replaces a damaged checkpoint, or the ssd engine's damaged tree, by its trustworthy rows.
 //!
-//! A sound one is written in a directory beside it, `repairing`. The damaged files get second
-//! names, `dropped-...`, then the new files are moved here, the one that says what counts as the
-//! last. So a crash at any moment leaves the damaged one or the sound one.
+//! A sound one is written in a directory next to it, `repairing`. The damaged files get second
+//! names, `dropped-...`, then the new files are moved here, the authoritative one last. So a crash
+//! at any moment leaves the damaged one or the sound one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +55,7 @@ fn remove(work: &Path) -> Result<()> {
     fs::remove_dir_all(work).with_context(|| format!("removing {}", work.display()))
 }
 
-/// The files of a store: those that it names, and last the one that names them.
+/// The files of a store: those that it names, and last the file that names them.
 fn store_files(disk: &dyn Disk) -> Result<Vec<String>> {
     let names = disk.list()?;
     let is_of = |prefix: &str| {

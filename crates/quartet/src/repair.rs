@@ -1,10 +1,10 @@
-//! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows,
-//! and reports each thing.
+//! `quartet check --repair`: drops untrustworthy data, rebuilds derived rows, and reports each
+//! repair.
 //!
-//! For a damaged log it gives up the first record that cannot be read and all after it, for a
-//! damaged checkpoint or tree the rows that cannot be read (`rebuild`); the bytes are set aside in
-//! the directory under names that begin with `dropped-`. Between rows it makes the repairs that the
-//! layers name. Faults that only a person or a backup can decide are reported and left.
+//! For a damaged log it drops the first unreadable record and all later ones, for a damaged
+//! checkpoint or tree the unreadable rows (`rebuild`); the bytes are set aside in the directory
+//! under names with the prefix `dropped-`. Between rows it makes the repairs that the layers
+//! propose. Faults that only a person or a backup can decide are reported and left.
 
 use std::fs;
 use std::io::Write;

@@ -43,7 +43,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// SIGINT and SIGTERM end the copy where it can go on later.
+    /// SIGINT and SIGTERM end the copy where it can be resumed.
     pub fn new(rejected: Option<&Path>, rejected_max: u64) -> Result<Observed> {
         let file = rejected.map(|path| {
             let file = OpenOptions::new().create(true).append(true).open(path);

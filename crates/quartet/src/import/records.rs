@@ -27,7 +27,7 @@ fn under_journal(
     observed.end();
     match copied {
         Ok(()) => {}
-        // Nothing was written, so there is nothing to go on with.
+        // Nothing was written, so there is nothing to resume.
         Err(error @ Error::NotEmpty(_)) if !had_begun => {
             journal.finish()?;
             return Err(error.into());

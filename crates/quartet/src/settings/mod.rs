@@ -116,7 +116,7 @@ pub struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// These arguments over those of the configuration file, if one is named.
+    /// Merges these arguments over those of the configuration file, if one is named.
     pub fn with_file(mut self) -> Result<ServeArguments> {
         self.http.take_variables();
         let file = self.config.as_deref().map(read_file).transpose()?;

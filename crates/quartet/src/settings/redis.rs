@@ -80,7 +80,7 @@ impl RedisOptions {
             return Ok(Announcement::default());
         };
         let (host, port) = match given.rsplit_once(':') {
-            // An address of IPv6 has colons of its own, and stands in brackets before a port.
+            // An IPv6 address has colons of its own, and is in brackets before a port.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
                 let port = port
                     .parse()

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Each has threads and files of its own.
 const PARTITIONS_MAX: i64 = 64;
 
-/// Where the data lies if nobody says otherwise.
+/// The default data directory.
 pub const DEFAULT_DATA: &str = "quartet-data";
 
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
@@ -62,7 +62,7 @@ impl StorageOptions {
         })
     }
 
-    /// From a configuration file they come without the check of the command line.
+    /// Values from a configuration file lack the check of the command line.
     fn partitions(&self) -> Result<Option<u32>> {
         let is_possible = self
             .partitions
@@ -71,7 +71,7 @@ impl StorageOptions {
         Ok(self.partitions)
     }
 
-    /// The engine that was asked for.
+    /// The requested engine.
     fn engine(&self) -> Result<Option<StoreKind>> {
         let named = self
             .engine
