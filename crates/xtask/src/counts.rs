@@ -1,10 +1,9 @@
 //! Counts that documents quote, each from one place.
 //!
-//! A figure with `<!-- count NAME -->` after it is that of `NAME`. Most are taken from what a
-//! program has written or what a test itself goes by: the reports of the public suites, the lists
-//! of recorded facts and of those that differ, the defaults of `./test`. The rest were measured by
-//! runs that are not part of `./test`, and stand in `docs/counts.txt`, which such a run rewrites
-//! where its page says so.
+//! A figure with `<!-- count NAME -->` after it is that of `NAME`. Most are taken from a program's
+//! output or a test's own input: the reports of the public suites, the lists of recorded facts and
+//! of those that differ, the defaults of `./test`. The rest were measured by runs outside of
+//! `./test`, and are in `docs/counts.txt`, which such a run rewrites where its page says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -161,7 +160,7 @@ fn reports(root: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// The lengths of lists that tests go by, and what remains of one without those that differ.
+/// The lengths of lists that tests use, and the remainder of one without those that differ.
 fn lists(root: &Path) -> Result<Counts> {
     let lines = |path: &str, counted: &dyn Fn(&str) -> bool| -> Result<usize> {
         Ok(read(root, path)?.lines().filter(|line| counted(line)).count())

@@ -110,8 +110,7 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The file of a module that `declaring` declares, and the folder in which that module's own
-/// modules lie.
+/// The file of a module that `declaring` declares, and the folder of that module's own modules.
 fn file_of(declaring: &Path, folder: &Path, name: &str, attributes: &[Attribute]) -> Result<(PathBuf, PathBuf)> {
     if let Some(named) = attributes.iter().find_map(path_attribute) {
         let file = folder_of(declaring).join(named);
@@ -314,8 +313,7 @@ fn paths_in_strings(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
     }
 }
 
-/// Paths of two segments or more among the tokens given to a macro, which nobody but the macro can
-/// parse.
+/// Paths of two or more segments among the tokens of a macro call, which only the macro can parse.
 fn paths_in(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
     let mut path: Segments = Vec::new();
     let mut colons = 0;
