@@ -19,7 +19,10 @@ const USAGE: &str = "\
 cargo xtask tidy            checks the map, circles of imports, links, counts, and the English of comments and documents
 cargo xtask counts          writes the counts into the documents that quote them
 cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next
-cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them";
+cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them
+cargo xtask english         shows how much of each crate's English is on the list of patterns
+cargo xtask english NAME    lists the places of a crate, or of `documents`, with the words to use instead
+cargo xtask english record  lowers the record to the present figures";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +41,9 @@ fn run(root: &Path, arguments: &[&str]) -> Result<()> {
         ["tidy"] => tidy::tidy(root),
         ["counts"] => counts::write(root),
         ["circles", name] => circles::show(root, name),
+        ["english"] => english::summarize(root),
+        ["english", "record"] => english::lower_record(root),
+        ["english", name] => english::list(root, name),
         _ => bail!("{USAGE}"),
     }
 }
