@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crate::links;
 use crate::test::SETTINGS;
 
-/// `NAME VALUE` in a line; `#` begins a comment.
+/// `NAME VALUE` in a line; `#` starts a comment.
 const RECORDED: &str = "docs/counts.txt";
 const REPORTS: &str = "docs/compat/redis-suites";
 const MARK: &str = "<!-- count ";

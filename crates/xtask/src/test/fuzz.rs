@@ -2,10 +2,10 @@
 //!
 //! The targets need no nightly compiler: the stable one takes the flags of `cargo fuzz` too, except
 //! the address sanitizer, which finds little in safe Rust. A run starts with the stored inputs,
-//! and `FUZZ_SEED` decides which others are made of them: earlier runs have no influence. The
-//! number of inputs is bounded, so that a quick machine meets no inputs that a slower one has not
-//! met. Inputs that reached new code stay in `target/fuzz/corpus` until the next run, those that
-//! failed in `target/fuzz/artifacts`.
+//! and `FUZZ_SEED` decides how they are mutated; earlier runs have no influence. The number of
+//! inputs is bounded, so that quick and slow machines run the same inputs. `target/fuzz/corpus`
+//! holds the inputs that reached new code until the next run, `target/fuzz/artifacts` the inputs
+//! that failed.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::tally::{Tally, number_after};
 /// The target that panics on purpose: fuzzers that find nothing must have been able to.
 const PLANTED: &str = "planted_panic";
 
-/// Seconds in which the planted panic has to be found.
+/// Time limit for finding the planted panic, in seconds.
 const PLANTED_SECONDS: &str = "300";
 
 /// Targets that run at the same time.

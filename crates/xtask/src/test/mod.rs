@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Two lanes run side by side: one computes (compilers, Rust tests, fuzzing), the other mostly
-//! waits (servers, clients, kills). A lane whose own parts are done takes those that suit both.
-//! After a failure no further part starts. A part writes its output to `target/test/PART.log`; a
+//! waits (servers, clients, kills). A lane that has run its own parts takes shared parts. After a
+//! failure no further part starts. A part writes its output to `target/test/PART.log`; a
 //! run of one part shows it as well. The last lines are each part's seconds, and `N passed, N
 //! failed`.
 //!
@@ -43,7 +43,7 @@ use tally::Tally;
 const TAIL: usize = 200;
 
 /// Variables that the run sets where the caller does not. Registries fail now and then; random
-/// choices are the same in each run, so that a run fails for a change alone.
+/// choices are the same in each run, so that only a change makes a run fail.
 const VARIABLES: [(&str, &str); 9] = [
     ("PYTHONDONTWRITEBYTECODE", "1"),
     ("GOFLAGS", "-mod=readonly"),
@@ -156,7 +156,7 @@ impl Lanes {
         }
     }
 
-    /// Removes and returns the next part of a lane, or one that suits both. `None` after a failure.
+    /// Removes and returns the lane's next part, or the next shared part; `None` after a failure.
     fn next(&self, lane: Lane, outcomes: &Outcomes) -> Option<&'static Part> {
         if outcomes.has_failure() {
             return None;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_takes_its_own_parts_first_and_then_those_that_suit_both() {
+    fn a_lane_prefers_its_own_parts_to_shared_parts() {
         let lanes = Lanes::new(&by_name(&["node", "crash", "unit", "lint"]).unwrap());
         assert_eq!(names(&lanes, Lane::Computes), ["unit", "lint", "node"]);
         assert_eq!(names(&lanes, Lane::Waits), ["crash"]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_part_is_refused_with_the_known_ones() {
+    fn an_unknown_part_is_refused_and_the_error_lists_the_parts() {
         let error = by_name(&["unit", "unti"]).err().unwrap().to_string();
         assert!(error.contains("'unti'") && error.contains(" unit "), "{error}");
     }

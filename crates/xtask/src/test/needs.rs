@@ -28,7 +28,7 @@ pub enum Need {
     /// A folder with `requirements.txt`, and the virtual environment for it below `target`. An
     /// application pins other clients than the tests do.
     Environment(&'static str, &'static str),
-    /// The server that the client parts start, and what starts it.
+    /// The release build and the Python environment that starts it.
     Server,
     /// The packages of a folder with `package-lock.json`.
     Node(&'static str),
@@ -89,9 +89,9 @@ impl Installer {
     }
 
     fn environment(&self, run: &Run, folder: &str, environment: &str) -> Result<()> {
-        let wanted = self.root.join(folder).join("requirements.txt");
+        let lock = self.root.join(folder).join("requirements.txt");
         let stamp = self.root.join(environment).join("requirements.txt");
-        if is_same(&wanted, &stamp) {
+        if is_same(&lock, &stamp) {
             return Ok(());
         }
         install(run, "python3", "python3")?;
@@ -104,20 +104,20 @@ impl Installer {
         let requirements = format!("{folder}/requirements.txt");
         let quiet = ["--quiet", "--disable-pip-version-check"];
         run.patiently(&[&pip, "install", quiet[0], quiet[1], "-r", &requirements])?;
-        copy(&wanted, &stamp)
+        copy(&lock, &stamp)
     }
 
     fn node(&self, run: &Run, folder: &str) -> Result<()> {
         install(run, "node", "nodejs")?;
-        let wanted = self.root.join(folder).join("package-lock.json");
+        let lock = self.root.join(folder).join("package-lock.json");
         let stamp = self.root.join(folder).join("node_modules/.installed");
-        if is_same(&wanted, &stamp) {
+        if is_same(&lock, &stamp) {
             return Ok(());
         }
         let options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
         let words = ["npm", "ci", "--prefix", folder];
         run.patiently(&[&words[..], &options].concat())?;
-        copy(&wanted, &stamp)
+        copy(&lock, &stamp)
     }
 }
 

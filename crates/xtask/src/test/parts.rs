@@ -548,7 +548,7 @@ fn ssd(run: &mut Run) -> Result<()> {
     python(run, "crash", &["--power", "--cycles", &cycles(25)?])
 }
 
-/// The replicated log over three members of etcd: Debian's version, and a new one.
+/// The replicated log over three members of etcd: Debian's version and a recent version.
 fn etcd(run: &mut Run) -> Result<()> {
     let debian = run.must(run.command(&["sh", "-c", "command -v etcd"]))?;
     let newest = newest_etcd(run)?;

@@ -16,7 +16,7 @@ use super::tally::Tally;
 /// Attempts at a command that depends on a registry.
 const ATTEMPTS: u64 = 5;
 
-/// The status by which `timeout` says that it ended the command.
+/// Exit status of `timeout` after it ended the command.
 const TIMED_OUT: i32 = 124;
 
 pub struct Run {

@@ -1,6 +1,6 @@
-//! Variables that make a run longer or choose another one, with their defaults.
+//! Environment variables that lengthen a run or change its seeds, with their defaults.
 
-/// Defaults of the variables that make a run longer or choose another one. Documents quote them.
+/// Names and defaults; documents quote the defaults.
 pub const SETTINGS: [(&str, &str); 15] = [
     ("SIMULATION_SEEDS", "1000"),
     ("PARTITION_SEEDS", "500"),

@@ -9,8 +9,8 @@ use super::needs::jar_paths;
 use super::run::Run;
 use super::tally::Tally;
 
-/// `cargo test` with these arguments. The limit is of the tests' running time alone: all programs
-/// are compiled before it counts.
+/// `cargo test` with these arguments. The limit, in seconds, starts after all programs are
+/// compiled.
 pub fn cargo_test(run: &mut Run, arguments: &[&str], limit_seconds: u64) -> Result<()> {
     let before_dashes: Vec<&str> = arguments.iter().copied().take_while(|word| *word != "--").collect();
     let compile = ["cargo", "test", "--locked", "--quiet", "--no-run"];
