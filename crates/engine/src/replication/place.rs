@@ -56,9 +56,9 @@ pub(crate) struct Places {
 /// The file log is of the other kind.
 #[derive(Debug, thiserror::Error)]
 enum OtherLog {
-    #[error("this data belongs to a server that stands alone, not to a node of a cluster")]
+    #[error("this data directory belongs to a standalone server, not to a node of a cluster")]
     Alone,
-    #[error("this data belongs to a node of a cluster: start it with its log")]
+    #[error("this data directory belongs to a node of a cluster: start it with its log")]
     Shared,
 }
 
