@@ -1,4 +1,4 @@
-//! Where a record of a node's file log stands in the log that it shares with others.
+//! The position of a record of a node's file log in the log that the nodes share.
 //!
 //! ```text
 //! payload   0 u64 | place bytes u32 | place | an epoch's transactions
@@ -84,7 +84,7 @@ impl Places {
         Ok(())
     }
 
-    /// Notes the last record of a log of which nothing had to be replayed, if it has one.
+    /// Records the last record of a log that had nothing to replay, if it has one.
     pub fn note_last(&mut self, log: &dyn Log) -> Result<(), LogError> {
         let (tail, source) = (log.tail(), log.source());
         let is_held = source.starts()?.first().is_some_and(|first| *first <= tail);
