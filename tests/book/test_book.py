@@ -22,7 +22,9 @@ DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```(\w+),(run|server|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NODE_PATH = ":".join(str(ROOT / "tests" / layer / "node" / "node_modules") for layer in ("redis", "dynamodb", "fauna"))
 NETWORK = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-PROGRAMS = {"sh": "bash -euo pipefail", "python": shlex.quote(sys.executable), "js": "node"}
+PROGRAMS = {"sh": "bash -euo pipefail", "js": "node"}
+# A page whose clients need versions of their own has an environment with them, which `./test` makes.
+PYTHONS = {"docs/start/ai.md": ROOT / "target" / "examples-agent-venv" / "bin" / "python"}
 SUFFIXES = {"sh": "sh", "python": "py", "js": "cjs"}
 
 
@@ -67,9 +69,12 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_of_a_page_run(name, tmp_path):
     told = page(PAGES[name])
+    python = PYTHONS.get(name, sys.executable)
+    clients = {"PYTHONPATH": CLIENTS} if name not in PYTHONS else {}
+    programs = {**PROGRAMS, "python": shlex.quote(str(python))}
     for path in BESIDE:
         (tmp_path / path.name).symlink_to(path)
-    for program, path in (("quartet", binary()), ("python", sys.executable)):
+    for program, path in (("quartet", binary()), ("python", python)):
         (tmp_path / program).symlink_to(path)
     lines = ["ip link set lo up"]
     if told.server is not None:
@@ -78,10 +83,10 @@ def test_commands_of_a_page_run(name, tmp_path):
     for number, (language, text, _) in enumerate(told.runs):
         file = f"{number}.{SUFFIXES[language]}"
         (tmp_path / file).write_text(text)
-        lines.append(f"{PROGRAMS[language]} {file} >{number}.out")
+        lines.append(f"{programs[language]} {file} >{number}.out")
     if told.server is not None:
         lines.append("kill $server; wait $server")
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, "PYTHONPATH": CLIENTS, **LIBRARY}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, **clients, **LIBRARY}
     run([*NETWORK, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
     for number, (_, text, output) in enumerate(told.runs):
         if output is not None:
