@@ -66,6 +66,24 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
     assert build.dead_links(tmp_path) == ["a.html: #gone names no heading", "a.html: nothing is at b.html"]
 
 
+def options(*command: str) -> set[str]:
+    """The options of a command and of those below it, as its help has them."""
+    told = run([binary(), *command, "--help"])
+    below = re.search(r"^Commands:\n((?:  .*\n)+)", told, re.MULTILINE)
+    names = re.findall(r"^  ([a-z][a-z-]*)", below[1], re.MULTILINE) if below else []
+    return set(re.findall(r"^ +(?:-\w, )?--([\w-]+)", told, re.MULTILINE)).union(*(options(*command, name) for name in names if name != "help"))
+
+
+def test_options_that_pages_name_are_there():
+    """A page named `--dynamodb-access-key`, which the program refuses. Judged are names that begin as an option of the program does."""
+    known = options()
+    families = {name.split("-")[0] for name in known if "-" in name}
+    for path in [ROOT / "README.md", ROOT / "packaging" / "README.md", *DOCS.rglob("*.md")]:
+        named = set(re.findall(r"--([a-z]+-[a-z-]*[a-z])\b", path.read_text()))
+        unknown = {name for name in named - known if name.split("-")[0] in families}
+        assert not unknown, path.relative_to(ROOT)
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_of_a_page_run(name, tmp_path):
     told = page(PAGES[name])

@@ -33,6 +33,11 @@ def binary() -> str:
     return os.environ.get("QUARTET_BIN", str(ROOT / "target" / "release" / "quartet"))
 
 
+def library() -> Path:
+    """The library that bindings of FoundationDB load, built beside the program."""
+    return Path(binary()).parent / "libfdb_c.so"
+
+
 _GIVEN: set[int] = set()
 _GIVING = threading.Lock()
 
