@@ -21,7 +21,8 @@ from harness.server import ROOT, binary
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```(\w+),(run|server|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NODE_PATH = ":".join(str(ROOT / "tests" / layer / "node" / "node_modules") for layer in ("redis", "dynamodb", "fauna"))
-NETWORK = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+# Processes of its own too: a page that fails leaves none of its servers behind.
+ALONE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 PROGRAMS = {"sh": "bash -euo pipefail", "js": "node"}
 # A page whose clients need versions of their own has an environment with them, which `./test` makes.
 PYTHONS = {"docs/start/ai.md": ROOT / "target" / "examples-agent-venv" / "bin" / "python"}
@@ -105,7 +106,7 @@ def test_commands_of_a_page_run(name, tmp_path):
     if told.server is not None:
         lines.append("kill $server; wait $server")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, **clients, **LIBRARY}
-    run([*NETWORK, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
+    run([*ALONE, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
     for number, (_, text, output) in enumerate(told.runs):
         if output is not None:
             assert (tmp_path / f"{number}.out").read_text().strip() == output.strip(), text

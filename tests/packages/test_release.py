@@ -89,7 +89,7 @@ def test_every_named_version_is_this_one():
         assert f"quartet/quartet:{VERSION}" in (ROOT / "packaging" / "testcontainers" / module).read_text()
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm compiles for minutes; `go install helm.sh/helm/v3/cmd/helm@latest`")
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed; `./test packages` builds it")
 def test_the_chart_is_well_formed():
     assert "0 chart(s) failed" in run(["helm", "lint", "--strict", CHART])
     users = "auth.aclUsers.reader.password=secret,auth.aclUsers.reader.permissions=~* -@all +@read"
