@@ -155,7 +155,12 @@ def pods(place: Path, network: Network, rendered: Path) -> dict[str, Container]:
         name = f"{stateful['metadata']['name']}-{number}"
         environment = image_environment()
         for variable in described["env"]:
-            value = name if variable.get("valueFrom") == {"fieldRef": {"fieldPath": "metadata.name"}} else variable.get("value", KEY)
+            # The secret of credentials has the root key alone.
+            secret_key = variable.get("valueFrom", {}).get("secretKeyRef")
+            if secret_key and secret_key["key"] != "root-key":
+                assert secret_key["optional"]
+                continue
+            value = KEY if secret_key else name if "valueFrom" in variable else variable["value"]
             environment[variable["name"]] = re.sub(r"\$\((\w+)\)", lambda reference: environment[reference[1]], value)
         volumes = {volume["name"]: settings if "configMap" in volume else secret for volume in pod["volumes"]}
         volumes["data"] = place / f"data-{number}"
@@ -213,9 +218,10 @@ def use(nodes: list[Container]) -> None:
     for node in nodes:
         node.until(lambda: [node.asked(*healthcheck)], "a node is ready")
     print(len(nodes), "nodes are ready")
-    print(redis(nodes[0].machine, "SET", "greeting", "hello"), redis(nodes[-1].machine, "GET", "greeting"))
-    shown = json.loads(nodes[0].asked(*status))
-    home = next(node for node in nodes if node.environment["QUARTET_NODE_NAME"] == shown["home"])
+    nodes[0].until(lambda: redis(nodes[0].machine, "SET", "greeting", "hello") == "OK", "a node takes a write")
+    print("another node has it:", redis(nodes[-1].machine, "GET", "greeting"))
+    homes = nodes[0].until(lambda: [node["name"] for node in json.loads(nodes[0].asked(*status))["nodes"] if node["is_home"]], "the status names the home")
+    home = next(node for node in nodes if [node.environment["QUARTET_NODE_NAME"]] == homes)
     print("stopped", home.stop())
     other = next(node for node in nodes if node is not home)
     other.until(lambda: redis(other.machine, "GET", "greeting") == "hello", "another node is home")
