@@ -441,11 +441,13 @@ pub static PARTS: [Part; 34] = [
         needs: &[
             Need::Server,
             REDIS_CLI,
+            REDIS_SERVER,
             Need::Program("curl", "curl"),
             IP,
             REDIS_NODE,
             DYNAMODB_NODE,
             FAUNA_NODE,
+            Need::Environment("examples/agent", "target/examples-agent-venv"),
         ],
         covers: &[HEART, AROUND, &["docs", "book", "README.md", "examples", "tests/book"]],
         run: |run| pytest(run, "book", &["--timeout", "600", "tests/book"]),
