@@ -5,8 +5,9 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
-use quartet_wire_resp::Reply;
+use quartet_wire_resp::{Arguments, Reply};
 
+use crate::access::acl::selector::Selector;
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::{Block, EmptyReply};
 use crate::connections::clients::ClientState;
@@ -81,6 +82,14 @@ impl<'c, 't> Context<'c, 't> {
             changes: self.groups.changes(),
         };
         (keys, &mut self.reply)
+    }
+
+    /// Returns true if one selector of the user allows the request together with `also`, which says
+    /// what the request touches besides the keys among its arguments.
+    pub(crate) fn user_may(&self, arguments: Arguments<'_>, also: impl Fn(&Selector) -> bool) -> bool {
+        let user = &self.client.user;
+        let is_allowed = |command| user.allows_with(command, arguments, &also);
+        user.is_unrestricted() || self.table().find_of(arguments).is_ok_and(is_allowed)
     }
 
     /// A key that a command reads: counted as a hit or a miss, and as used now.
