@@ -15,7 +15,7 @@ use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
 use crate::keyspace::late_part::{LATE_FROM, LatePart, Made};
-use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing};
+use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing, key_row};
 use crate::{command::errors, command::parse};
 
 pub struct Context<'c, 't> {
@@ -204,6 +204,13 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_none_or(|changed| changed == name)
     }
 
+    /// What belongs to a key has changed, but not its own row: those who wait for that too are asked
+    /// again.
+    pub fn changed_below(&self, name: &[u8]) {
+        let row = key_row(self.client.db, name);
+        self.connections().blocking.changed_below(&row);
+    }
+
     /// The answer of a blocking command that found nothing: wait for `keys`.
     pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<Outcome, ErrorReply> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
@@ -213,6 +220,8 @@ impl<'c, 't> Context<'c, 't> {
             in_exec,
             ask_again: None,
             even_if_gone: false,
+            even_below: false,
+            again_at_ms: None,
         })))
     }
 }
