@@ -141,7 +141,7 @@ impl Judge {
                     false => Ok(()),
                 }
             }
-            Body::Term { floor } => {
+            Body::Term { floor } | Body::Founding { floor, .. } => {
                 self.groups_cut += u64::from(!self.group.is_empty());
                 self.group.clear();
                 self.version = self.version.max(floor);
