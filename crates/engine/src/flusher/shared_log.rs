@@ -32,6 +32,8 @@ pub(crate) struct Sharing {
     /// Transactions may be as long as objects take.
     pub takes_objects: bool,
     pub hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
+    /// When the hash that is being taken was begun.
+    pub hashing_since: Duration,
     pub own_hash: Option<(LogSequence, u128)>,
     pub homes_hash: Option<(LogSequence, u128)>,
     /// A hash of this home's that is to be appended.
@@ -80,6 +82,7 @@ impl Sharing {
             last_take: Duration::ZERO,
             takes_objects: false,
             hashing: None,
+            hashing_since: Duration::ZERO,
             own_hash: None,
             homes_hash: None,
             unsent_hash: None,

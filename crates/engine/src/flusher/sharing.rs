@@ -561,6 +561,7 @@ impl Worker {
         let hash = move || state_hash(&snapshot, None);
         let started = Job::start(self.shared.runtime.as_ref(), "state-hash", hash);
         sharing.hashing = started.ok().map(|job| (at, job));
+        sharing.hashing_since = self.shared.runtime.now();
     }
 
     /// Takes a state hash that is done, and compares it with the home's.
@@ -570,6 +571,7 @@ impl Worker {
         {
             let mut figures = sharing.standing.figures.lock();
             figures.marks += 1;
+            figures.hash_micros = (self.shared.runtime.now() - sharing.hashing_since).as_micros() as u64;
             figures.last_hash = hash;
             drop(figures);
             sharing.own_hash = Some((at, hash));

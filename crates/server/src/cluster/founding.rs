@@ -192,3 +192,181 @@ impl Folder<'_> {
         remove().with_context(|| format!("removing {}", path.display()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quartet_engine::{Durability, Engine, EngineOptions, OwnLog, Parts, Space};
+    use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
+    use quartet_log_replicated::model::Store;
+    use quartet_log_replicated::{Answer, Request, TermValue};
+    use quartet_model::{DatabaseId, LayerId};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::cluster::killed::UntilKilled;
+
+    const ROWS: u8 = 20;
+
+    /// All that outlives a process: etcd, and the node's folder and disk.
+    struct Outside {
+        etcd: Store,
+        folder: TempDir,
+        disk: FaultyDisk,
+    }
+
+    fn parts_on(disk: &FaultyDisk) -> Parts {
+        Parts::on_one_machine(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)))
+    }
+
+    impl Outside {
+        /// A server's data, each row a record, and an etcd with nothing.
+        fn new() -> Outside {
+            let (folder, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::new());
+            fs::write(folder.path().join("data"), "").unwrap();
+            let options = EngineOptions {
+                store: Some(StoreKind::Memory),
+                ..EngineOptions::default()
+            };
+            let engine = Engine::open_with(parts_on(&disk), options, Box::new(|_| {}), &mut |_| {}).unwrap();
+            let space = Space {
+                database: DatabaseId(1),
+                layer: LayerId::KeyValue,
+                durability: Durability::Always,
+            };
+            for row in 0..ROWS {
+                let set = engine
+                    .partition()
+                    .execute(space, |tx| Ok::<_, std::convert::Infallible>(tx.set(&[row], b"value")));
+                assert!(engine.wait_durable(set.unwrap().1));
+            }
+            engine.close().unwrap();
+            Outside {
+                etcd: Store::default(),
+                folder,
+                disk,
+            }
+        }
+
+        /// One start. Returns how many requests it has sent.
+        fn found(&mut self, executes: usize, answers: usize) -> (Result<Option<Place>>, usize) {
+            let mut sequencer = UntilKilled::new(&mut self.etcd, executes, answers);
+            let partitions = [self.folder.path().to_owned()];
+            let folder = Folder {
+                data: self.folder.path(),
+                partitions: &partitions,
+                parts: &|_| Ok(parts_on(&self.disk)),
+                kind: Some(StoreKind::Memory),
+            };
+            let found = folder.found(&mut sequencer, &ClusterSettings::for_test("a"));
+            (found, sequencer.sent())
+        }
+
+        fn crash(&mut self) {
+            self.disk.clear_faults();
+            self.disk = self.disk.fork();
+            self.disk.crash();
+        }
+
+        fn get(&mut self, key: Vec<u8>) -> Option<Vec<u8>> {
+            let mut sequencer = UntilKilled::new(&mut self.etcd, usize::MAX, usize::MAX);
+            match ask(&mut sequencer, Request::Get { key }).unwrap() {
+                Answer::Value(value) => value,
+                _ => None,
+            }
+        }
+
+        /// The next start founds the cluster, and the folder is a node's that ends with its record.
+        fn goes_on(mut self, case: &str) {
+            self.crash();
+            let (found, _) = self.found(usize::MAX, usize::MAX);
+            let place = found.unwrap_or_else(|error| panic!("{case}: {error:#}"));
+            let kept = identity::of(self.folder.path()).unwrap();
+            let place = place.unwrap_or_else(|| Place::new("/test", kept.expect(case), PartitionId(0)));
+            assert_eq!(kept, Some(place.cluster), "{case}");
+            assert!(!self.folder.path().join(FOUNDING).exists(), "{case}");
+            self.crash();
+            let log = OwnLog::open(parts_on(&self.disk), Some(StoreKind::Memory), &place).unwrap();
+            let term = self.get(place.term_key()).unwrap_or_else(|| panic!("{case}: no term"));
+            let term = TermValue::decode(&term).unwrap();
+            assert_eq!(
+                (log.position().sequence, log.position().hash),
+                (term.sequence, term.hash),
+                "{case}"
+            );
+            assert_eq!(log.tail().0, u64::from(ROWS) + 1, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_founding_that_is_killed_at_any_step_goes_on() {
+        let (founded, requests) = Outside::new().found(usize::MAX, usize::MAX);
+        assert!(founded.unwrap().is_some());
+        assert_eq!(requests, 2, "what there is, and the cluster");
+        for answered in 0..requests {
+            for executed in [answered, answered + 1] {
+                let mut outside = Outside::new();
+                assert!(outside.found(executed, answered).0.is_err());
+                outside.goes_on(&format!("{executed} executed, {answered} answered"));
+            }
+        }
+        for operation in [Operation::Write, Operation::Sync] {
+            for nth in 1.. {
+                let mut outside = Outside::new();
+                outside.disk.fail(operation, nth, Fault::Error);
+                let (founded, _) = outside.found(usize::MAX, usize::MAX);
+                if outside.disk.fault_pending() {
+                    break;
+                }
+                if founded.is_err() {
+                    outside.goes_on(&format!("{operation:?} {nth}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn data_is_refused_where_another_cluster_is() {
+        let (mut first, mut second) = (Outside::new(), Outside::new());
+        let founded = first.found(usize::MAX, usize::MAX).0.unwrap();
+        assert!(founded.is_some());
+        // The other begins to found, and its request comes too late.
+        assert!(second.found(1, 1).0.is_err());
+        assert!(second.folder.path().join(FOUNDING).exists());
+        second.etcd = first.etcd;
+        for _ in 0..2 {
+            let refused = second.found(usize::MAX, usize::MAX).0.unwrap_err().to_string();
+            assert!(refused.contains("holds data that is of no cluster"), "{refused}");
+            assert!(!second.folder.path().join(FOUNDING).exists());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_has_changed_does_not_found_what_it_has_begun() {
+        let mut outside = Outside::new();
+        assert!(outside.found(1, 1).0.is_err());
+        let other = Outside::new();
+        fs::copy(outside.folder.path().join(FOUNDING), other.folder.path().join(FOUNDING)).unwrap();
+        let engine = Engine::open_with(
+            parts_on(&other.disk),
+            EngineOptions::default(),
+            Box::new(|_| {}),
+            &mut |_| {},
+        );
+        let engine = engine.unwrap();
+        let space = Space {
+            database: DatabaseId(1),
+            layer: LayerId::KeyValue,
+            durability: Durability::Always,
+        };
+        let set = engine
+            .partition()
+            .execute(space, |tx| Ok::<_, std::convert::Infallible>(tx.set(b"more", b"value")));
+        assert!(engine.wait_durable(set.unwrap().1));
+        engine.close().unwrap();
+        outside.disk = other.disk;
+        let refused = outside.found(usize::MAX, usize::MAX).0.unwrap_err().to_string();
+        assert!(refused.contains("has changed since"), "{refused}");
+    }
+}

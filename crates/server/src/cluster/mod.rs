@@ -27,6 +27,8 @@ pub mod copying;
 pub mod forward;
 pub mod founding;
 pub mod identity;
+#[cfg(test)]
+mod killed;
 pub mod link;
 pub mod members;
 pub mod node;

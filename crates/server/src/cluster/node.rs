@@ -996,6 +996,7 @@ impl Shared {
             hears_others: heard.split_off(1),
             endpoints,
             process: self.process,
+            state_mismatches: figures.iter().map(|figures| figures.hash_mismatches).sum(),
         }
     }
 
