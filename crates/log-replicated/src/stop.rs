@@ -1,4 +1,4 @@
-//! The reasons why a node stops following or writing a partition's log.
+//! The reasons for which a node stops following or writing a partition's log.
 
 use quartet_model::LogSequence;
 
@@ -29,7 +29,7 @@ pub enum StopReason {
         why: RecordError,
     },
     /// The record carries another sequence number.
-    #[error("record {} says that it stands elsewhere", at.0)]
+    #[error("record {} carries another sequence number", at.0)]
     Misplaced {
         /// Where it was found.
         at: LogSequence,
@@ -48,8 +48,8 @@ pub enum StopReason {
         /// Its term.
         term: Term,
     },
-    /// The record does not belong between the chunks of one group, or is a chunk without its
-    /// predecessors.
+    /// The record does not belong between the chunks of one group, or is a chunk without those
+    /// before it.
     #[error("record {} breaks a group of chunks", at.0)]
     BrokenGroup {
         /// The record.
@@ -80,7 +80,7 @@ pub enum StopReason {
         /// The last record that this node has.
         applied: LogSequence,
     },
-    /// The sequencer has trimmed the next record; peers have it.
+    /// The next record is gone from the sequencer; peers have it.
     #[error("records {} to {} are trimmed", next.0, first.0.saturating_sub(1))]
     Trimmed {
         /// The record that this node needs next.
@@ -88,19 +88,19 @@ pub enum StopReason {
         /// The first that is left.
         first: LogSequence,
     },
-    /// The sequencer's term is older than one known to this node: it was restored from a backup.
+    /// The sequencer's term is older than one that this node knows: it was restored from a backup.
     #[error("the sequencer is in a term before {}", known.0)]
     TermWentBack {
         /// The newest term that this node knows.
         known: Term,
     },
-    /// The record before the next append is missing, in the writer's own term.
+    /// The record before the one to append is missing, in the writer's own term.
     #[error("record {} is missing before its successor was appended", missing.0)]
     LostPredecessor {
         /// The missing record.
         missing: LogSequence,
     },
-    /// Another writer's record is at a sequence where only this term's writer may append.
+    /// Another's record stands where only the writer of this term may append.
     #[error("record {} was written by another in this node's own term", at.0)]
     ForeignRecord {
         /// The record.

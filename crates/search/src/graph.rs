@@ -518,7 +518,7 @@ fn has_sound_links(nodes: &FxHashMap<DocumentId, Node<DocumentId>>, id: Document
 struct Links<Id> {
     /// To which nodes.
     to: Vec<Id>,
-    /// From which nodes to which there is none.
+    /// Nodes that link here and that this node does not link back to.
     from: Vec<DocumentId>,
 }
 

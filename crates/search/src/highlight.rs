@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(shown(REDIS, &[], Some(&tags), Some(&summary(3))), REDIS);
     }
 
-    /// Words behind the first text stand far behind it, and in the next field behind all of them.
+    /// Positions leave a gap of 100 between texts of a field, and continue in the next field.
     #[test]
     fn of_several_texts_the_first_is_marked() {
         let schema = Schema::new(vec![Field::text("a", 1.0), Field::text("b", 1.0)]).unwrap();

@@ -57,7 +57,7 @@ pub enum Clause {
         words: Vec<(u32, String)>,
         /// How far words may be from their places.
         slop: u32,
-        /// A word that begins so stands behind them.
+        /// The phrase must be followed by a word with this prefix.
         prefix: Option<(u32, String)>,
     },
     /// Documents with a term that a pattern matches, with a score of one.

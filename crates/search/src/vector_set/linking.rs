@@ -227,7 +227,7 @@ fn waiting_ids(rows: &mut dyn Rows, linking: Linking, count_max: usize) -> Vec<I
 }
 
 impl Prepared {
-    /// The changed nodes. None: one that is gone.
+    /// The changed rows by id; `None` deletes the node's row.
     pub(super) fn into_nodes(self) -> BTreeMap<Id, Option<Vec<u8>>> {
         self.nodes.into_iter().collect()
     }
