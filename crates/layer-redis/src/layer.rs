@@ -53,7 +53,7 @@ pub struct Redis {
     /// Longest reply of one command or transaction, and most that a command gathers for it: a
     /// request may name one value many times. DEBUG SET-REPLY-BYTES-MAX lowers it for tests.
     pub reply_bytes_max: AtomicUsize,
-    /// Where iterations of SCAN stand.
+    /// The source of random choices.
     pub random: Random,
     pub expiry: Expiry,
     pub eviction: Eviction,
@@ -310,8 +310,8 @@ impl Redis {
         }
     }
 
-    /// Returns what the process takes. A database that is one of several is shown what is its own:
-    /// the process' figures tell of the others.
+    /// Returns the resources of the process. A single database of several sees only its own: the
+    /// process's figures would reveal the others.
     pub fn resources(&self) -> Resources {
         match self.access.admission_control {
             None => (self.process.resources)(),

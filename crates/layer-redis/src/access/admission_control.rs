@@ -1,9 +1,9 @@
 //! Admission around the layer of a logical database that is one of several: quotas and
 //! metering.
 //!
-//! The layer calls an [`AdmissionControl`] before each command and reports the executed ones; it
-//! does not know the counted figures or the limits. The default database has no admission control:
-//! its commands pay one test for that.
+//! The layer calls an [`AdmissionControl`] before each command and reports the executed commands;
+//! it does not know the counted figures or the limits. The default database has no admission
+//! control: its commands pay one test for that.
 
 /// Admits and counts the commands of one logical database.
 pub trait AdmissionControl: Send + Sync {

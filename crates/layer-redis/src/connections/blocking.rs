@@ -202,7 +202,7 @@ impl Blocking {
         self.ask_again(client.shared.id, block.again_at_ms);
     }
 
-    /// The client is asked again at this time, or before it if that was to be so already.
+    /// Schedules the client's next call for this time, unless an earlier call is already scheduled.
     pub fn ask_again(&self, client_id: u64, at_ms: Option<u64>) {
         let Some(at_ms) = at_ms else {
             return;
@@ -219,7 +219,7 @@ impl Blocking {
         }
     }
 
-    /// Lets everybody be asked again whose time for that has come.
+    /// Makes the rows ready of all clients whose scheduled time has passed.
     pub fn ask_due(&self, now_ms: u64) {
         let queues = &mut *self.queues.lock();
         while let Some(&(at_ms, client_id)) = queues.due.first()
@@ -232,7 +232,7 @@ impl Blocking {
         }
     }
 
-    /// What belongs to the key of this row has changed without the row itself.
+    /// Notes a change that belongs to the key of this row, without a change of the row itself.
     pub fn changed_below(&self, row: &[u8]) {
         let queues = self.queues.lock();
         if queues.keys.get(row).is_some_and(|queue| queue.below_count > 0) {
@@ -240,7 +240,7 @@ impl Blocking {
         }
     }
 
-    /// True if a client may be served, or asked to end a wait.
+    /// Returns true if a client may be served, or a wait must be ended.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.ready.any.load(Ordering::Relaxed)
@@ -264,8 +264,8 @@ impl Blocking {
         queue.is_some_and(|queue| !if_gone || queue.if_gone_count > 0)
     }
 
-    /// Returns the client that has waited longest for the row, after `turn`; `if_gone`: among those
-    /// that are called again even if it was removed.
+    /// Returns the client that has waited longest for the row, after `turn`; `if_gone`: among
+    /// clients that are also called after its removal.
     pub fn next_waiting(&self, users: &Users, row: &[u8], turn: u64, if_gone: bool) -> Option<Asked> {
         let queues = self.queues.lock();
         let queue = queues.keys.get(row)?;

@@ -421,8 +421,8 @@ impl Client {
         taken
     }
 
-    /// Asks the connection to close.
-    /// It has something that is only in this layer: it waits, listens, watches or is cached for.
+    /// Returns true if the connection has state that is only in this layer: it waits, subscribes,
+    /// watches or caches keys.
     pub fn is_bound(&self) -> bool {
         let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
         is(&self.blocked)
@@ -434,6 +434,7 @@ impl Client {
             || self.tracking.lock().is_some()
     }
 
+    /// Asks the connection to close.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         (self.wake)();

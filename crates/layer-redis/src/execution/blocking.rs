@@ -65,7 +65,7 @@ impl Redis {
         }
     }
 
-    /// Serves whoever waits for a time that has come. Called about ten times a second.
+    /// Serves clients whose scheduled time has passed. Called about ten times a second.
     pub fn serve_due(&self) {
         let now_ms = self.engine.now_micros() / 1000;
         self.connections.blocking.ask_due(now_ms);

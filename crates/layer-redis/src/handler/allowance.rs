@@ -32,12 +32,12 @@ enum Bound<'c> {
 }
 
 impl<'c> Allowance<'c> {
-    /// For a command that began at `started_micros` and keeps others waiting.
+    /// For a command that started at `started_micros` and blocks others.
     pub fn with_lock(started_micros: u64) -> Allowance<'c> {
         Allowance::new(Bound::Until(started_micros + WITH_LOCK_MICROS))
     }
 
-    /// For a command that keeps nobody waiting but its client.
+    /// For a command that blocks only its client.
     pub fn without_lock(client: &Arc<Client>, long_scripts: &'c LongScripts) -> Allowance<'c> {
         Allowance::new(Bound::Wanted(client.clone(), long_scripts))
     }

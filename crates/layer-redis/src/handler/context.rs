@@ -84,8 +84,8 @@ impl<'c, 't> Context<'c, 't> {
         (keys, &mut self.reply)
     }
 
-    /// Returns true if one selector of the user allows the request together with `also`, which says
-    /// what the request touches besides the keys among its arguments.
+    /// Returns true if a single selector of the user allows the request together with `also`, which
+    /// checks the parts of the request outside of its key arguments.
     pub(crate) fn user_may(&self, arguments: Arguments<'_>, also: impl Fn(&Selector) -> bool) -> bool {
         let user = &self.client.user;
         let is_allowed = |command| user.allows_with(command, arguments, &also);
@@ -197,15 +197,14 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_some()
     }
 
-    /// A blocking command may be served by `name`: by any of its keys at first, later only by the
-    /// one that changed, so that several keys of one transaction serve in the order in which they
-    /// were written.
+    /// Returns true if `name` may serve a blocking command: any of its keys at first, later only
+    /// the changed key, so that several keys of one transaction serve in the order of their writes.
     pub fn may_be_served_by(&self, name: &[u8]) -> bool {
         self.retry_for.is_none_or(|changed| changed == name)
     }
 
-    /// What belongs to a key has changed, but not its own row: those who wait for that too are asked
-    /// again.
+    /// Notes a change that belongs to a key, but not to its own row: clients that also wait for
+    /// such changes are called again.
     pub fn changed_below(&self, name: &[u8]) {
         let row = key_row(self.client.db, name);
         self.connections().blocking.changed_below(&row);

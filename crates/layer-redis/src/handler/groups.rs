@@ -39,7 +39,7 @@ impl<'c> Groups<'c> {
         }
     }
 
-    /// For a command that only reads, beside others: its own notes stand in `beside`.
+    /// For a command that only reads, concurrently with others: its own notes are in `beside`.
     pub fn with_notes(layer: &'c Redis, beside: &'c Beside) -> Groups<'c> {
         let beside = Some(beside);
         Groups {
@@ -48,7 +48,7 @@ impl<'c> Groups<'c> {
         }
     }
 
-    /// For a command that goes on as long as this allows.
+    /// For a command that runs within this allowance.
     pub fn allowed(self, allowance: Option<&'c Allowance<'c>>) -> Groups<'c> {
         Groups { allowance, ..self }
     }
@@ -70,7 +70,7 @@ impl<'c> Groups<'c> {
         self.allowance.is_some_and(Allowance::ends_before_long)
     }
 
-    /// As [`Groups::must_end_before_long`], for one that is to look at this many elements.
+    /// As [`Groups::must_end_before_long`], for a command that visits this many elements.
     pub fn must_end_before(self, elements: u64) -> bool {
         elements > WITH_LOCK_ELEMENTS && self.must_end_before_long()
     }

@@ -133,7 +133,7 @@ pub fn set<'t>(elements: &Elements, tx: &'t mut Transaction<'_>, element: &[u8],
     tx.set_parts(&elements.row_key(&position(element), [element, b""]), &[value])
 }
 
-/// Returns the row that was there.
+/// Returns the previous row.
 pub fn clear(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
     tx.clear_parts(&elements.row_key(&position(element), [element, b""]))
 }

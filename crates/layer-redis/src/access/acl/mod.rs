@@ -71,8 +71,8 @@ impl User {
         self.unrestricted.load(Ordering::SeqCst)
     }
 
-    /// Returns true if one selector allows the request together with `also`, which says what the
-    /// request touches besides the keys among its arguments.
+    /// Returns true if a single selector allows the request together with `also`, which checks the
+    /// parts of the request outside of its key arguments.
     pub(crate) fn allows_with(
         &self,
         command: &'static Command,
@@ -82,7 +82,7 @@ impl User {
         self.is_unrestricted() || self.rules().allow_with(command, arguments, also)
     }
 
-    /// Returns true if one selector, whatever its commands, allows to read this key.
+    /// Returns true if a selector allows reading this key, with any commands.
     pub fn may_read(&self, name: &[u8]) -> bool {
         self.is_unrestricted() || self.rules().may_read(name)
     }

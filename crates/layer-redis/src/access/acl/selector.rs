@@ -112,7 +112,7 @@ impl Selector {
         command.has(NO_AUTH) || self.has(index) || arguments.get(1).is_some_and(allows_first)
     }
 
-    /// The command is allowed whatever its arguments.
+    /// Returns true if the command is allowed with any arguments.
     pub fn has_command(&self, command: &'static Command) -> bool {
         self.has(self.table.index(command))
     }

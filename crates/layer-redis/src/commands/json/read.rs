@@ -47,7 +47,7 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-/// The one value of a path of the older kind, or an array of what a JSONPath means.
+/// The one value of a path of the older kind, or an array of a JSONPath's values.
 fn write_matches(
     document: &Json,
     path: &Path,

@@ -168,7 +168,7 @@ fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, words: &[&[u8
     let with_documents = match words.get(1) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
-        // The original's word to its replicas, which hear of the keys one by one.
+        // The original's message to its replicas, which receive the keys one by one.
         Some(word) if word.eq_ignore_ascii_case(b"_FORCEKEEPDOCS") => false,
         Some(word) => {
             let word = String::from_utf8_lossy(word);

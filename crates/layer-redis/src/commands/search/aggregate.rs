@@ -37,7 +37,7 @@ const GROUP_KEYS_MAX: usize = u16::MAX as usize;
 /// How many records a piece has that says nothing.
 pub(super) const COUNT_DEFAULT: usize = 1000;
 
-/// How long a cursor lives without being read, and the longest that may be asked for.
+/// Default lifetime of an idle cursor, and the longest lifetime that a request can set.
 pub(super) const IDLE_MS_MAX: u64 = 300_000;
 
 const CURSOR_GONE: &str = "SEARCH_CURSOR_NOT_FOUND Cursor not found";
@@ -60,7 +60,7 @@ pub(super) struct AggregateArguments {
     names_are_marked: bool,
     pub steps: Vec<Step>,
     pub cursor: Option<(usize, u64)>,
-    /// The order and the part that are asked for since the last GROUPBY.
+    /// The order and the range requested since the last GROUPBY.
     arrangement: Option<Arrangement>,
 }
 
@@ -73,15 +73,15 @@ pub(super) struct Loaded {
     at: usize,
 }
 
-/// SORTBY and LIMIT are one step, which stands where the first of them does. The last of several
-/// LIMIT counts, and the last of LIMIT and MAX.
+/// SORTBY and LIMIT are one step, in the place of the first of them. The last LIMIT counts, and the
+/// last of LIMIT and MAX.
 #[derive(Default)]
 struct Arrangement {
     /// How many steps precede it.
     at: usize,
     keys: Option<Vec<(String, bool)>>,
     offset: usize,
-    /// How many records are taken; zero of MAX stands for none that was named.
+    /// The number of taken records; zero means MAX without a number.
     count: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl Arrangement {
     }
 }
 
-/// Options of the query, which stand in front of the steps.
+/// Options of the query, which precede the steps.
 const OF_QUERY: &[&str] = &[
     "VERBATIM",
     "EXPANDER",
@@ -248,7 +248,8 @@ impl AggregateArguments {
         Ok(())
     }
 
-    /// SORTBY and LIMIT alone are no steps behind which options of the query are refused.
+    /// Returns true after the first step, from which on options of the query are refused; SORTBY
+    /// and LIMIT do not count.
     fn has_steps(&self) -> bool {
         self.loads_all || !self.loaded.is_empty() || !self.steps.is_empty()
     }
@@ -261,7 +262,7 @@ impl AggregateArguments {
         })
     }
 
-    /// Puts the order and the part that were asked for among the steps.
+    /// Inserts the requested order and range into the steps.
     pub fn arrange(&mut self) {
         if let Some(arrangement) = self.arrangement.take() {
             let at = arrangement.at;
@@ -289,7 +290,7 @@ impl AggregateArguments {
     }
 
     fn load(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
-        // The contents of documents are at hand until they are grouped, so they are loaded first.
+        // The contents of documents are available until they are grouped, so they are loaded first.
         if self.steps.iter().any(|step| matches!(step, Step::GroupBy { .. })) {
             return Err(refused("LOAD cannot be applied after projectors or reducers"));
         }
@@ -386,7 +387,7 @@ fn group(words: &mut Words<'_>, names_are_marked: bool) -> Result<Step, ErrorRep
     Ok(Step::GroupBy { properties, reducers })
 }
 
-/// The name of a result without one, as the original makes it up.
+/// The original's generated name for an unnamed result.
 fn generated_name(reducer: &str, arguments: &[&str]) -> String {
     let arguments: Vec<&str> = arguments
         .iter()
@@ -454,7 +455,7 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     counted(context, outcome)
 }
 
-/// FT.AGGREGATE with these words, asked by this request; the answer has a profile if one is given.
+/// Runs FT.AGGREGATE with these words, for this request; the answer has a profile if one is given.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -465,7 +466,7 @@ pub(super) fn run(
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let mut asked = AggregateArguments::read(context, &mut rest)?;
-    // A profile says how far a search came whose time was over, whatever is set.
+    // A profile shows the progress of a timed-out search, under any setting.
     asked.common.answers_parts |= profile.is_some();
     if profile.is_some() && asked.cursor.is_some() {
         return Err(refused("FT.PROFILE does not support cursor"));
@@ -529,7 +530,7 @@ pub(super) fn run(
                 profile.is_searched(&mut found, &behind);
             }
             let mut hits = found.hits;
-            // Without scores and vectors the order says nothing: that of the keys is as good.
+            // Without scores and vectors the order is arbitrary: that of the keys is as good.
             if !is_by_key && query.nearest.is_none() && !has_scores {
                 hits.sort_by(|a, b| a.key.cmp(&b.key));
             }
@@ -616,7 +617,7 @@ pub(super) fn open_cursor(
     context.cursors().add(cursor, now_ms, || random.below(1 << 31))
 }
 
-/// The properties that the steps take from documents beside those that LOAD names.
+/// The properties of documents that the steps use, except those of LOAD.
 fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Vec<String>, ErrorReply> {
     let distances = query.distance_names();
     let is_distance = |name: &str| distances.contains(&name);
@@ -634,7 +635,7 @@ pub(super) fn wanted_fields<'i>(index: &'i Index, names: &[String]) -> Vec<&'i F
     fields.map(|(_, field)| field).collect()
 }
 
-/// A match: a hit, or its key where nothing else is asked for.
+/// A match: a hit, or only its key if nothing else is needed.
 enum Match<'m> {
     Hit(&'m Hit),
     Key(&'m [u8]),
@@ -654,7 +655,7 @@ pub(super) struct Source<'a> {
     pub index: &'a Index,
     pub query: &'a Query,
     pub asked: &'a AggregateArguments,
-    /// The fields that the steps take beside those that are loaded.
+    /// The fields that the steps use, except the loaded ones.
     pub wanted: Vec<&'a Field>,
 }
 
@@ -723,7 +724,7 @@ impl Source<'_> {
         }
     }
 
-    /// True if records have more than what is known of a hit.
+    /// Returns true if records need more than the data of a hit.
     fn needs_contents(&self) -> bool {
         let asked = self.asked;
         asked.loads_all || asked.form.with_payloads || !asked.loaded.is_empty() || !self.wanted.is_empty()
@@ -789,7 +790,7 @@ impl Source<'_> {
             }
         }
         for field in &self.wanted {
-            // All fields of a hash are there already.
+            // All fields of the hash are already loaded.
             let is_loaded = self.asked.loads_all && contents.is_hash() && field.path == field.name;
             if !is_loaded
                 && let Value::Null = record.get(&field.name)
@@ -812,8 +813,8 @@ pub(super) fn hold(held: &mut Held<'_>, bytes: usize) -> Result<(), SearchError>
     }
 }
 
-/// The steps, and the LIMIT at their end, with the order that it takes a part of. The total is that
-/// of what it takes them from.
+/// The steps, and the final LIMIT together with the order before it. The total is that of LIMIT's
+/// input.
 pub(super) fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
     let behind = match steps {
         [.., Step::SortBy { .. }, Step::Limit { .. }] => 2,
@@ -849,7 +850,7 @@ fn shown_sort_key(steps: &[Step], record: &Record) -> Option<Vec<u8>> {
     }
 }
 
-/// Records, and what they were sorted by if that is asked for.
+/// Records, and their sort keys if requested.
 type Sorted<'r> = (&'r [Record], Option<&'r [Option<Vec<u8>>]>, RecordForm);
 
 fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by, form): Sorted<'_>, warnings: &[&str]) {

@@ -39,7 +39,7 @@ fn check(words: &[&[u8]]) -> Result<(), ErrorReply> {
     }
 }
 
-/// A dictionary is judged by its name, as a key is.
+/// Access to a dictionary is checked by its name, as for a key.
 pub fn check_access(
     context: &Context<'_, '_>,
     arguments: Arguments<'_>,

@@ -1,7 +1,7 @@
-//! FT.INFO. Names, order and forms follow what search 2.10 was seen to answer; figures that nothing
-//! here stands for are left out. Sizes are those of stored rows, about: offsets of words stand in
+//! FT.INFO. Names, order and forms follow the observed answers of search 2.10; figures without a
+//! counterpart here are left out. Sizes are approximate, of stored rows: offsets of words are in
 //! the postings and values of SORTABLE fields in the documents, so they have none of their own, and
-//! no collector runs.
+//! there is no collector.
 
 use quartet_search::index::{self, RecordCounts, State};
 use quartet_search::schema::{Field, FieldKind};

@@ -17,7 +17,7 @@ impl From<SearchError> for ErrorReply {
 
 pub(super) const NO_PERMISSION: &str = "NOPERM No permissions to access a key";
 
-/// The words behind the command's name; refused if there are fewer than `count_min`.
+/// The words after the command's name; refused if there are fewer than `count_min`.
 pub(super) fn words<'a>(arguments: Arguments<'a>, count_min: usize) -> Result<Vec<&'a [u8]>, ErrorReply> {
     match arguments.len() <= count_min {
         true => Err(wrong_number(arguments)),
@@ -42,14 +42,14 @@ fn wrong_number(arguments: Arguments<'_>) -> ErrorReply {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// Counts a search that answers a part, as its time was over.
+/// Counts a search with a partial answer, due to its deadline.
 pub(super) fn count_part(context: &Context<'_, '_>) {
     if !context.groups.has_used_up_allowance() {
         context.groups.indexes().note_timeout(true);
     }
 }
 
-/// Counts a search that ended with an error, if that is because its time was over.
+/// Counts a search that ended with an error, if the error is a timeout.
 pub(super) fn counted(context: &Context<'_, '_>, outcome: Result<Outcome, ErrorReply>) -> Result<Outcome, ErrorReply> {
     let is_timeout = |error: &ErrorReply| error.text == SearchError::Timeout.text();
     if outcome.as_ref().is_err_and(is_timeout) && !context.groups.has_used_up_allowance() {
@@ -63,8 +63,8 @@ pub(super) fn not_found(name: &[u8]) -> ErrorReply {
     format!("SEARCH_INDEX_NOT_FOUND Index not found: {name}").into()
 }
 
-/// The index of this name or alias, if the user may do to its keys what the request asks for and
-/// `writes` says.
+/// The index of this name or alias, if the user has the rights to its keys that the request and
+/// `writes` require.
 pub(super) fn find(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,

@@ -128,7 +128,7 @@ impl SearchArguments {
     }
 }
 
-/// How the hits come into their order.
+/// The origin of the order of hits.
 enum Order {
     /// By score, by distance, or by a SORTABLE field: the search does it.
     Found,
@@ -145,7 +145,7 @@ pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     counted(context, outcome)
 }
 
-/// FT.SEARCH with these words, asked by this request; the answer has a profile if one is given.
+/// Runs FT.SEARCH with these words, for this request; the answer has a profile if one is given.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -156,7 +156,7 @@ pub(super) fn run(
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let mut asked = SearchArguments::read(context, &mut rest)?;
-    // A profile says how far a search came whose time was over, whatever is set.
+    // A profile shows the progress of a timed-out search, under any setting.
     asked.common.answers_parts |= profile.is_some();
     asked.summaries.check(&index.definition)?;
     let query = asked.common.query(&index, text)?;
@@ -338,7 +338,8 @@ fn page(found: &mut Found, (offset, count): (usize, usize)) {
     found.hits = hits.into_iter().skip(offset).take(count).collect();
 }
 
-/// Sorts by the values that the keys hold; keys without one come last, equal ones by their names.
+/// Sorts by the values of the keys; keys without a value are last, equal ones are in the order of
+/// their names.
 fn sort(
     context: &mut Context<'_, '_>,
     index: &Index,
@@ -640,7 +641,7 @@ fn write_explanation(context: &mut Context<'_, '_>, explanation: &Explanation) {
     parts.for_each(|part| write_explanation(context, part));
 }
 
-/// The beginning of a RESP3 answer, up to the list of results.
+/// Writes the head of a RESP3 answer, up to the list of results.
 pub fn write_head(context: &mut Context<'_, '_>, total: u64) {
     context.reply.map(5);
     context.reply.simple("attributes");

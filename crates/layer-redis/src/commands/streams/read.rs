@@ -264,8 +264,7 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
     }))
 }
 
-/// Serves a command that waits by the stream that changed, or tells that there is nothing to wait
-/// for any more.
+/// Serves a waiting command from the changed stream, or reports the end of its wait.
 fn answer_again(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,

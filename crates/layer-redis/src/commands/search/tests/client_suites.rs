@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A client asked for the piece behind the last record, and its cursor was unknown: it had been
-/// closed with the last full piece. The original closes it with a piece that is short.
+/// A client requested the piece after the last record, and its cursor was unknown: it had been
+/// closed with the last full piece. The original closes it with a short piece.
 #[test]
 fn a_cursor_ends_with_a_piece_that_is_short() {
     let fixture = Fixture::new();

@@ -1,5 +1,5 @@
-//! Writes that no index covers are not noted for any; a definition that is made or taken back in
-//! whatever way is known to the next write.
+//! Writes outside of all indexes are not noted; the next write takes every new or rolled-back
+//! definition into account.
 
 use crate::keyspace::changes::What;
 use crate::testing::{Connection, Fixture, show};
@@ -53,10 +53,10 @@ fn a_new_definition_is_known_to_the_next_write() {
     check(&["HSET b:1 t x", CREATE]);
     check(&["MULTI", CREATE, "HSET b:1 t x", "EXEC"]);
     check(&["MULTI", "HSET b:1 t x", CREATE, "HSET a:2 t x", "EXEC", "DEL a:2"]);
-    // Another comes and goes before, in one transaction and in several.
+    // Another index is created and dropped before, in one transaction and in several.
     check(&[CREATE, "FT.DROPINDEX new", "HSET b:1 t x", "HSET a:3 t x", CREATE]);
     check(&["MULTI", CREATE, "FT.DROPINDEX new", CREATE, "EXEC", "HSET b:1 t x"]);
-    // The key comes from elsewhere.
+    // The key is moved from another place.
     check(&[CREATE, "HSET c:1 t x", "RENAME c:1 b:1"]);
     check(&[CREATE, "HSET c:1 t x", "COPY c:1 b:1"]);
     check(&[CREATE, "SELECT 3", "HSET b:1 t x", "MOVE b:1 0", "SELECT 0"]);
@@ -93,8 +93,8 @@ fn definitions_that_go_with_all_keys_come_again() {
     }
 }
 
-/// A transaction that is taken back may have dropped an index: other writes have been noted
-/// meanwhile, or not.
+/// A rolled-back transaction may have dropped an index: other writes have been noted meanwhile, or
+/// not.
 #[test]
 fn a_drop_that_is_taken_back_leaves_the_index_known() {
     let (fixture, mut connection) = beside_another();

@@ -57,7 +57,7 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             return Err(format!("ERR Stream {stream} has an index already: {known}").into());
         }
     }
-    // One whose key is over and was not removed yet.
+    // An index whose key has expired and was not removed yet.
     if let Some(dead) = catalogue.key_index(name) {
         dead.clear_all(context.tx);
     }
@@ -198,7 +198,7 @@ pub fn wait_indexing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     Ok(Outcome::Done)
 }
 
-/// The index need not be there.
+/// The index may be absent.
 pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (alias, name) = (&arguments[1], &arguments[2]);
     find(context, arguments, name, false)?;
@@ -229,13 +229,14 @@ pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     Ok(())
 }
 
-/// An alias, as it is no key, is judged by the index that it leads to.
+/// An alias is no key, so access is checked by its index.
 fn check_name(context: &Context<'_, '_>, arguments: Arguments<'_>, index: &[u8]) -> Result<(), ErrorReply> {
     let may = context.user_may(arguments, |selector| selector.has_key(index, false));
     may.then_some(()).ok_or(lookup::NO_PERMISSION.into())
 }
 
-/// The user may read the index of this name, and what it covers if it is there.
+/// Returns true if the user may read the index of this name, and, if it exists, the keys that it
+/// covers.
 fn may_see(context: &Context<'_, '_>, arguments: Arguments<'_>, name: &[u8], index: Option<&Arc<KeyIndex>>) -> bool {
     context.user_may(arguments, |selector| {
         let covers = |index: &Arc<KeyIndex>| allows_index(selector, &index.definition, false);

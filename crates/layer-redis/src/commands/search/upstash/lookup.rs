@@ -15,8 +15,8 @@ use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyDefinition, KeyIndex, NO_PLACE, Overlay, TransactionRows, rows_at};
 use crate::keyspace::Kind;
 
-/// The index of this name or alias, if there is one and the user may do to its keys what the request
-/// asks for and `writes` says.
+/// The index of this name or alias, if it exists and the user has the rights to its keys that the
+/// request and `writes` require.
 pub fn find(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -40,7 +40,7 @@ pub fn find(
     Ok(index.cloned())
 }
 
-/// See [`lookup::check_access`]. An index on a stream asks for the right to that key alone.
+/// See [`lookup::check_access`]. An index on a stream requires only the right to that key.
 pub fn check_access(
     context: &Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -64,13 +64,12 @@ pub fn wait(context: &mut Context<'_, '_>, index: &KeyIndex) -> Result<Option<Ou
     content::wait_for(context, index, "ERR")
 }
 
-/// Says whether a search has to end. Its time begins here.
+/// Returns true if a search must end. Its time starts here.
 pub fn clock<'c>(context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
     Common::new(context).clock(context)
 }
 
-/// The index as the transaction sees it, without keys and fields whose time is over although nobody
-/// has removed them yet.
+/// The index as the transaction sees it, without expired keys and fields that are not removed yet.
 pub fn rows<'r, 't>(
     context: &'r mut Context<'_, 't>,
     index: &KeyIndex,
@@ -82,8 +81,8 @@ pub fn rows<'r, 't>(
     content::rows(context, index, is_over).map_err(failed)
 }
 
-/// All rows are those of entries of one key, whose time may be over although nobody has removed it
-/// yet: then these are the rows of no index.
+/// All rows belong to entries of one key. If that key has expired but was not removed yet, these
+/// are the rows of no index.
 fn rows_of_stream<'r, 't>(context: &'r mut Context<'_, 't>, index: &KeyIndex) -> Overlay<TransactionRows<'r, 't>> {
     let is_there = streams::stream_of(&mut context.keys_of(0), index).is_some();
     let mut of_index = upkeep::rows(context.tx, index);

@@ -21,7 +21,7 @@ const OFFSET_MAX: usize = 10_000;
 /// The name of a whole document.
 const DOCUMENT: &str = "$";
 
-/// The arguments of SEARCH.QUERY behind the filter.
+/// The arguments of SEARCH.QUERY after the filter.
 struct QueryArguments {
     page: Page,
     no_content: bool,

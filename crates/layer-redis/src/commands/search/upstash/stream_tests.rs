@@ -60,7 +60,7 @@ fn entries_are_documents() {
     assert!(described.starts_with(start) && described.ends_with(end), "{described}");
 }
 
-/// A name that stands in an entry several times has all these values.
+/// A name that occurs several times in an entry has all these values.
 #[test]
 fn fields_may_come_several_times() {
     let fixture = Fixture::new();
@@ -145,7 +145,7 @@ fn transactions_and_scripts_find_their_own_entries() {
     assert_eq!(found(&fixture), Vec::<String>::new());
 }
 
-/// One whose time is over is not found, though nobody has removed it.
+/// An expired stream is not found, even before its removal.
 #[test]
 fn a_stream_that_expires_is_not_found() {
     let (fixture, mut connection) = events();
