@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<ExitCode> {
-    // Data, backups, exports and reports hold what their owner alone may see, credentials too.
+    // Data, backups, exports and reports are private to their owner and may contain credentials.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,

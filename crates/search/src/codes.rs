@@ -471,8 +471,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever blocks were kept, from another state or of other contents under the same ids,
-        /// the answer equals that of comparing every vector.
+        /// The answer equals that of comparing every vector, for any kept blocks: of another state,
+        /// or with other contents under the same ids.
         #[test]
         fn the_nearest_are_those_of_comparing_all(
             (component, metric) in kinds(),

@@ -17,7 +17,7 @@ pub(crate) type Slot = u32;
 
 const BLOCK_SLOTS: usize = 256;
 
-/// Nodes with more links on the lowest level than these keep them elsewhere.
+/// Nodes with more links on the lowest level than these keep them in another place.
 const LINKS_KEPT_TOGETHER: usize = 128;
 
 /// A node may have one or two links more than it should.
@@ -84,7 +84,7 @@ impl PointCodes<'_> {
         prefetch(self.codes);
     }
 
-    /// The first vector, as a query. A document with several vectors is near to the neighbours of
+    /// The first vector, as a query. The neighbours of a document with several vectors are those of
     /// its first.
     pub fn first(self, kind: &VectorKind) -> CodedQuery {
         let (coded, codes) = self.each().next().expect("a document in a graph has a vector");

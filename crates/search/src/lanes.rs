@@ -1,7 +1,7 @@
 //! Loops over components with wider instructions than every processor has.
 //!
-//! The order of a sum of floats is that of the source on every processor, and sums of integers are
-//! exact in every order, so results do not depend on the instructions available.
+//! Sums of floats have the order of the source on every processor, and sums of integers are exact
+//! in every order, so results do not depend on the available instructions.
 
 // Instructions that a processor may lack are out of reach of safe code.
 #![allow(unsafe_code)]
@@ -46,8 +46,8 @@ impl OfPair {
     }
 }
 
-/// Returns the sum over pairs of little-endian floats, as many as the shorter slice has. Each lane
-/// has its own sum, and the lanes are added in order.
+/// Returns the sum over pairs of little-endian floats, up to the end of the shorter slice. Each
+/// lane has its own sum, and the lanes are added in order.
 #[inline]
 pub(crate) fn sum_over_floats(one: &[u8], other: &[u8], of_pair: OfPair) -> f32 {
     let bytes = one.len().min(other.len());
@@ -144,7 +144,8 @@ fn sums_with_avx2(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> 
     lanes
 }
 
-/// Returns the sum of the products of signed bytes, as many as the shorter slice has, modulo 2^32.
+/// Returns the sum of the products of signed bytes, up to the end of the shorter slice, modulo
+/// 2^32.
 #[inline]
 pub(crate) fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
     #[cfg(target_arch = "x86_64")]

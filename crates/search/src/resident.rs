@@ -6,8 +6,8 @@
 //!
 //! Writers of the rows announce the change of the image ([`Resident::expect`]), and the first
 //! lookup of the new mark applies it. The mark of a rolled-back transaction is never seen, and its
-//! expected change is dropped with the next one. If the image cannot follow, a background task
-//! rebuilds it from the rows ([`Resident::is_wanted`]); until then lookups read rows.
+//! expected change is dropped at the next announcement. If the image cannot follow, a background
+//! task rebuilds it from the rows ([`Resident::is_wanted`]); until then lookups read rows.
 
 use std::fmt::Debug;
 use std::sync::Arc;

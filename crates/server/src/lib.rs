@@ -322,8 +322,8 @@ const SEGMENT_BYTES_MIN: u64 = 4 << 20;
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Opens the partitions of the data folder, or as many as are wanted. `shared`: each partition's
-/// part of a cluster's log.
+/// Opens the partitions of the data folder, or the wanted number. `shared`: each partition's part
+/// of a cluster's log.
 fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Replicated>>) -> Result<Partitions> {
     let wanted = settings.storage.partitions;
     let data: Vec<Data> = match &settings.storage.data {

@@ -51,7 +51,7 @@ const STATE_HASH_CYCLE: Duration = Duration::from_secs(30);
 /// twentieth of a core.
 const STATE_HASH_SHARE: u32 = 20;
 
-/// How often homes of other partitions are given what they have not heard yet.
+/// Interval at which homes of other partitions get pending changes.
 const TELL_CYCLE: Duration = Duration::from_millis(200);
 
 /// Interval at which connections that must end are woken.
@@ -171,7 +171,7 @@ struct Scope {
     catalogue: Catalogue,
     settings: Settings,
     new_credentials: NewCredentials,
-    /// Clients connect at the sockets. Otherwise all are forwarded from elsewhere.
+    /// Set if clients connect at the sockets. Otherwise other nodes forward them.
     accepts: bool,
 }
 
@@ -495,7 +495,7 @@ impl Worker {
 fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
     let partitions = tenants.parts.partitions.clone();
-    // A home that has just begun has other work.
+    // A new home has other work.
     let mut marked = vec![Instant::now(); partitions.count()];
     let mark = move || {
         let homes = partitions.iter().filter(|(_, engine)| engine.is_home());

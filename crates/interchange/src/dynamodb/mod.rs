@@ -161,7 +161,7 @@ fn item_of(line: &[u8]) -> Option<Value> {
     Some(record["Item"].take()).filter(Value::is_object)
 }
 
-/// Puts all of these, except those that the table refuses.
+/// Puts all of these items, except refused ones.
 fn put(to: &To<'_>, items: &[Value], observer: &mut dyn Observer) -> Result<()> {
     let is_of_items = |refused: &Refused| refused.kind == "ValidationException";
     match to.client.put(to.name, items) {

@@ -145,7 +145,7 @@ fn cursor(after: &Json) -> Result<Value> {
     serde_json::from_str(&expression.to_string()).map_err(source)
 }
 
-/// Makes a folder for what only its owner is to read: documents, hashes of secrets.
+/// Creates a folder for private data: documents, hashes of secrets.
 fn create_folder(folder: &Path) -> Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

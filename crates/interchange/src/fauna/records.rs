@@ -17,7 +17,7 @@ pub enum Records {
 }
 
 impl Records {
-    /// What a file holds is seen by its first byte: `.json` is either.
+    /// Detects the content of a file by its first byte: `.json` may be either.
     pub fn open(path: &Path) -> Result<Records> {
         let failed = |error: io::Error| Error::Source(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(failed)?;
@@ -83,7 +83,7 @@ pub struct Elements<R> {
 }
 
 impl<R: BufRead> Elements<R> {
-    /// The input stands at the bracket that opens the array.
+    /// The input is at the opening bracket of the array.
     fn after_bracket(mut input: R) -> Elements<R> {
         input.consume(1);
         Elements {

@@ -111,7 +111,7 @@ impl Expression {
         names
     }
 
-    /// Whether it asks for the terms by which documents were found.
+    /// Returns true if the expression uses the matched terms of documents.
     pub fn asks_for_terms(&self) -> bool {
         self.0.asks_for_terms()
     }

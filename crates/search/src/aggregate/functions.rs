@@ -134,7 +134,7 @@ fn refused(text: String) -> SearchError {
     SearchError::Expression(text)
 }
 
-/// The message has the original's number for the type before that of the argument.
+/// The message has the original's number for a type, followed by the argument's type.
 fn wrong_type(value: &Value, at: usize, function: &str) -> SearchError {
     let kind = match value {
         Value::Number(_) => 1,
@@ -197,8 +197,8 @@ fn occurrences(text: &[u8], part: &[u8]) -> f64 {
     text.windows(part.len()).filter(|window| *window == part).count() as f64
 }
 
-/// A negative start counts from the end; before the first byte it gives an empty text. A negative
-/// length ends that many bytes before the end.
+/// A negative start counts from the end; before the first byte the text is empty. A negative length
+/// ends that many bytes before the end.
 fn substr(values: &[Value]) -> Result<Value, SearchError> {
     let Value::Text(text) = values[0].first() else {
         return Err(refused("Invalid type for substr. Expected string".into()));

@@ -40,7 +40,7 @@ pub struct Near {
     pub distance: usize,
     /// Two neighbours in the wrong order are one error instead of two.
     pub swaps: bool,
-    /// A term matches if one of its prefixes matches.
+    /// Set if a match of any prefix suffices.
     pub prefix: bool,
 }
 

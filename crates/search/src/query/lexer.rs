@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// A comparison of a document's number with that of the query.
+/// A comparison of a document's number with the query's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,

@@ -658,7 +658,7 @@ fn number_word(text: &[u8]) -> Node {
     node
 }
 
-/// Joins two conditions. A first condition of the same kind takes in the second, unless it is
+/// Joins two conditions. A first condition of the same kind absorbs the second, unless it is
 /// limited to some fields.
 fn joined(
     first: Option<Node>,

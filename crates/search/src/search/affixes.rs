@@ -319,7 +319,8 @@ impl Fuzzy {
             }
             length += 1;
             if self.add(rune) > self.distance {
-                // The path ends before it: a term with another continuation may be near.
+                // The path ends before it: a term with another continuation may be within the
+                // distance.
                 self.cut(length - 1);
                 return Some(at + rune.len_utf8());
             }

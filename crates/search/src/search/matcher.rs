@@ -337,7 +337,7 @@ impl Every {
         }
     }
 
-    /// Returns true if words must be near each other, or in order.
+    /// Returns true if words must be close to each other, or in order.
     pub fn has_order(&self) -> bool {
         self.slop.is_some() || self.in_order
     }

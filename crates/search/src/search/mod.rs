@@ -450,7 +450,7 @@ impl<'s> Search<'s> {
         score
     }
 
-    /// The hits in their order, without the skipped ones.
+    /// The hits in their order, after the skipped hits.
     fn hits(&mut self, best: BestIds) -> Result<Vec<Hit>, SearchError> {
         let (last, ids) = best.last;
         let mut found: Vec<(f64, Vec<u8>, DocumentId)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The documents with the nearest vectors, of all documents or of those that match a condition.
+//! The documents with the nearest vectors, of all documents or of a condition's matches.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::search::{Found, HITS_MAX, Hit, Search};
 use crate::vectors::{Graph, QueryVector, VectorKind};
 use crate::{Schema, SearchError};
 
-/// The factor between the candidates of a graph's search and the requested ones. The original finds
-/// 0.95 of the ten nearest with ten candidates at best; this factor reaches that on data without
-/// clusters.
+/// The factor between the candidates of a graph's search and the requested candidates. The original
+/// finds 0.95 of the ten nearest with ten candidates at best; this factor reaches that on data
+/// without clusters.
 const CANDIDATES_FACTOR: usize = 4;
 
 /// Matches of a filter that are compared in half the time in which a graph leads to one candidate,
@@ -58,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// Offers a document to the nearest. Builds the hit only if it is near enough.
+/// Offers a document to the nearest. Builds the hit only for a distance within the nearest.
 fn offer(nearest: &mut Best<Near>, distance: f64, hit: impl FnOnce() -> Option<Hit>) {
     if nearest.worst().is_some_and(|worst| distance > worst.distance) {
         return;
@@ -75,8 +75,8 @@ fn candidates(nearest: &Nearest, graph: &Graph) -> usize {
     candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR)
 }
 
-/// The documents that are searched for a filter's matches: the nearest in a graph, and those that
-/// are not in it yet.
+/// The documents that are searched for a filter's matches: the nearest in a graph, and documents
+/// that are not in it yet.
 pub(super) struct Walked {
     /// Ascending.
     pub ids: Vec<DocumentId>,
@@ -344,7 +344,7 @@ impl Search<'_> {
         Found { total, hits, steps }
     }
 
-    /// Every vector that may be near enough.
+    /// Every vector that may be within the distance.
     fn all_vectors(
         &mut self,
         nearest: &Nearest,

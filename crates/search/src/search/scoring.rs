@@ -1,8 +1,8 @@
 //! How well a document matches: the original's scorers.
 //!
-//! Each scorer sums the scores of the words that take part in the match, down the tree; conditions
-//! without words (numbers, negations) score zero or one. All words of a pattern count; the original
-//! counts the first that it meets.
+//! Each scorer sums the scores of the matching words, down the tree; conditions without words
+//! (numbers, negations) score zero or one. All words of a pattern count; in the original only the
+//! first match counts.
 
 use std::cell::RefCell;
 

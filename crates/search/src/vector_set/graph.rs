@@ -120,8 +120,8 @@ impl Seen {
     }
 }
 
-/// The nodes that a search may return: all, or nodes whose attributes meet a condition, among at
-/// most this many examined nodes.
+/// The nodes that a search may return: all, or nodes whose attributes pass a filter, among at most
+/// this many examined nodes.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'f> {
     All,
@@ -134,7 +134,7 @@ pub(super) fn level_of(id: Id, element: &[u8]) -> usize {
     (hash.trailing_zeros() as usize / 2).min(LEVELS_MAX)
 }
 
-/// Returns true if an element's attributes meet a condition.
+/// Returns true if an element's attributes pass a filter.
 pub(super) fn passes(rows: &mut dyn Rows, filter: &Filter, id: Id) -> bool {
     let mut passes = false;
     rows.show(&attributes_row(id), &mut |attributes| {
@@ -147,7 +147,7 @@ pub(super) fn passes(rows: &mut dyn Rows, filter: &Filter, id: Id) -> bool {
 pub(super) struct Graph<'r> {
     rows: &'r mut dyn Rows,
     head: Head,
-    /// Changed nodes; None is a removed node.
+    /// Changed nodes; `None` after a removal.
     changed: FxHashMap<Id, Option<Levels>>,
 }
 

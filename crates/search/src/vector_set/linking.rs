@@ -112,8 +112,8 @@ fn waiting(rows: &mut dyn Rows, linking: Linking) -> u64 {
     rows.count(&vector_row(linking.reached + 1), &[VECTORS + 1])
 }
 
-/// Takes in the newest element, whose other rows exist already: links it if the set is small, or
-/// lets it wait.
+/// Links the newest element, whose other rows exist already, if the set is small, and otherwise
+/// leaves it waiting.
 pub(super) fn take_in(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8], effort: usize) {
     let id = head.last_id;
     let waiting = head.linking.map_or(0, |linking| waiting(rows, linking));

@@ -134,7 +134,7 @@ pub fn projected(rows: &mut dyn Rows, head: &Head, vector: &[f32]) -> Vec<f32> {
 }
 
 /// Sets an element's vector, which has the set's dimensions and finite components, and its
-/// attributes, if any are given: empty attributes remove the old ones. `effort` is the number of
+/// attributes, if given: empty attributes remove the old attributes. `effort` is the number of
 /// candidates in the search for neighbours. Returns true if the element is new.
 pub fn add(
     rows: &mut dyn WriteRows,
@@ -270,7 +270,7 @@ pub struct Query<'q> {
     pub count: usize,
     /// How many candidates a search keeps.
     pub effort: usize,
-    /// Only elements whose attributes meet this filter.
+    /// Limits the hits to elements whose attributes pass this filter.
     pub filter: Option<&'q Filter>,
     /// A search with a filter examines at most this many nodes.
     pub looked_at_max: u64,

@@ -1,8 +1,8 @@
 //! A home's continuous backup. Its records are durable beside the nodes, so etcd may drop them.
 //!
 //! It is an ordinary backup: every new home continues the existing chain, and starts with all rows
-//! where the chain does not lead to its own log. If old versions are to be removed, the archive
-//! restarts once a day: `take` then finds expired versions, and decides whether all rows are due.
+//! if the chain does not lead to its own log. If old versions must be removed, the archive restarts
+//! once a day: `take` then finds expired versions, and decides if all rows are due.
 
 use std::path::Path;
 use std::sync::Arc;

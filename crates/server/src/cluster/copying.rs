@@ -64,7 +64,7 @@ pub fn mark(folder: &Path, has_differed: bool) -> Result<()> {
     fs::write(folder.join(NEEDS_COPY), reason).with_context(|| format!("writing to {}", folder.display()))
 }
 
-/// Returns true if the folder must be replaced because its state differs from that of the home.
+/// Returns true if the folder must be replaced because of its different state.
 pub fn has_differed(folder: &Path) -> bool {
     fs::read_to_string(folder.join(NEEDS_COPY)).is_ok_and(|reason| reason == STATE_DIFFERS)
 }

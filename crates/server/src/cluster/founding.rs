@@ -1,5 +1,5 @@
-//! A cluster that begins with the data of a folder: a server's own, one out of a backup, or one
-//! that was converted.
+//! A new cluster from the data of a folder: a server's own data, a restored backup, or converted
+//! data.
 //!
 //! ```text
 //! DATA/founding     what is to be founded (`quartet_log_replicated::Founding`), until it is done
@@ -8,8 +8,8 @@
 //! the file logs --> DATA/cluster-id --> DATA/founding removed
 //! ```
 //!
-//! Each arrow may be where the process is killed: the next start goes on behind it. A folder with
-//! data is refused where a cluster is, because it would be another history.
+//! The process may be killed at each arrow: the next start continues after it. A folder with data
+//! is refused if there is a cluster already, because its history would be a different one.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -40,10 +40,11 @@ pub struct Folder<'f> {
 }
 
 impl Folder<'_> {
-    /// Founds a cluster with the folder's data, or goes on with what was begun. Returns its first
-    /// partition; `None` if the folder has no data, or is a node's. Every step may be repeated.
+    /// Founds a cluster with the folder's data, or continues an unfinished founding. Returns its
+    /// first partition; `None` if the folder has no data, or belongs to a node. Every step is
+    /// idempotent.
     ///
-    /// Errors: a cluster is there already.
+    /// Errors: there is a cluster already.
     pub fn found(&self, sequencer: &mut dyn Sequencer, settings: &ClusterSettings) -> Result<Option<Place>> {
         if let Some(founding) = self.begun()? {
             return self.go_on(sequencer, settings, &founding).map(Some);
@@ -102,7 +103,7 @@ impl Folder<'_> {
         )
     }
 
-    /// Goes on with a founding whose process has ended. The folder must be as it was.
+    /// Continues the founding of a killed process. The folder must be unchanged.
     fn go_on(&self, sequencer: &mut dyn Sequencer, settings: &ClusterSettings, founding: &Founding) -> Result<Place> {
         let founders = self.founders()?;
         let partitions = founding.place(&settings.root).partitions();
@@ -331,7 +332,7 @@ mod tests {
         let (mut first, mut second) = (Outside::new(), Outside::new());
         let founded = first.found(usize::MAX, usize::MAX).0.unwrap();
         assert!(founded.is_some());
-        // The other begins to found, and its request comes too late.
+        // The other node starts to found, and its request is too late.
         assert!(second.found(1, 1).0.is_err());
         assert!(second.folder.path().join(FOUNDING).exists());
         second.etcd = first.etcd;

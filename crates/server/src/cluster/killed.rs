@@ -6,7 +6,7 @@ use std::time::Duration;
 use quartet_log_replicated::model::Store;
 use quartet_log_replicated::{Event, Failure, Request, RequestId, Sequencer};
 
-/// The process is killed at a request: before that is executed, or behind it.
+/// Kills the process at a request: before its execution, or after it.
 pub struct UntilKilled<'o> {
     etcd: &'o mut Store,
     executes: usize,

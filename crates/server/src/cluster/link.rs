@@ -8,9 +8,9 @@
 //!     |    what the verb says                  |
 //! ```
 //!
-//! Without certificates a node talks and listens on loopback alone (`settings`). Before a peer has
-//! shown its certificate and named the cluster it learns nothing: a wrong word closes the
-//! connection without an answer.
+//! Without certificates a node connects and listens only on loopback (`settings`). A peer without a
+//! certificate and the name of the cluster gets no information: a wrong word closes the connection
+//! without an answer.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -82,8 +82,8 @@ impl Link {
         }
     }
 
-    /// Hears what the caller at the other end of `socket` wants: its verb, and the connection, on
-    /// which an answer is due. Errors: it is none of this cluster.
+    /// Reads the request of the caller at the other end of `socket`: its verb, and the connection
+    /// for the answer. Errors: the caller is outside of this cluster.
     pub async fn hear(&self, socket: TcpStream) -> io::Result<(String, Box<dyn Stream>)> {
         within(GREETING_TIMEOUT, self.hear_now(socket)).await
     }
@@ -109,9 +109,8 @@ impl Link {
     }
 }
 
-/// Callers that have not said yet what they want. If there are too many, the one that has been
-/// silent for the longest is dropped: a node says so at once, and strangers cannot take all
-/// descriptors of the process.
+/// Callers before their request. If there are too many, the oldest is dropped: a node sends its
+/// request at once, and unauthenticated callers must not take all descriptors of the process.
 #[derive(Default)]
 pub struct Callers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 

@@ -74,7 +74,7 @@ pub struct Member {
     /// The homes of the other partitions, in their order.
     #[serde(default)]
     pub hears_others: Vec<Option<u64>>,
-    /// The lag behind the log.
+    /// The number of records between the node and the log's end.
     pub lag_records: u64,
     pub lag_millis: u64,
     /// Another number for each process, by which two of one name see each other.
@@ -321,8 +321,8 @@ impl Members {
         self.view.read().turn(self.me, partition, home)
     }
 
-    /// Returns true if another node has reported, within its last few renewals, that it hears this
-    /// home of a partition.
+    /// Returns true if another node has recently reported, within a few renewals, that it hears
+    /// this home of a partition.
     pub fn is_heard_elsewhere(&self, partition: PartitionId, home: NodeId) -> bool {
         let view = self.view.read();
         view.is_heard_elsewhere(self.me, partition, home, Instant::now())
@@ -655,7 +655,7 @@ impl View {
         }
     }
 
-    /// An older key may be the word of a node that is gone.
+    /// An older key may belong to a stopped node.
     fn is_heard_elsewhere(&self, me: NodeId, partition: PartitionId, home: NodeId, now: Instant) -> bool {
         let mut others = self.members.iter().filter(|(id, _)| **id != me.0 && **id != home.0);
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < RECENT);
@@ -754,7 +754,7 @@ mod tests {
     const HOME: NodeId = NodeId(1);
     const ME: NodeId = NodeId(2);
 
-    /// An answer with these members, each with the home that it hears.
+    /// An answer with these members and their homes.
     fn members(hears: &[(u64, Option<u64>)], clock_us: u64) -> Answer {
         let entry = |(id, hears): &(u64, Option<u64>)| {
             let member = Member {
@@ -780,7 +780,7 @@ mod tests {
         }
     }
 
-    /// A single node without contact to the home does not replace it while another node hears it.
+    /// A single node without contact to the home does not depose it if another node hears it.
     #[test]
     fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
         let start = Instant::now();

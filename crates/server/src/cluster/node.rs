@@ -100,8 +100,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const GATHERED_FOR: Duration = Duration::from_secs(20);
 /// How long the homes have to be where they are before one is made another node's.
 const REST: Duration = Duration::from_secs(10);
-/// The home of the first partition, which forwards clients to the other homes, replaces another
-/// home after this much silence, even if other nodes hear it.
+/// The home of the first partition forwards clients to the other homes. It deposes another home
+/// after this much silence, even if other nodes hear it.
 const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 /// Bytes that the system keeps each way of a connection within this process.
 const PAIR_BUFFER_BYTES: u32 = 128 << 10;
@@ -231,7 +231,7 @@ fn home_term(role: &Role) -> Option<Term> {
     }
 }
 
-/// Returns true if the partition has a home, here or elsewhere, alive or not.
+/// Returns true if the partition has a home, alive or not.
 fn has_home(role: &Role) -> bool {
     matches!(role, Role::Home { .. } | Role::Following { home: Some(_), .. })
 }
@@ -688,7 +688,7 @@ impl Shared {
             Standing::First(term) => {
                 self.end_lost(roles);
                 self.stand_by_if_closed()?;
-                // Until then this node may become home of all partitions.
+                // This node may still become home of all partitions.
                 if !roles.iter().all(has_home) {
                     return Ok(());
                 }
@@ -944,7 +944,7 @@ impl Shared {
         since[index].get_or_insert_with(Instant::now).elapsed().as_millis() as u64 >= limit
     }
 
-    /// The home of each partition, if this node hears it.
+    /// The known homes, by partition.
     fn heard_homes(&self) -> Vec<Option<u64>> {
         let signs = self.signs.lock();
         let heard = |(home, signs): &(Option<NodeId>, Signs)| home.filter(|_| !Shared::is_silent(signs));
@@ -1408,7 +1408,7 @@ impl Shared {
         until.is_some() || is_moving
     }
 
-    /// Makes a node home of a partition whose home is elsewhere.
+    /// Makes a node home of a partition that has another home.
     fn give(&self, partition: PartitionId, node: NodeId) -> Result<()> {
         let members = &self.home.members;
         if self.foundation.partitions.engine(partition).is_home() {

@@ -86,8 +86,8 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// The first tenth of a second in which `turn` tries, for a home heard only at the start; reads
-    /// of the sequencer return at once until `reads_end`.
+    /// The first tenth of a second in which `turn` tries, for a home with a single heartbeat at the
+    /// start; reads of the sequencer return at once until `reads_end`.
     fn tries_at(unreachable_since: Option<u64>, turn: Turn, reads_end: u64) -> Option<u64> {
         let start = Instant::now();
         (0..60).map(|tenth| tenth * 100).find(|at| {

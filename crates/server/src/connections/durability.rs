@@ -132,7 +132,7 @@ impl ThreadWaiters {
 }
 
 impl Arrivals {
-    /// An arrival for each partition: as many as there are numbers.
+    /// Arrivals with these numbers, by partition.
     #[cfg(test)]
     pub fn numbered(numbers: &[u64]) -> Arrivals {
         Arrivals {
@@ -145,7 +145,7 @@ impl Arrivals {
     pub fn of(&self, partition: PartitionId) -> Arrival {
         match partition.0 {
             0 => self.first,
-            // A partition served by itself is the first, whatever its number.
+            // The only partition of a service is the first, under any number.
             number => self.others.get(number as usize - 1).copied().unwrap_or(self.first),
         }
     }
@@ -192,8 +192,8 @@ impl DurableWaiters {
         self.engine.arrival(durability)
     }
 
-    /// Completes when the reply may be sent. For a connection that is otherwise idle: if it has the
-    /// thread to itself, it may block the thread until then.
+    /// Completes when the reply may be sent. For an otherwise idle connection, which may block its
+    /// thread if it is the only connection there.
     pub async fn settled(&self, hold: Hold) -> Result<(), Lost> {
         if self.is_alone() {
             self.engine.make_durable(hold.dependency);
@@ -269,7 +269,8 @@ async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
         moved.notified().await;
         let mut waiting = waiting.lock();
         waiting.wake(&engine);
-        // The rest wait for the next round; the queries keep the engine's notifications coming.
+        // The remaining holds wait for the next round; the queries keep the engine's notifications
+        // coming.
         let first = waiting.durable.peek().map(|Reverse(first)| first.hold);
         let asked = [first, waiting.confirmed.first().map(|first| first.hold)];
         let is_settled = |hold: &Hold| engine.settled(hold.dependency, hold.arrival) != Settled::NotYet;

@@ -1,5 +1,4 @@
-//! Finds the process that listens on a port we wanted, if the system shows it: from `/proc`, on
-//! Linux.
+//! Finds the process that listens on a port, if the system shows it: from `/proc`, on Linux.
 //!
 //! The table of sockets has a number for each, and the process has a descriptor that links to it.
 //! Only root sees the processes of other users, so the search may find nothing.

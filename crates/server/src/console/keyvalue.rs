@@ -6,8 +6,7 @@
 //! ```
 //!
 //! `B` is a key or a value in base64. A request is a session of the layer, like a client's
-//! connection, for its duration: the same credentials, quotas and turns. It reads one page, however
-//! many rows exist.
+//! connection, for its duration: the same credentials, quotas and turns. It reads one page of rows.
 
 use std::sync::Arc;
 

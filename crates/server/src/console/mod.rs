@@ -363,8 +363,8 @@ fn is_own(name: &str) -> bool {
     OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) || name.eq_ignore_ascii_case("x-amz-date")
 }
 
-/// Limits the layer's answer to the page: pages of other origins get no CORS headers, whatever the
-/// layer adds by itself.
+/// Limits the layer's answer to the page: it removes any CORS headers of the layer, so pages of
+/// other origins cannot read it.
 fn for_the_page(mut answer: Answer) -> Answer {
     make_private(&mut answer.headers);
     answer

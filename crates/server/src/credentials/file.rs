@@ -5,8 +5,8 @@
 //!   TEXT crc32=xxxxxxxx
 //! ```
 //!
-//! A damaged file would otherwise open to nobody, or, worse, hold another credential than the one
-//! that was shown.
+//! A damaged file would otherwise lock everyone out or, worse, hold a credential other than the
+//! displayed one.
 
 use std::fs;
 use std::io::{ErrorKind, Write};

@@ -125,8 +125,8 @@ impl DynamoDbHttp {
         owner.map(|(database, _)| database)
     }
 
-    /// The partition of the database of the request's access key, if its home, which checks the
-    /// signature, is elsewhere.
+    /// The partition of the access key's database, if another node is its home and checks the
+    /// signature.
     fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
         let tenants = &self.tenants;
         if !tenants.is_apart() {

@@ -64,7 +64,7 @@ impl FaunaHttp {
         (access == Access::Fauna).then_some(database)
     }
 
-    /// The partition of the request's database, if its home, which checks the secret, is elsewhere.
+    /// The partition of the request's database, if another node is its home and checks the secret.
     fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
         match self.tenants.is_apart() {
             true => self.tenants.elsewhere(&*self.database_of(head)?),

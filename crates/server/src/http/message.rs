@@ -8,7 +8,7 @@ use quartet_engine::{Dependency, PartitionId};
 
 pub use httparse::Header;
 
-/// The head of a request, where its bytes lie. Names of headers come in any case.
+/// The head of a request, borrowed from the input. Header names have any case.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'r> {
     pub method: &'r str,
@@ -109,7 +109,7 @@ pub struct Answer {
     pub headers: Headers,
     pub body: Vec<u8>,
     pub dependency: Dependency,
-    /// That of the dependency.
+    /// The partition of the dependency.
     pub partition: PartitionId,
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,

@@ -10,8 +10,8 @@
 //! | `framing` | the bounds of HTTP/1.1 requests, without I/O                     |
 //! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
-//! | `turns`   | requests as turns of their database                              |
-//! | `elsewhere` | requests whose database has its home elsewhere                 |
+//! | `turns`   | turns of a database for its requests                             |
+//! | `elsewhere` | requests for the home of another partition                     |
 
 pub(crate) mod compression;
 pub(crate) mod elsewhere;
@@ -113,7 +113,7 @@ pub trait HttpLayer: Send + Sync + 'static {
 
 /// The credential that the head of a request shows without its body.
 pub enum HeadShows {
-    /// A right credential, or none is needed.
+    /// A right credential, or no credential is needed.
     Credential,
     /// A known name; the body is needed to authenticate it.
     Name,
@@ -271,7 +271,7 @@ pub struct Peer {
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
     spans: Option<Arc<Spans>>,
-    /// For requests whose database has a home elsewhere.
+    /// For requests to the homes of other partitions.
     idle_home: Arc<IdleHome>,
 }
 
@@ -416,8 +416,8 @@ enum Long {
 #[derive(Default)]
 struct BusySince {
     first: Option<Instant>,
-    /// The store was behind at some point. It may have caught up, and the request has the next
-    /// turn: it is not refused for a wait longer than for the lock.
+    /// The store was behind at some point. It may have caught up, and the request is next in turn:
+    /// it is not refused for a wait longer than for the lock.
     was_behind: bool,
 }
 

@@ -156,7 +156,7 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
 /// A peer whose greeting was received.
 enum Greeted<S> {
     Here(Box<Arrived<S>>, SlotGuard),
-    /// The home of its database is elsewhere, in this partition. With the received input.
+    /// Another node is home of its database, in this partition. With the received input.
     Elsewhere(PartitionId, S, Vec<u8>),
 }
 

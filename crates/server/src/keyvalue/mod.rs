@@ -72,8 +72,8 @@ impl KeyValueEndpoint {
         self.layer.maintain();
     }
 
-    /// The partition of the credential's database, if its home, which checks the credential, is
-    /// elsewhere.
+    /// The partition of the credential's database, if another node is its home and checks the
+    /// credential.
     fn elsewhere(&self, token: &[u8]) -> Option<PartitionId> {
         if !self.tenants.is_apart() {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! A client that has lost its connection does not know the outcome of its pending commits. It names
 //! its session when it reconnects, and is admitted after the end of the previous connection: by
-//! then everything that it had sent is decided, and anything that the server had not read is void.
+//! then all received requests are decided, and all unread ones are void.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -132,8 +132,7 @@ pub struct Parts {
 
 impl Parts {
     /// Notes the duration of a request: by operation, by database, and in the log if it was slow.
-    /// `place` is the index of the operation among those that the layer measures; `None` is the
-    /// default database.
+    /// `place` is the index of the operation in the layer's list; `None` is the default database.
     #[inline]
     pub fn note_request(
         &self,

@@ -171,8 +171,8 @@ fn holds(sources: &Sources<'_>, out: &mut dyn Exposition) {
 }
 
 /// Returns false while a script holds the partition: nothing else commits then, and a thread that
-/// serves connections must not wait for it without a bound, as it may be the thread that is to
-/// receive SCRIPT KILL.
+/// serves connections must not wait for it without a bound, as the same thread may have to receive
+/// SCRIPT KILL.
 fn commits_wait(engine: &Engine) -> bool {
     let space = Space {
         database: DEFAULT_DATABASE,

@@ -37,7 +37,7 @@ use crate::tenants::Tenants;
 const BACKUPS: &str = "/admin/v1/backups";
 const SESSIONS_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// Time limit for a replica to receive commits acknowledged elsewhere.
+/// Time limit for a replica to receive the commits of its home.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// An answer is no longer than this, except for a single longer row or record.

@@ -34,7 +34,7 @@ pub type OpenTarget<'f, 't> = &'f dyn Fn(&str) -> Result<Box<dyn Target + 't>, B
 
 /// Restores `data`, which is absent or empty, from the backups at an address: of one partition, or
 /// of all partitions of a server, each at its own newest version or at the wanted version. Returns
-/// the state of each. Errors: no data has that name, or the previous content is unchanged.
+/// the state of each. Errors: the previous content of `data` is unchanged.
 pub fn restore_folder(
     address: &str,
     open: OpenTarget<'_, '_>,

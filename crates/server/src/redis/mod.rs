@@ -764,7 +764,7 @@ impl Connection {
         self.partition != self.scheduler_handle.partition()
     }
 
-    /// From here on replies depend on the partition of the session's database. None is waiting.
+    /// From here on replies depend on the partition of the session's database. No reply is waiting.
     fn enter_partition(&mut self) {
         debug_assert!(self.output.is_empty());
         self.partition = self.scheduler_handle.partition();

@@ -81,7 +81,7 @@ impl RedisParts {
         match &settings.redis.users_file {
             Some(path) => read_users(&mut layer, UsersOnDisk::new(path.clone()))?,
             None if parts.partitions.has(PartitionId(0)) => keep_users_in_database(&mut layer, parts)?,
-            // The default database is elsewhere.
+            // Another node is home of the default database.
             None => {}
         }
         if let Some(sha256) = settings.credentials.root_key() {
@@ -246,8 +246,7 @@ fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
     Ok(())
 }
 
-/// Gives the layer the users in the file that was named, which has to be there, and lets it keep
-/// them there.
+/// Loads users from the named file, which must exist, and makes the layer save them there.
 fn read_users(layer: &mut Redis, file: UsersOnDisk) -> Result<()> {
     let path = file.path().display().to_string();
     layer.config.start_with("aclfile", path.clone());

@@ -102,7 +102,7 @@ impl Serving {
             Some(image) => {
                 self.send_image(socket, image, follower.acknowledged.load(Ordering::Relaxed))?;
                 if self.request.only_records {
-                    // A client that wanted only the records closes the connection when it has them.
+                    // A client of only the records closes the connection at their end.
                     let mut rest = [0; 1];
                     socket.set_read_timeout(Some(self.stall_timeout))?;
                     return (&mut &*socket).read(&mut rest).map(drop);

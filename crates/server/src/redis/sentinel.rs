@@ -2,10 +2,10 @@
 //! names itself, a node of a cluster the home, and the other nodes as its replicas.
 //!
 //! No credential is needed, as with a Redis Sentinel without a password: the only information is an
-//! address. The commands are those that clients send
-//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that operators type to
-//! inspect it. Subscribers receive `+switch-master` when another node has become home, and no other
-//! message: there is no message for a node that is down.
+//! address. The commands are those of clients
+//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and those for an operator's
+//! inspection. Subscribers receive `+switch-master` after a change of home, and no other message: a
+//! node's failure is not reported.
 
 use std::io;
 use std::net::SocketAddr;

@@ -53,7 +53,8 @@ impl Sessions {
         }
     }
 
-    /// The sessions of another database. None is kept, as it would keep the database's layer.
+    /// The sessions of another database. They are not kept, as they would keep the database's
+    /// layer.
     pub fn elsewhere(&self, layer: Arc<Redis>) -> Sessions {
         Sessions {
             layer,
@@ -203,13 +204,13 @@ impl Execution {
         self.end();
     }
 
-    /// The store was behind, and has caught up.
+    /// Returns true if the store was behind, and has caught up.
     fn has_room_again(&self) -> bool {
         let engine = &self.sessions.layer().engine;
         engine.is_behind() && engine.wait_for_room() == Admission::Now
     }
 
-    /// The database is moving to another partition: soon it is there, or the move has failed.
+    /// Returns true while the database moves to another partition.
     fn waits_for_a_move(&self) -> bool {
         let is_held = self.sessions.layer().connections.is_held.load(Ordering::SeqCst);
         if is_held {

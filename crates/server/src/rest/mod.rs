@@ -34,7 +34,7 @@ use crate::tenants::turns::FairShare;
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// The latest commit that an answer can have seen. A client sends it with its next request, so that
-/// a server that is behind waits; this server never is.
+/// a server that lags waits; this server never lags.
 const SYNC_TOKEN: &str = "upstash-sync-token";
 const ENCODING: &str = "upstash-encoding";
 const RESPONSE_FORMAT: &str = "upstash-response-format";
@@ -212,7 +212,7 @@ impl Rest {
         }
     }
 
-    /// The partition of the request's database, if its home, which checks the token, is elsewhere.
+    /// The partition of the request's database, if another node is its home and checks the token.
     fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
         if !self.tenants.is_apart() || !METHODS.contains(&head.method) {
             return None;

@@ -92,7 +92,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct StorageSettings {
     pub data: Data,
-    /// `None`: as many as the folder has, one in a new folder.
+    /// `None`: the folder's number of partitions, one in a new folder.
     pub partitions: Option<u32>,
     pub durability: Durability,
     /// The kind of store; `None`: the folder's kind, or the memory engine in an empty folder.

@@ -11,8 +11,8 @@
 //!
 //! There are never two layers of one kind for one database, because their connections would not see
 //! each other. Both building and dropping hold the lock of `open`, and a layer in use is not
-//! dropped; only while the connections of a database are asked to reconnect do the last of the old
-//! connections have a layer of their own.
+//! dropped. Only the last old connections of a database that must reconnect have a layer of their
+//! own.
 
 pub mod admission_control;
 pub mod moving;
@@ -386,7 +386,7 @@ impl Tenants {
     }
 
     /// Changes the definition of a database. A new durability applies to new connections: the
-    /// existing ones are closed.
+    /// existing connections are closed.
     pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
         let before = self
             .catalogue

@@ -6,7 +6,7 @@
 //! OR   AND   NOT   = <> IS IN   < <= > >= BETWEEN LIKE   + - ||   * / %   signs, paths
 //! ```
 //!
-//! Texts of refusals equal those that the service gets from the grammar's reference implementation.
+//! Error texts equal those of the grammar's reference implementation, which the service uses.
 
 use super::lexer::{At, Token, malformed, tokens};
 use super::syntax::{Change, Kind, Node, Returning, Select, Statement, Step};

@@ -73,7 +73,7 @@ pub(super) struct Loaded {
     at: usize,
 }
 
-/// SORTBY and LIMIT are one step, in the place of the first of them. The last LIMIT counts, and the
+/// SORTBY and LIMIT are one step, at the position of the first. The last LIMIT counts, and the
 /// last of LIMIT and MAX.
 #[derive(Default)]
 struct Arrangement {

@@ -196,7 +196,7 @@ impl<'g> Groups<'g> {
         Ok(())
     }
 
-    /// Adds the empty intervals between the first and the last one, if they are shown.
+    /// Adds the empty intervals between the first and the last, if they are shown.
     fn add_between(&mut self, histogram: &Histogram, budget: &mut Budget) -> Result<(), SearchError> {
         if histogram.min_documents > 0 {
             return Ok(());
@@ -218,8 +218,8 @@ impl<'g> Groups<'g> {
         let steps = ((last - first) / histogram.interval).round();
         let mut step = 0.0;
         while step <= steps {
-            // The same rounding as for a value within that interval, whatever repeated additions
-            // would round to.
+            // Rounds as for a value within that interval; repeated additions would round
+            // differently.
             let key = histogram.key(first + (step + 0.5) * histogram.interval);
             self.add_empty(Value::F64(key).sorted(), Key::Number(key), budget)?;
             step += 1.0;

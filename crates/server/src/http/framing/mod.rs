@@ -1,10 +1,10 @@
 //! The bounds of HTTP/1.1 requests (RFC 9112), without I/O.
 //!
 //! Two readers of one stream of bytes must never disagree about the start of a request: otherwise
-//! an attacker can smuggle requests past the proxy in front. So ambiguous input is refused, even
-//! where the RFC would permit a guess: a length together with Transfer-Encoding, two lengths, even
-//! equal ones, a length that is no plain number, any coding but one `chunked`, line ends that are
-//! not CR LF.
+//! an attacker can smuggle requests past the proxy in front. So ambiguous input is refused, even if
+//! the RFC would permit a guess: a length together with Transfer-Encoding, two lengths, even equal
+//! ones, a length other than a plain number, any coding but one `chunked`, line ends other than CR
+//! LF.
 
 use std::mem::MaybeUninit;
 

@@ -1,8 +1,8 @@
 //! A connection that speaks HTTP/2 with prior knowledge: hyper's, around the same layers.
 //!
-//! A reply leaves once what it depends on is durable; the requests of other streams of the
-//! connection continue meanwhile. A connection without requests or answers for too long ends,
-//! whatever frames still arrive.
+//! A reply is sent when its dependency is durable; the requests of other streams of the connection
+//! continue meanwhile. A connection without requests or answers for too long ends, despite any
+//! other frames.
 
 use std::convert::Infallible;
 use std::io;

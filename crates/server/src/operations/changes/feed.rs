@@ -172,7 +172,7 @@ impl EventEncoder {
         let end = self.tell_all(reader);
         let queue = self.queue.clone();
         let is_event_stream = self.wishes.is_event_stream;
-        // The place is released last: by then nothing here uses the engine.
+        // The place is released last: after that nothing here uses the engine.
         let EventEncoder {
             engine, tenants, place, ..
         } = self;

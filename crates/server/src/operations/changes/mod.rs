@@ -183,7 +183,8 @@ impl Changes {
         }
     }
 
-    /// The partition of the database whose token requests its own feed, if the home is elsewhere.
+    /// The partition of the database whose token requests its own feed, if another node is its
+    /// home.
     pub fn elsewhere(&self, head: &Head<'_>, admin: &Admin) -> Option<PartitionId> {
         if !self.tenants.is_apart() {
             return None;
