@@ -1,5 +1,5 @@
-//! A data folder without its sequencer: where its log ends, and the beginning of another cluster's
-//! history behind it.
+//! A data folder without its sequencer: the end of its log, and the start of another cluster's
+//! history after it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub struct OwnLog {
 }
 
 impl OwnLog {
-    /// Reads the files of a node of the cluster of `place`. `kind`: `None` for that of the files.
+    /// Reads the files of a node of the cluster of `place`. `kind`: `None` for the kind of the
+    /// files.
     pub fn open(parts: Parts, kind: Option<StoreKind>, place: &Place) -> Result<OwnLog, OpenError> {
         let recovered = open(parts.disk.clone(), parts, kind, Folder::Node)?;
         Ok(OwnLog {
@@ -49,13 +50,13 @@ impl OwnLog {
         self.last
     }
 
-    /// Ends the log with the Term record that stands at `position`, durably.
+    /// Appends the Term record with `position` to the log, durably.
     pub fn begin_term(self, position: &Position, floor: Version) -> Result<(), LogError> {
         end_with(self.log, position, Kind::Whole, self.chained, floor)
     }
 }
 
-/// The files of a partition that is to found a cluster, or has begun to.
+/// The files of a partition before or during the founding of a cluster.
 pub struct Founder {
     log: Box<dyn Log>,
     store: PartitionStore,
@@ -65,7 +66,7 @@ pub struct Founder {
 }
 
 impl Founder {
-    /// Reads the files, of a server or of a node. `kind`: `None` for that of the files.
+    /// Reads the files, of a server or of a node. `kind`: `None` for the kind of the files.
     pub fn open(parts: Parts, kind: Option<StoreKind>) -> Result<Founder, OpenError> {
         let recovered = open(parts.disk.clone(), parts, kind, Folder::Either)?;
         Ok(Founder {
@@ -76,7 +77,7 @@ impl Founder {
         })
     }
 
-    /// True if there is anything that a cluster would have to begin with.
+    /// Returns true if there are data that a new cluster must start with.
     pub fn has_data(&self) -> bool {
         self.log.tail() > LogSequence::ZERO || self.store.len() > 0
     }
@@ -100,7 +101,8 @@ impl Founder {
         })
     }
 
-    /// Ends the log with the founding record that stands at `position`, durably, unless it does.
+    /// Appends the founding record with `position` to the log, durably, unless it is already the
+    /// last record.
     pub fn found(mut self, position: &Position, floor: Version) -> Result<(), LogError> {
         if self.has_founded(position) {
             return self.log.close();

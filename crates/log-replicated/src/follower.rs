@@ -77,8 +77,8 @@ pub enum Hinted {
     ReadRange,
 }
 
-/// The reader of one partition's log. After an error it delivers nothing more: it is made anew at a
-/// position that is known.
+/// The reader of one partition's log. After an error it delivers no more records: the caller must
+/// create a new reader at a known position.
 #[derive(Clone, Debug)]
 pub struct Follower {
     place: Place,

@@ -1,15 +1,15 @@
-//! The beginning of a cluster with the data of a folder that was no node's: a server's own, one out
-//! of a backup, or one that was converted.
+//! A new cluster from the data of a folder that was no node's: a server's own data, a restored
+//! backup, or converted data.
 //!
 //! ```text
 //! QFND | format 1 u32 | cluster id u128 | node u64 | incarnation u64 | partitions u32 | folder ... | checksum u32
 //! folder   sequence u64 | version u64 | state hash u128 | floor u64
 //! ```
 //!
-//! The log of each partition begins with a founding record right behind the folder's last record,
-//! so the folder's file log, its checkpoints and the cluster's log count the same sequences. One
-//! transaction puts the founding records, the terms and `meta`: a cluster has all of them or is
-//! not there. The record takes the place of record 1, and names the folder's state by its hash.
+//! The log of each partition starts with a founding record right after the folder's last record, so
+//! the folder's file log, its checkpoints and the cluster's log count the same sequences. One
+//! transaction puts the founding records, the terms and `meta`: a cluster has all of them or does
+//! not exist. The record replaces record 1, and contains the hash of the folder's state.
 //!
 //! The founder keeps the bytes above before it sends the transaction, and removes them once its
 //! folder is a node's. A founder that was killed in between sends the same transaction again:
@@ -27,7 +27,7 @@ const MAGIC: &[u8; 4] = b"QFND";
 /// one for `meta`.
 pub const FOUNDED_PARTITIONS_MAX: u32 = 63;
 
-/// The state of one partition's folder when it becomes the beginning of a cluster.
+/// The state of one partition's folder at the founding of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundedState {
     /// The last record of its file log; zero if the partition has none.
@@ -38,7 +38,7 @@ pub struct FoundedState {
     pub state: u128,
 }
 
-/// A cluster that begins with data.
+/// A new cluster with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founding {
     cluster: ClusterId,
@@ -69,7 +69,7 @@ impl Founding {
         self.folders.iter().map(|(state, _)| *state)
     }
 
-    /// Puts the whole cluster where none is. The answer goes to `is_founded`.
+    /// Puts the whole cluster if there is none. The answer must be passed to `is_founded`.
     pub fn request(&self, root: &str) -> Request {
         let place = self.place(root);
         let meta = meta_key(root);
@@ -87,7 +87,8 @@ impl Founding {
         }
     }
 
-    /// True if the cluster is there: this request or an earlier one has put it. False: another is.
+    /// Returns true if this cluster exists: this request or an earlier one has put it. False: there
+    /// is another cluster.
     pub fn is_founded(&self, answer: &Answer) -> bool {
         match answer {
             Answer::Done { .. } => true,
@@ -99,8 +100,8 @@ impl Founding {
         }
     }
 
-    /// Where the founding record of a partition stands, and the floor of its versions: the
-    /// partition's file log is to end with it.
+    /// The position of a partition's founding record, and the floor of its versions: the
+    /// partition's file log must end with it.
     pub fn position(&self, partition: PartitionId) -> (Position, Version) {
         // The root is no part of the record.
         let (_, term) = self.beginning(&self.place("").of(partition));
@@ -179,8 +180,8 @@ impl Founding {
     }
 }
 
-/// The hash that a founding record names as the one before it. Behind no data that is the
-/// beginning of the log, which a node without records follows from.
+/// The previous hash in a founding record. Without data it is the beginning of the log, which a
+/// node without records continues from.
 fn before(place: &Place, founded: &FoundedState) -> RecordHash {
     let origin = place.beginning().hash;
     if founded.last == LogSequence::ZERO {

@@ -93,8 +93,8 @@ pub enum Body {
         /// The version that the new home's versions start from.
         floor: Version,
     },
-    /// The first term of a cluster that begins with a folder's data. Its record stands right
-    /// behind the folder's last one.
+    /// The first term of a cluster that starts with a folder's data. Its record follows immediately
+    /// after the folder's last record.
     Founding {
         /// As that of a term.
         floor: Version,

@@ -80,7 +80,7 @@ pub enum StopReason {
         /// The last record that this node has.
         applied: LogSequence,
     },
-    /// The next record is gone from the sequencer; peers have it.
+    /// The sequencer no longer has the next record; peers have it.
     #[error("records {} to {} are trimmed", next.0, first.0.saturating_sub(1))]
     Trimmed {
         /// The record that this node needs next.
@@ -100,7 +100,7 @@ pub enum StopReason {
         /// The missing record.
         missing: LogSequence,
     },
-    /// Another's record stands where only the writer of this term may append.
+    /// Another writer's record in a place where only the writer of this term may append.
     #[error("record {} was written by another in this node's own term", at.0)]
     ForeignRecord {
         /// The record.

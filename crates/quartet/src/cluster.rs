@@ -1,5 +1,5 @@
-//! `quartet cluster`: asks a node of a cluster about all of them, hands the home over, removes a
-//! node, and begins a new cluster with what a node has.
+//! `quartet cluster`: lists the nodes of a cluster, hands the home over, removes a node, and founds
+//! a new cluster from a node's data.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ fn describe(server: &Server) -> Result<Value> {
     serde_json::from_str(&answer).context("an answer that is not JSON")
 }
 
-/// The answering home is the one that steps down, and may close the connection first.
+/// The answering node is the home that steps down, and may close the connection first.
 fn hand_over(server: &Server, to: &str) -> Result<()> {
     let body = json!({ "to": to }).to_string();
     let asked = exchange(server, "POST", &format!("{CLUSTER}/hand-over"), &body);

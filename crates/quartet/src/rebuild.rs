@@ -55,7 +55,7 @@ fn remove(work: &Path) -> Result<()> {
     fs::remove_dir_all(work).with_context(|| format!("removing {}", work.display()))
 }
 
-/// The files of a store: those that it names, and last the file that names them.
+/// The files of a store: base files, followed by the root that names them; or the checkpoint.
 fn store_files(disk: &dyn Disk) -> Result<Vec<String>> {
     let names = disk.list()?;
     let is_of = |prefix: &str| {

@@ -24,7 +24,7 @@ pub(crate) struct Recovered {
     pub places: Places,
 }
 
-/// Opens the store and the log, and applies what the log has behind the store's files.
+/// Opens the store and the log, and applies the log's records after the store's files.
 ///
 /// Errors: the folder is another's than `folder` says, or its files are of different histories.
 pub(crate) fn recover(

@@ -7,16 +7,17 @@
 //! kind      0 whole, 1 part, 2 founding
 //! ```
 //!
-//! The file log has each record of the shared log under the same sequence. A chunk whose group goes
-//! on is a record with a place alone, marked as a part: no history begins behind it. The file log's
-//! last record is never trimmed, so a node always knows where it stands.
+//! The file log has each record of the shared log under the same sequence. A chunk of an unfinished
+//! group is a record with only a place, marked as a part: no history starts after it. The file
+//! log's last record is never trimmed, so a node always knows its position.
 //!
-//! A founding record is the first of a cluster that began with this folder's data. Only it may
-//! stand behind records without a place, or behind a checkpoint whose record the log does not have.
+//! A founding record is the first of a cluster that started with this folder's data. Only a
+//! founding record may follow records without a place, or a checkpoint whose record the log does
+//! not have.
 //!
-//! Opening verifies that the records behind the checkpoint are one chain that begins with the
-//! checkpoint's own record. That the chain is the cluster's is shown by its last record, which the
-//! sequencer has as well.
+//! Opening verifies that the records after the checkpoint are one chain that starts with the
+//! checkpoint's own record. The last record, which the sequencer has as well, proves that the chain
+//! belongs to the cluster.
 
 use quartet_log::{Cause, Log, LogError};
 use quartet_log_replicated::{NodeId, Place, Position, RecordHash, Term, Writer};
@@ -31,14 +32,14 @@ pub(crate) const NONE_BEFORE: RecordHash = RecordHash(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Whole = 0,
-    /// A chunk whose group goes on.
+    /// A chunk that is followed by more of its group.
     Part = 1,
-    /// The first record of a cluster that began with this folder's data.
+    /// The first record of a cluster that started with this folder's data.
     Founding = 2,
 }
 
 impl Kind {
-    /// Of a record that is or is not a part.
+    /// Returns the kind of a record other than a founding record.
     pub fn of(is_part: bool) -> Kind {
         if is_part { Kind::Part } else { Kind::Whole }
     }
@@ -54,7 +55,7 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// Returns the bytes that stand before the record's transactions.
+    /// Returns the bytes that precede the record's transactions.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = place_header(PLACE_BYTES as u32).to_vec();
         let position = &self.position;
@@ -93,11 +94,11 @@ impl Placed {
 /// The data folders that are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Folder {
-    /// A server's that stands alone.
+    /// The folder of a single server.
     Server,
-    /// A node's.
+    /// The folder of a node.
     Node,
-    /// Either: one that is to found a cluster, or has begun to.
+    /// Either: the folder before or during the founding of a cluster.
     Either,
 }
 
@@ -117,7 +118,7 @@ pub(crate) struct Places {
 enum Previous {
     /// Not read, or there is none.
     Unknown,
-    /// A record or a checkpoint of a server that stands alone.
+    /// A record or a checkpoint of a single server.
     Unplaced,
     Placed,
 }
@@ -272,10 +273,10 @@ mod tests {
         Ok(places.whole.map(|whole| whole.sequence.0))
     }
 
-    /// A folder out of a backup was opened as a node's: its checkpoint was at record 2,000 and its
-    /// log was empty, so the node took itself to be before record 1 of the cluster, and its file
-    /// log left out every record of the cluster up to the 2,000th. All that was acknowledged in
-    /// them was gone after a restart. Such a folder is now refused unless it has founded the
+    /// A restored folder was opened as a node's: its checkpoint was at record 2,000 and its log was
+    /// empty, so the node took its position to be before record 1 of the cluster, and its file log
+    /// left out every record of the cluster up to the 2,000th. All acknowledged writes in these
+    /// records were lost at a restart. Such a folder is now refused unless it has founded the
     /// cluster.
     #[test]
     fn a_checkpoint_is_of_a_record_of_the_nodes_own_log() {

@@ -162,12 +162,12 @@ impl Replica {
         matches!(self.stage, Stage::Following(_))
     }
 
-    /// True once the log was seen to go on from what the node's own files have.
+    /// Returns true once the log was seen to continue from the node's own files.
     pub fn is_verified(&self) -> bool {
         self.is_verified
     }
 
-    /// The last record that is known, and whether a history may begin behind it.
+    /// The last known record, and true if a history may start after it.
     pub fn position(&self) -> Option<(Position, bool)> {
         let of = |follower: &Follower| (follower.position(), !follower.is_within_group());
         match &self.stage {

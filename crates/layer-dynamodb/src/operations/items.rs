@@ -232,7 +232,7 @@ impl Returned {
         }
     }
 
-    /// The attributes to show; `paths` are the written ones.
+    /// The attributes to show; `paths` are the written paths.
     pub fn attributes(self, written: &Written, paths: &[Path]) -> Option<Item> {
         let parts = |item: Option<&Item>| item.map(|item| project(item, paths)).filter(|parts| !parts.is_empty());
         match self {

@@ -26,7 +26,7 @@ impl Report {
     }
 }
 
-/// Units of reading `bytes` together; an empty read costs as much as the first byte.
+/// Units of reading `bytes` together; an empty read costs the same as the first byte.
 pub fn read_units(bytes: usize, consistent: bool) -> f64 {
     let units = bytes.div_ceil(READ_UNIT_BYTES).max(1) as f64;
     if consistent { units } else { units / 2.0 }

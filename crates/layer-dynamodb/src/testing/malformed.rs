@@ -77,7 +77,7 @@ fn right(shape: &Shape) -> String {
     }
 }
 
-/// Values that do not fit. Inside structures one wrong kind stands for all.
+/// Values of a wrong kind. Inside structures only one wrong kind is tried.
 fn faults(shape: &Shape, at_top: bool) -> Vec<String> {
     let kinds = ["3", "true", r#""x""#, "[]", "{}"]
         .into_iter()

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// Work of hashing a password: about ten milliseconds.
 const PASSWORD_COST: u32 = 8;
-/// Work that a hash from elsewhere may ask for: a second of one thread.
+/// The greatest cost of an imported hash: a second of one thread.
 const PASSWORD_COST_MAX: u32 = 14;
 /// bcrypt looks at no more bytes of a password.
 const PASSWORD_BYTES_MAX: usize = 72;
@@ -17,8 +17,8 @@ const PASSWORD_HASH_CHARS: usize = 60;
 
 const KEY_MARK: [u8; 2] = [0x7e, 0x70];
 const TOKEN_MARK: [u8; 2] = [0x7e, 0x71];
-/// The same of a logical database that is one of several: its number follows the mark, so that a
-/// secret tells where it is known.
+/// The same marks for a logical database other than the default one: its number follows the mark,
+/// so that the secret names its database.
 const KEY_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x72];
 const TOKEN_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x73];
 

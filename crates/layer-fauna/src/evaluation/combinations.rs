@@ -5,9 +5,9 @@
 //! From a group
 //!
 //! - a union has as many elements as the part that has most of them,
-//! - an intersection as many as the part that has fewest,
+//! - an intersection has the elements of its smallest part,
 //! - a difference those of its first part, unless another part has the group,
-//! - a join has one element: that of the least document,
+//! - a join has one element: the element of the least document,
 //! - a distinct set one for each run of the same values, that of its least document: 1 and 1.0 are
 //!   equal, but not the same.
 //!

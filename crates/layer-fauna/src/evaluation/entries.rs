@@ -219,7 +219,8 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Returns the documents that an index covers, after the finished ones, by collection and id.
+    /// Returns the documents that an index covers, after the finished documents, by collection and
+    /// id.
     pub fn covered_documents(&mut self, index: &Index, done: &[u8], limit: usize) -> Vec<Place> {
         let schema = self.schema.clone();
         let natives = Native::ALL.into_iter().map(|native| native as u64);

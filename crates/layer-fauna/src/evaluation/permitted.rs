@@ -157,7 +157,7 @@ impl Evaluation<'_> {
         if self.permit_on("unrestricted_read", collection, &[Value::Null]).is_ok() {
             return Some(false);
         }
-        // A caller that may read the collections sees the built-in ones, and their readable
+        // A caller with read access to the collections sees the built-in ones, and their readable
         // documents.
         let collections = Ref::native(Native::Collections);
         let is_listed = !is_native

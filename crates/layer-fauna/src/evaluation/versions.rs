@@ -339,7 +339,7 @@ impl Evaluation<'_> {
         ![Some(document), registered].into_iter().flatten().any(is_taken)
     }
 
-    /// The live version that writes see, whatever time is read at.
+    /// The live version that writes see, at any read time.
     pub fn live_now(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
         let at = std::mem::replace(&mut self.at, self.present);
         let live = self.live(place);

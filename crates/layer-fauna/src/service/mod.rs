@@ -640,7 +640,7 @@ fn is_new(value: &Value) -> bool {
     matches!(value, Value::Document(document) if document.is_new)
 }
 
-/// The query deletes a document: what makes room, or leaves little behind.
+/// Returns true if the query deletes a document: it makes room, or adds little.
 fn is_deletion(root: &crate::language::expression::Expression) -> bool {
     matches!(root, crate::language::expression::Expression::Call(function, _) if SIGNATURES[*function].parameters[0].key == "delete")
 }

@@ -138,7 +138,7 @@ impl Places {
 }
 
 /// Returns the argument with which `merge` turns the old version into the new one: changed fields,
-/// null for removed ones.
+/// and null for removed fields.
 pub fn difference(old: &Fields, new: &Fields) -> Fields {
     let mut entries = Vec::new();
     for (key, value) in &new.entries {

@@ -47,8 +47,8 @@ pub enum Cost {
 /// that no quota counts.
 pub const SLOWLOG_LENGTH_OF_TENANTS: u64 = 1000;
 
-/// Parameters that CONFIG SET changes where there is admission control: those that concern one
-/// database and can cost nobody else.
+/// Parameters that CONFIG SET changes under admission control: they concern only one database and
+/// have no cost for others.
 pub const PARAMETERS_OF_TENANTS: &[&str] = &[
     "notify-keyspace-events",
     "maxmemory-policy",

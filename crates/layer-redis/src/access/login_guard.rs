@@ -127,7 +127,7 @@ struct Attempt<'a> {
     password: Option<&'a [u8]>,
 }
 
-/// Doubles with each failure beyond the free ones.
+/// Doubles with each failure after the free failures.
 fn delay_micros(failures: u32) -> u64 {
     match failures.checked_sub(FREE_FAILURES + 1) {
         None => 0,

@@ -11,7 +11,7 @@ use crate::command::error_reply::ErrorReply;
 
 /// Units, elements or bytes, that may be visited again in any case.
 const FREE: u64 = 64 << 20;
-/// Factor by which the visited units may exceed the distinct ones.
+/// The greatest quotient of visited units and distinct units.
 const TIMES_MAX: u64 = 8;
 
 /// Adds up the units that one command visits.

@@ -31,16 +31,16 @@ pub struct Block {
     /// Its answer inside EXEC, where it cannot wait. A wait that ends without an element answers a
     /// null array.
     pub in_exec: EmptyReply,
-    /// The request to be asked again, if words of the original meant the moment when it came.
+    /// The request for later executions, if words of the original mean the time of its arrival.
     pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone or holds another kind, and its error ends the
-    /// wait.
+    /// The command is also executed again when a key is removed or gets another kind, and its error
+    /// ends the wait.
     pub even_if_gone: bool,
-    /// It is asked again also when what belongs to a key has changed without the key's own row
-    /// ([`Blocking::changed_below`]).
+    /// The command is also executed again after a change that belongs to a key but not to its own
+    /// row ([`Blocking::changed_below`]).
     pub even_below: bool,
-    /// It is asked again at this time although no key may have changed by then, in milliseconds
-    /// since the Unix epoch.
+    /// The command is also executed again at this time, without any change of a key, in
+    /// milliseconds since the Unix epoch.
     pub again_at_ms: Option<u64>,
 }
 
@@ -78,18 +78,18 @@ struct Queues {
     /// By client id: a client waits for one command at a time.
     waiters: HashMap<u64, Waiter>,
     keys: HashMap<Vec<u8>, KeyQueue>,
-    /// When waiters are to be asked again, with their clients.
+    /// The scheduled times of waiters, with their clients.
     due: BTreeSet<(u64, u64)>,
     next_turn: u64,
 }
 
 struct KeyQueue {
     watch: WatchId,
-    /// By turn: first come, first served.
+    /// By turn: in the order of arrival.
     clients: BTreeMap<u64, Place>,
-    /// How many of them want to be asked even if the key is gone.
+    /// The number of clients with `even_if_gone`.
     if_gone_count: usize,
-    /// How many of them want to be asked of what changes below the key.
+    /// The number of clients with `even_below`.
     below_count: usize,
 }
 
@@ -97,7 +97,7 @@ struct KeyQueue {
 #[derive(Clone, Copy)]
 struct Place {
     client_id: u64,
-    /// It wants to be asked even if the key that changed is gone or holds another kind.
+    /// The client must also be called when the changed key was removed or has another kind.
     even_if_gone: bool,
     even_below: bool,
 }
@@ -115,7 +115,7 @@ pub struct Waiter {
     again_at_ms: Option<u64>,
 }
 
-/// A waiting command that is to be asked again.
+/// A waiting command to execute again.
 pub struct Asked {
     pub turn: u64,
     pub even_if_gone: bool,

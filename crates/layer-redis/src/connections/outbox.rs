@@ -1,8 +1,8 @@
 //! A transaction's notices to other connections: messages, and the keys that it changed.
 //!
-//! Gathered while the transaction runs, under the partition's lock, and sent once it has committed,
-//! after its own reply, with the dependency of the transaction. So no client hears of effects that
-//! are rolled back, or that a crash could undo.
+//! Messages are gathered while the transaction runs, under the partition's lock, and sent after its
+//! commit, after its own reply, with the dependency of the transaction. So clients receive no
+//! effects that are rolled back, or that a crash could undo.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

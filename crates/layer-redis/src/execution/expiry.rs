@@ -103,7 +103,7 @@ impl Redis {
             return;
         }
         self.drop_idle_indexes();
-        // While somebody keeps the lock nothing expires; the next cycle comes soon.
+        // While the lock is held for long nothing expires; the next cycle follows soon.
         while let Ok(mut partition) = self.partition_in_time() {
             if self.should_evict() {
                 self.make_room(&mut partition);

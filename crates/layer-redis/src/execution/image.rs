@@ -166,7 +166,7 @@ impl Image {
         }
     }
 
-    /// Returns the keys after `last`, or from the first on, as many as fit into one step.
+    /// Returns the keys after `last`, or from the first on, up to the size of one step.
     fn keys_after<E>(&mut self, db: u8, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
         let now_ms = self.frozen.now_micros() / 1000;
         let mut tx = self.frozen.transaction();

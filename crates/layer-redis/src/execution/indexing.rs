@@ -209,8 +209,7 @@ impl Redis {
         step.map_or(true, |(is_done, _)| is_done)
     }
 
-    /// Removes keys of an index that is to be dropped with them, some at a time, until few are
-    /// left.
+    /// Removes keys of an index that is to be dropped with them, in batches, until few remain.
     pub fn remove_keys_of_index(
         &self,
         name: &[u8],

@@ -150,8 +150,8 @@ pub const fn entry(
     }
 }
 
-/// A command that only contains subcommands. Without one, or with an unknown one, it replies an
-/// error itself.
+/// A command that only contains subcommands. It replies an error itself for an absent or unknown
+/// subcommand.
 pub const fn container(
     name: &'static str,
     group: Group,

@@ -1,5 +1,5 @@
-//! Parses the words of FT.CREATE and FT.ALTER as a definition. Texts of errors are search 2.10's
-//! observed ones.
+//! Parses the words of FT.CREATE and FT.ALTER as a definition. Texts of errors are those observed
+//! of search 2.10.
 
 use quartet_search::aggregate::Expression;
 use quartet_search::analysis::{Language, Phonetics, StopWords};

@@ -1,5 +1,5 @@
-//! Values of strings: short values whole in the key's own row, long ones in chunks, so that a small
-//! change copies a small part.
+//! Values of strings: short values whole in the key's own row, long values in chunks, so that a
+//! small change copies a small part.
 //!
 //! ```text
 //! packed:  'K' db name        header, the value
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn any_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
-        // Short ones, some that fill chunks, and among both some that are zeros.
+        // Short values, values that fill chunks, and among both some that are zeros.
         let length = prop_oneof![0..40usize, CHUNK_BYTES - 3..=CHUNK_BYTES + 3, 0..=most];
         (length, 0..4u8).prop_map(|(length, byte)| vec![byte; length])
     }

@@ -40,7 +40,7 @@ impl Slowlog {
         self.entries.truncate(length_max);
     }
 
-    /// The arguments in the log's form: long ones cut, many counted, secret ones hidden.
+    /// The arguments in the log's form: long arguments cut, many counted, secrets hidden.
     pub fn trimmed(command: &Command, arguments: Arguments<'_>) -> Vec<Vec<u8>> {
         let kept = if arguments.len() > ARGUMENTS_MAX {
             ARGUMENTS_MAX - 1

@@ -174,7 +174,7 @@ impl Scripts {
     }
 }
 
-/// Longer scripts are looked up by their digest: comparing them costs as much as computing it.
+/// Longer scripts are looked up by their digest: a comparison costs as much as its computation.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
 impl Cached {

@@ -1,5 +1,5 @@
-//! Requests that arrive while a script holds the lock: those that need no lock are answered, all
-//! others get an error.
+//! Requests that arrive while a script holds the lock: requests without a need for the lock are
+//! answered, all others get an error.
 
 use super::admission::{Refusal, discarded_because_of};
 use super::{Received, Session};

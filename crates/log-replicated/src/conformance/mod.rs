@@ -27,8 +27,8 @@ use bench::{Bench, TRIES, epochs, writer};
 use meddler::Meddling;
 use two_writers::Two;
 
-/// Runs every scenario below `root`, where there must be nothing yet, and `seeds` random ones.
-/// Panics, naming the scenario, if the sequencer does anything else than it should.
+/// Runs every scenario below `root`, which must be empty, and `seeds` random scenarios. Panics with
+/// the name of the scenario if the sequencer deviates from the expected behaviour.
 pub fn check(root: &str, seeds: u64, connect: &mut Connect<'_>) {
     for (name, scenario) in SCENARIOS {
         let mut bench = Bench::new(&format!("{root}/{}", name.replace(' ', "-")), connect);

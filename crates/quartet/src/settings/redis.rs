@@ -41,7 +41,7 @@ pub struct RedisOptions {
     /// none]
     #[arg(long, env = "QUARTET_RDB")]
     rdb: Option<PathBuf>,
-    /// Parameters of Redis' CONFIG for the default database. They stand in the file only, where
+    /// Parameters of Redis's CONFIG for the default database. They are only in the file, where
     /// CONFIG REWRITE keeps them.
     #[arg(skip)]
     #[serde(rename = "redis")]

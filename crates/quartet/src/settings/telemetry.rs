@@ -1,4 +1,4 @@
-//! Options of what the server reports: slow requests in its log, metrics and spans to a collector.
+//! Options of the server's reports: slow requests in its log, metrics and spans to a collector.
 
 use std::time::Duration;
 

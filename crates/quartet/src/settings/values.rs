@@ -29,7 +29,7 @@ pub fn named_places(option: &str, given: Option<&str>) -> Result<Vec<(String, St
     named.collect()
 }
 
-/// Reads a secret from a file of its own, if one is named.
+/// Reads a secret from its own file, if the option names a file.
 pub fn read_secret(name: &str, secret: &mut Option<String>, file: &Option<PathBuf>) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
     anyhow::ensure!(secret.is_none(), "{name} and {name}-file are both given");

@@ -1,5 +1,5 @@
-//! A cluster that begins with the data of one node's folder, a server's own or one out of a backup,
-//! while that node is killed in between. The other nodes join with empty folders.
+//! A cluster founded from one node's folder, a server's own or a restored one, while that node is
+//! killed in between. The other nodes join with empty folders.
 
 use quartet_engine::{Founder, Parts, Restoration, StoreKind};
 use quartet_env::Clock;

@@ -96,7 +96,7 @@ impl Judge {
         }
     }
 
-    /// The log begins behind a folder's last record, with this row of it.
+    /// The log starts after a folder's last record, with this row of it.
     pub fn begins_with(&mut self, key: Vec<u8>, version: Version, value: Vec<u8>) {
         self.last = self.last.next();
         self.version = self.version.max(version);

@@ -35,8 +35,8 @@ use crate::cluster::node::{NODES, Node};
 use crate::cluster::state::Cluster;
 
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks of a run in which everything may happen, of the calm behind it, and of the time at the end
-/// in which no client asks for anything and all nodes come to the same record.
+/// Ticks of a run with all kinds of faults, of the calm after it, and of the final time in which
+/// clients send no requests and all nodes reach the same record.
 const WILD_TICKS: u64 = 8_000;
 const CALM_TICKS: u64 = 4_000;
 const REST_TICKS_MIN: u64 = 300;
@@ -109,8 +109,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until all nodes have the same records, while no client asks for anything, and compares
-    /// the hashes of all that they have.
+    /// Waits until all nodes have the same records, without requests of clients, and compares the
+    /// hashes of their states.
     fn rest(&mut self) -> Result<(), Violation> {
         for tick in 0..REST_TICKS_MAX {
             self.tick_of(false, false)?;
@@ -147,7 +147,7 @@ impl Cluster {
         }
     }
 
-    /// A node that stood still finds the time gone.
+    /// A paused node finds that time has passed.
     fn live(&mut self, at: usize) -> Result<(), Violation> {
         let now = self.now;
         let node = &mut self.nodes[at];

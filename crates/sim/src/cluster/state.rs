@@ -152,7 +152,7 @@ impl Cluster {
             hash: seed,
             reached: BTreeMap::new(),
         };
-        // Every third seed begins with data.
+        // Every third seed starts with data.
         match seed % 3 {
             0 => cluster.found_with_data(&place)?,
             _ => cluster.found(&place),

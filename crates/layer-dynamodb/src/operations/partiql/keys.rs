@@ -309,7 +309,7 @@ fn last_with(start: &Value) -> Value {
     }
 }
 
-/// The more restrictive end: of two low ones the greater, of two high ones the lesser.
+/// The more restrictive end: the greater of two low ends, the lesser of two high ends.
 fn tighter(one: End, other: End, wanted: Ordering) -> End {
     match (&one, &other) {
         (None, _) => other,

@@ -42,7 +42,7 @@ impl std::fmt::Display for At {
     }
 }
 
-/// Longer ones before their prefixes. `!=` is another spelling of `<>`.
+/// Longer symbols before their prefixes. `!=` is another spelling of `<>`.
 const SYMBOLS: [(&str, &str); 29] = [
     ("<<", "<<"),
     (">>", ">>"),

@@ -231,7 +231,7 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
             let update = update.clone();
             (Action::Update { key, update }, joined(rest))
         }
-        // An absent item counts as deleted, whatever the other conditions.
+        // An absent item counts as deleted, under any other conditions.
         Statement::Delete { condition, .. } => {
             let (key, rest) = split_key(table, condition.as_ref())?;
             let holds = joined(rest).map(|condition| Condition::Or(vec![exists(false), condition]));

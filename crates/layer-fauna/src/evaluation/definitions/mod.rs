@@ -124,8 +124,8 @@ fn function(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-/// Creates a schema object. `chosen` is the number of a key, a token or credentials that come back
-/// with the hash of their secret or password, as an import brings them; other numbers are new.
+/// Creates a schema object. `chosen` is the number of an imported key, token or credentials with
+/// the hash of their secret or password; other numbers are new.
 pub fn create(
     evaluation: &mut Evaluation<'_>,
     native: Native,

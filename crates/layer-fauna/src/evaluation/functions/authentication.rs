@@ -171,7 +171,7 @@ fn no_key(secret: &str) -> Errors {
     Errors::new(Code::InstanceNotFoundHere, message)
 }
 
-/// A JWT is not a key; the result is the database that it opens, if that is below this one.
+/// A JWT is not a key; the result is its database, if that is below this database.
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
     use crate::language::value::Names;
     let not_found = || no_key(secret);

@@ -104,8 +104,8 @@ pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     }
 }
 
-/// Whether a key, a token or credentials come with the hash by which they are proved, so that they
-/// are of use under the number they had elsewhere alone.
+/// Returns true if a key, a token or credentials have a hash, so that they are only usable under
+/// their original number.
 fn carries_hash(native: Native, params: &Fields) -> bool {
     let hash = match native {
         Native::Keys | Native::Tokens => "hashed_secret",
@@ -115,7 +115,7 @@ fn carries_hash(native: Native, params: &Fields) -> bool {
     params.string(hash).is_some()
 }
 
-/// A schema object that is no collection cannot be created by its ref: it is there already.
+/// A schema object other than a collection cannot be created by its ref: it exists already.
 fn is_schema_document(reference: &Ref) -> bool {
     matches!(reference.kind(), Some(native) if native != Native::Collections)
 }

@@ -5,7 +5,7 @@
 //! 7.0.15 was seen to answer. A password is kept as its SHA-256 only.
 //!
 //! Every connection has a user, `default` before it authenticates. A user's rules are replaced as a
-//! whole, so a command is checked against either the old or the new ones. A user without
+//! whole, so a command is checked against either the old or the new rules. A user without
 //! restrictions costs a command one load.
 
 pub(crate) mod log;

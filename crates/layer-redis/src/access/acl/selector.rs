@@ -140,8 +140,8 @@ impl Selector {
         prefixes.iter().all(|prefix| self.has_prefix(prefix, writes))
     }
 
-    /// Every key that begins so may be read, and written if that is asked for. A pattern says so if
-    /// nothing but a star follows some beginning of the prefix.
+    /// Returns true if every key with the prefix may be read, and with `writes` also written. A
+    /// pattern grants this only if it is a prefix of `prefix`, followed by a star.
     fn has_prefix(&self, prefix: &[u8], writes: bool) -> bool {
         let wanted = Access { reads: true, writes };
         let covers = |pattern: &[u8]| {

@@ -1,5 +1,5 @@
-//! Documents as rows: short documents whole in the key's own row, long ones in pieces, so that a
-//! change of a number reads and writes only the pieces on its path.
+//! Documents as rows: short documents whole in the key's own row, long documents in pieces, so that
+//! a change of a number reads and writes only the pieces on its path.
 //!
 //! ```text
 //! packed: 'K' db name   header, the document's text

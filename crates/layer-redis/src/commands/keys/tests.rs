@@ -238,7 +238,7 @@ fn keys_that_have_expired_count_for_a_page() {
     assert!(names.is_empty() && cursor != "0", "{cursor} {names:?}");
 }
 
-/// Names of every kind: with one long prefix, with one suffix, and short ones.
+/// Names of every kind: with one long prefix, with one suffix, and short names.
 fn name_of(key: u16) -> String {
     match key % 3 {
         0 => format!("shared:{key}"),

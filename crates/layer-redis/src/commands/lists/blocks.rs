@@ -197,7 +197,7 @@ impl<'a> Edit<'a> {
 /// An edit and the positions it is about.
 type Edited<'v> = (RangeInclusive<i64>, &'v Edit<'v>);
 
-/// The new blocks that replace a range of present ones.
+/// The new blocks that replace a range of old blocks.
 #[derive(Default)]
 struct Part {
     run: Run,
@@ -205,7 +205,7 @@ struct Part {
     count_before: i64,
     /// The place of the block after them, if there is one.
     next: Option<i64>,
-    /// True if they fit at the place of the present ones.
+    /// Returns true if the new blocks fit in the range of the old blocks.
     has_room: bool,
 }
 

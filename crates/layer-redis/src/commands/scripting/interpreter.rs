@@ -346,7 +346,7 @@ impl Interpreter {
             return Err(format!("Error registering functions: {text}"));
         }
         let functions = functions.into_inner();
-        // Makes room for all of them first, so that none is evicted in favour of another.
+        // Makes room for all of them first, so that they do not evict each other.
         let is_full = self.next_place + functions.len() as i64 > FUNCTIONS_MAX;
         if is_full || self.source_bytes + source.len() > SOURCE_BYTES_MAX {
             self.next_place = FUNCTIONS_MAX + 1;

@@ -233,8 +233,7 @@ impl Stack {
     }
 
     /// Visits the elements of the table that is the argument at `index`, until the visitor returns
-    /// false. Returns true if the table contains nothing else: an array of at most `most` elements,
-    /// and not empty.
+    /// false. Returns true if the table is a pure array of 1 to `most` elements.
     pub fn elements(&self, index: usize, most: usize, visit: &mut dyn FnMut(Argument<'_>) -> bool) -> bool {
         assert!(matches!(self.argument(index), Argument::Table));
         self.make_room(3);

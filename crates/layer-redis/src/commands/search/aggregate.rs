@@ -455,7 +455,7 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     counted(context, outcome)
 }
 
-/// Runs FT.AGGREGATE with these words, for this request; the answer has a profile if one is given.
+/// Runs FT.AGGREGATE with these words, for this request; `profile` adds a profile to the answer.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -530,7 +530,7 @@ pub(super) fn run(
                 profile.is_searched(&mut found, &behind);
             }
             let mut hits = found.hits;
-            // Without scores and vectors the order is arbitrary: that of the keys is as good.
+            // Without scores and vectors the order is arbitrary; this is the order of the keys.
             if !is_by_key && query.nearest.is_none() && !has_scores {
                 hits.sort_by(|a, b| a.key.cmp(&b.key));
             }
@@ -655,7 +655,7 @@ pub(super) struct Source<'a> {
     pub index: &'a Index,
     pub query: &'a Query,
     pub asked: &'a AggregateArguments,
-    /// The fields that the steps use, except the loaded ones.
+    /// The fields that the steps use, without the loaded fields.
     pub wanted: Vec<&'a Field>,
 }
 

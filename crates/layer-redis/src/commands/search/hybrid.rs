@@ -388,7 +388,7 @@ pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     counted(context, outcome)
 }
 
-/// Runs FT.HYBRID with these words, for this request; the answer has a profile if one is given.
+/// Runs FT.HYBRID with these words, for this request; `profile` adds a profile to the answer.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,

@@ -145,7 +145,7 @@ pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     counted(context, outcome)
 }
 
-/// Runs FT.SEARCH with these words, for this request; the answer has a profile if one is given.
+/// Runs FT.SEARCH with these words, for this request; `profile` adds a profile to the answer.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -338,7 +338,7 @@ fn page(found: &mut Found, (offset, count): (usize, usize)) {
     found.hits = hits.into_iter().skip(offset).take(count).collect();
 }
 
-/// Sorts by the values of the keys; keys without a value are last, equal ones are in the order of
+/// Sorts by the values of the keys; keys without a value are last, equal keys are in the order of
 /// their names.
 fn sort(
     context: &mut Context<'_, '_>,

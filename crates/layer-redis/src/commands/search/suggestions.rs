@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `00` is escaped as `00 ff`. Flags: `LARGE`, always. Invariants: there is at least one text; the
-//! number is that of the rows.
+//! number equals that of the rows.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! Compares replies with the original's recorded ones, and indexes with the keys: after every kind
-//! of change to a key, each search finds the same as a scan of all keys.
+//! Compares replies with the recorded replies of the original, and indexes with the keys: after
+//! every kind of change to a key, each search finds the same as a scan of all keys.
 
 use std::collections::BTreeSet;
 

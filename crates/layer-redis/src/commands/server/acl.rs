@@ -401,7 +401,7 @@ impl Redis {
         Ok(is_own_gone)
     }
 
-    /// Replaces the users by the stored ones. Returns users that were removed or changed.
+    /// Replaces the users by the stored users. Returns users that were removed or changed.
     pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
         let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
         let text = file

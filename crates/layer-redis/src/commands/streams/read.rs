@@ -4,11 +4,11 @@
 //! `>`, undelivered entries of its group, which are pending for the consumer from then on; for any
 //! other ID, entries already pending for the consumer.
 //!
-//! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as
-//! it was when the command came, so they are replaced by IDs before it waits. A client that waits
-//! with a group learns that its stream or group is gone, or that the key holds another kind, as
-//! since Redis 7.2: the errors are those of a command that comes then. With CLAIM it is asked again
-//! when the entry that has been pending the longest can be claimed, too.
+//! A waiting command is executed again for the one stream that changed. `$` and `+` mean the end at
+//! the arrival of the command, so they are replaced by IDs before it waits. A client that waits
+//! with a group gets an error when its stream or group is removed, or when the key gets another
+//! kind, as since Redis 7.2: the errors are those of a new command. With CLAIM the command is also
+//! executed again at the time when the longest pending entry becomes claimable.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -40,7 +40,7 @@ struct Request<'a> {
     /// `None`: do not wait. `Some(None)`: indefinitely.
     wait: Option<Option<u64>>,
     no_ack: bool,
-    /// CLAIM: entries that have been pending for so long come first.
+    /// CLAIM: entries that have been pending for at least this long are first.
     claim_idle_ms_min: Option<u64>,
     /// When the first entry can be claimed that could not when it was looked at.
     claimable_ms: Cell<Option<u64>>,
@@ -406,9 +406,10 @@ fn deliver(
     delivered
 }
 
-/// Writes up to `count` entries that have been pending for long enough, with whomever, and makes
-/// them the consumer's; `claimable_ms` is when the first of the others can be. Each tells for how long it was pending, and how often it had been
-/// delivered. Entries that are gone from the stream are passed over.
+/// Writes up to `count` entries that have been pending for long enough, with any consumer, and
+/// assigns them to the consumer; `claimable_ms` is set to the time when the first of the other
+/// entries becomes claimable. Each entry has the time of its pending state and its previous
+/// deliveries. Removed entries are skipped.
 fn claim(
     context: &mut Context<'_, '_>,
     stream: &Stream,

@@ -198,8 +198,8 @@ fn reading_claims_what_is_idle() {
     );
 }
 
-/// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
-/// with it until then, with BLOCK 0 for ever.
+/// Only new entries woke a consumer that waited with CLAIM: a dead consumer's entries remained with
+/// it until then, forever with BLOCK 0.
 #[test]
 fn whoever_waits_with_claim_gets_what_becomes_claimable() {
     let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
@@ -236,7 +236,7 @@ fn whoever_waits_with_claim_gets_what_becomes_claimable() {
     }
 }
 
-/// Two consumers of one group wait; each entry goes to one of them, the one that came first.
+/// Two consumers of one group wait; each entry is delivered to one of them, the first to wait.
 #[test]
 fn an_entry_goes_to_one_waiting_consumer() {
     let fixture = Fixture::new();
