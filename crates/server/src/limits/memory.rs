@@ -170,7 +170,8 @@ pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<b
     }
 }
 
-/// Purges this thread's allocator on each request (MEMORY PURGE), within a rate limit.
+/// Gives back what the allocator keeps for this thread, whenever somebody asks (MEMORY PURGE),
+/// though not again and again.
 pub async fn purge_when_asked(purge: fn(), mut purges: watch::Receiver<()>) {
     while purges.changed().await.is_ok() {
         purge();
