@@ -81,7 +81,7 @@ struct Arrangement {
     at: usize,
     keys: Option<Vec<(String, bool)>>,
     offset: usize,
-    /// The number of taken records; zero means MAX without a number.
+    /// The number of taken records; MAX 0 counts as an absent number.
     count: Option<usize>,
 }
 

@@ -197,7 +197,7 @@ impl Common {
         }
         if let Some(fields) = &self.fields {
             let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
-            // If none of the fields is in the index, the restriction is ignored.
+            // With NOFIELDS a known field means all fields.
             if mask == 0 || !has_no_fields {
                 query.root.restrict(mask);
             }
