@@ -136,7 +136,7 @@ impl Archive {
         Ok(chain.clone())
     }
 
-    /// True if the newest base was written longer ago than `age`, or there is none.
+    /// Returns true if the newest base was written longer ago than `age`, or there is none.
     ///
     /// Errors: `Incomplete`.
     pub(crate) fn is_base_older(&self, now_micros: u64, age: Duration) -> Result<bool, BackupError> {
@@ -181,8 +181,8 @@ impl Chain {
         self.covered
     }
 
-    /// Whether the chain before it reaches up to its base. If not, what was between the two is in
-    /// no backup.
+    /// Returns true if the chain before it reaches up to its base. If not, what was between the two
+    /// is in no backup.
     pub fn follows(&self) -> bool {
         self.follows
     }

@@ -76,7 +76,7 @@ impl Database {
         String::from_utf8(body).map_err(|_| ErrorCode::INTERNAL_ERROR)
     }
 
-    /// Whether there is a connection at the moment.
+    /// Returns true if there is a connection at the moment.
     pub fn is_connected(&self) -> bool {
         self.inner.connection.is_connected()
     }

@@ -57,7 +57,7 @@ impl DataFile {
         Ok(())
     }
 
-    /// True if the next line belongs into another file.
+    /// Returns true if the next line belongs in another file.
     pub fn is_full(&self) -> bool {
         self.encoder.get_ref().len() >= FILE_BYTES || self.bytes_before >= FILE_BYTES_BEFORE
     }

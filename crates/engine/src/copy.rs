@@ -142,7 +142,7 @@ impl CopySource {
         Ok(())
     }
 
-    /// True once all rows are given.
+    /// Returns true once all rows were returned.
     fn rows_of(&mut self, snapshot: &PartitionSnapshot) -> Result<bool, CopyError> {
         let start = self.last_key.take().map(|key| [&key[..], b"\0"].concat());
         let (chunk, rows, last_key) = (&mut self.chunk, &mut self.rows, &mut self.last_key);
@@ -164,7 +164,7 @@ impl CopySource {
         Ok(self.last_key.is_none())
     }
 
-    /// True once all records that there are by now are given.
+    /// Returns true once all present records were returned.
     fn records(&mut self) -> Result<bool, CopyError> {
         while self.chunk.len() < CHUNK_BYTES {
             let record = self.reader.next();

@@ -248,8 +248,8 @@ impl Engine {
         self.shared.durable()
     }
 
-    /// True once the answer that depends on `dependency` may be sent. When false, the listeners
-    /// will be called after the durable version moves.
+    /// Returns true once the answer that depends on `dependency` may be sent. When false, the
+    /// listeners will be called after the durable version moves.
     pub fn is_durable(&self, dependency: Dependency) -> bool {
         if dependency <= self.durable() {
             return true;
@@ -450,7 +450,8 @@ impl Engine {
         now_micros.saturating_sub(given_up_micros) < GIVEN_BACK_AFTER_MICROS
     }
 
-    /// True while the disk has no room for writes that make the database larger: they are refused.
+    /// Returns true while the disk has no room for writes that make the database larger: they are
+    /// refused.
     pub fn is_disk_full(&self) -> bool {
         self.shared.room.is_short()
     }
@@ -472,7 +473,7 @@ impl Engine {
         standing.map_or(Role::Alone, |standing| standing.role())
     }
 
-    /// True if transactions are executed here.
+    /// Returns true if transactions are executed here.
     pub fn is_home(&self) -> bool {
         self.shared.standing.as_ref().is_none_or(|standing| standing.is_home())
     }

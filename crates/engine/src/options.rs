@@ -127,8 +127,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read
-    /// it, now or ever.
+    /// Returns true if what was durable cannot be read back. Otherwise the disk or the program
+    /// cannot read it, now or ever.
     pub fn is_damage(&self) -> bool {
         match self {
             OpenError::Log(error) => matches!(error, LogError::Damaged(_)),

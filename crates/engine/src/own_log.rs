@@ -82,7 +82,7 @@ impl Founder {
         self.log.tail() > LogSequence::ZERO || self.store.len() > 0
     }
 
-    /// True if the log ends with the record at `position`.
+    /// Returns true if the log ends with the record at `position`.
     pub fn has_founded(&self, position: &Position) -> bool {
         self.place == Some(*position)
     }

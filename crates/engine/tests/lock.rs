@@ -47,7 +47,8 @@ mod primitives {
         SLEEPERS.with_borrow(|sleepers| sleepers.iter().map(|(id, _)| *id).collect())
     }
 
-    /// Whether the time would have woken this thread when it went to sleep first, if it did.
+    /// Returns true if the time would have woken this thread when it went to sleep first, if it
+    /// did.
     pub fn first_sleep_had_an_end() -> Option<bool> {
         let own = current().id();
         SLEEPERS.with_borrow(|sleepers| sleepers.iter().find(|(id, _)| *id == own).map(|(_, ends)| *ends))

@@ -19,7 +19,7 @@ pub trait Disk: Send + Sync {
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
     /// The names of all files, in ascending order, without the lock file.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Whether there is a file of that name.
+    /// Returns true if there is a file of that name.
     fn exists(&self, name: &str) -> io::Result<bool>;
     /// Moves `from` to `to` atomically, replacing an existing `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -51,7 +51,7 @@ pub trait File: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the length is 0.
+    /// Returns true if the length is 0.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }

@@ -293,7 +293,7 @@ impl State {
             .sum()
     }
 
-    /// True if file `id` may grow to `bytes`.
+    /// Returns true if file `id` may grow to `bytes`.
     fn has_room(&self, id: FileId, bytes: u64) -> bool {
         let Some(capacity) = self.capacity else { return true };
         let taken = self.files.get(&id).map_or(0, Content::taken_bytes);

@@ -62,7 +62,7 @@ impl Versions {
         self.named_micros.store(now_micros, Ordering::Relaxed);
     }
 
-    /// Whether clients have lately named versions themselves.
+    /// Returns true if clients have lately named versions themselves.
     pub fn are_named(&self, now_micros: u64) -> bool {
         let named_micros = self.named_micros.load(Ordering::Relaxed);
         named_micros > 0 && now_micros.saturating_sub(named_micros) <= NAMED_MICROS

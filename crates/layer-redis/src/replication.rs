@@ -249,7 +249,7 @@ impl Replication {
         }
     }
 
-    /// True if a replica follows, or did a moment ago.
+    /// Returns true if a replica follows, or did a moment ago.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)

@@ -176,7 +176,7 @@ pub(crate) fn failure(status: &Status) -> Failure {
     }
 }
 
-/// True if the member has answered, so that another would answer the same.
+/// Returns true if the member has answered, so that another member would answer the same.
 fn is_verdict(status: &Status) -> bool {
     let about_content = matches!(status.code(), Code::NotFound | Code::OutOfRange);
     about_content || !matches!(failure(status), Failure::Unknown(_))

@@ -122,7 +122,7 @@ impl Follower {
         !self.group.is_empty()
     }
 
-    /// True if the next request is for a piece of an object.
+    /// Returns true if the next request is for a piece of an object.
     pub fn reads_object(&self) -> bool {
         self.download.is_some()
     }

@@ -251,7 +251,7 @@ impl Home {
         self.is_over
     }
 
-    /// True while a record is not known to be durable.
+    /// Returns true while a record is not known to be durable.
     pub fn is_appending(&self) -> bool {
         self.flight.is_some() || self.upload.is_some()
     }

@@ -42,7 +42,7 @@ impl Random {
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    /// True once in `times` on average; never if that is zero.
+    /// Returns true once in `times` calls on average; never if `times` is zero.
     pub fn one_in(&mut self, times: u64) -> bool {
         times > 0 && self.below(times) == 0
     }
@@ -389,7 +389,7 @@ impl World {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// True once in `times`, which is counted.
+    /// Returns true once in `times`, which is counted.
     fn happens(&mut self, times: u64, what: &'static str) -> bool {
         let happens = self.random.one_in(times);
         if happens {

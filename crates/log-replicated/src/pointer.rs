@@ -112,7 +112,7 @@ impl Pointer {
         start as usize..end as usize
     }
 
-    /// True if these bytes are the epoch.
+    /// Returns true if these bytes are the epoch.
     pub fn fits(&self, epoch: &[u8]) -> bool {
         epoch.len() as u64 == self.length && xxh3_128(epoch) == self.hash
     }

@@ -90,7 +90,7 @@ pub trait LogRoom: Send + Sync {
     /// of other uses of the disk.
     fn room(&self) -> u64;
 
-    /// True if there is as much room ahead as there usually is.
+    /// Returns true if there is as much room ahead as there usually is.
     fn is_prepared(&self) -> bool;
 
     /// Reserves room ahead, unless it is reserved. May wait for the disk.

@@ -79,7 +79,7 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {
     newest.map(Some).ok_or(FileLogError::ReachUnreadable)
 }
 
-/// Whether the folder says that it has one of several partitions.
+/// Returns true if the folder says that it has one of several partitions.
 pub fn is_one_of_several(disk: &dyn Disk) -> Result<bool, FileLogError> {
     Ok(read(disk)?.is_some_and(|stated| stated.is_one_of_several))
 }

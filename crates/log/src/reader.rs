@@ -125,7 +125,7 @@ impl SegmentReader {
         Ok(true)
     }
 
-    /// True if any record header from `offset` on says that `sequence` was durable.
+    /// Returns true if any record header from `offset` on says that `sequence` was durable.
     fn proves_durable(&mut self, salt: u64, mut offset: u64, sequence: LogSequence) -> Result<bool, FileLogError> {
         while let Some(bytes) = self.array_at(offset)? {
             let header = RecordHeader::decode(&bytes, salt, offset);

@@ -92,7 +92,7 @@ impl Secured {
         }
     }
 
-    /// True if records wait for room in the socket.
+    /// Returns true if records wait for room in the socket.
     pub fn has_pending(&self) -> bool {
         self.session.wants_write()
     }

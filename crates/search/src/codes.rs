@@ -68,7 +68,7 @@ pub(crate) fn come(rows: &mut dyn WriteRows, field: u16, id: DocumentId, vectors
     rows.set(&key, &mark.to_row());
 }
 
-/// True if the marks of a field without a graph are those of its vectors.
+/// Returns true if the marks of a field without a graph are those of its vectors.
 pub(crate) fn are_marked(rows: &mut dyn Rows, field: u16) -> bool {
     let mut marks: BTreeMap<u64, Mark> = BTreeMap::new();
     let vectors = field_prefix(b'v', field);
@@ -173,12 +173,12 @@ impl Codes {
         self.bytes.load(Ordering::Relaxed) + self.images.bytes()
     }
 
-    /// True if searches have looked for the image of a graph in vain.
+    /// Returns true if searches have missed the image of a graph.
     pub fn are_images_wanted(&self) -> bool {
         self.images.0.lock().values().any(|image| image.is_wanted())
     }
 
-    /// True if there is room for these bytes more.
+    /// Returns true if there is room for these bytes more.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.bytes() + bytes <= self.bytes_max.load(Ordering::Relaxed)
     }

@@ -223,7 +223,7 @@ fn read_image(rows: &mut dyn Rows, field: u16, kind: &VectorKind, head: Head) ->
     is_whole.then_some(image)
 }
 
-/// Whether a field has a graph.
+/// Returns true if a field has a graph.
 pub fn has_graph(schema: &Schema) -> bool {
     let mut fields = schema.fields();
     fields.any(|(_, field)| matches!(&field.kind, FieldKind::Vector(kind) if kind.graph().is_some()))

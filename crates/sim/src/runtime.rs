@@ -101,7 +101,7 @@ impl SeededRuntime {
         state.stalled_until > state.now
     }
 
-    /// True while work of this name is within a step and waits.
+    /// Returns true while work of this name is within a step and waits.
     pub fn waits_within(&self, name: &str) -> bool {
         let state = self.state.lock();
         let is_it = |work: &Work| work.name == name && matches!(work.doing, Some(Doing::Waits(_)));

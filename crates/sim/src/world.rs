@@ -90,7 +90,7 @@ impl World {
         self.engine.clone().expect("the engine is open")
     }
 
-    /// True if the engine has given up its log: nothing more becomes durable.
+    /// Returns true if the engine has given up its log: nothing more becomes durable.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::SeqCst)
     }

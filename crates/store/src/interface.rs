@@ -81,7 +81,7 @@ pub trait Read {
     /// Prefetches the nodes that several walks will visit. Changes nothing and returns nothing.
     fn fetch_walks(&self, _walks: &[Walk<'_>]) {}
 
-    /// True if there is no row at all. O(1).
+    /// Returns true if there is no row at all. O(1).
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -321,12 +321,12 @@ impl Catalogue {
         matches!(self.seen, Seen::Apart(_))
     }
 
-    /// True while a database goes from one partition to another.
+    /// Returns true while a database moves to another partition.
     pub fn is_any_moving(&self) -> bool {
         !self.moving.lock().is_empty()
     }
 
-    /// True if requests to databases of this partition are for another home.
+    /// Returns true if requests to databases of this partition are for another home.
     #[inline]
     pub fn is_elsewhere(&self, partition: PartitionId) -> bool {
         partition != PartitionId(0) && self.is_apart()

@@ -90,7 +90,7 @@ impl Catalogue {
         Ok(number)
     }
 
-    /// True once this process' replica of the partition has that commit.
+    /// Returns true once this process' replica of the partition has that commit.
     pub fn has_caught_up(&self, partition: PartitionId, number: u64) -> Result<bool, CatalogueError> {
         Ok(taken(self.partitions().engine(partition))? >= number)
     }
@@ -164,7 +164,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// True if a partition here has these definitions and no others.
+    /// Returns true if a partition here has these definitions and no others.
     fn is_told(&self, partition: PartitionId, there: &[Arc<Database>]) -> Result<bool, CatalogueError> {
         let kept = self.copies(partition)?;
         let is_kept = |database: &Arc<Database>| {

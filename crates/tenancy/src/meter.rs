@@ -189,7 +189,7 @@ impl Meter {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// True once after a change.
+    /// Returns true once after a change.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }

@@ -238,7 +238,7 @@ fn of_module(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
     })
 }
 
-/// Whether values of the module with this number are read here.
+/// Returns true if values of the module with this number are read here.
 pub(crate) fn is_known_module(number: u64) -> bool {
     match module::split(number) {
         (vector_set::MODULE, version) => version == 0,

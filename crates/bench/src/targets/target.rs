@@ -21,7 +21,7 @@ pub trait Target: Send + Sync {
     /// Where it is, without credentials.
     fn address(&self) -> String;
 
-    /// Whether it runs on this machine, so that its process can be looked at.
+    /// Returns true if it runs on this machine, so that its process can be looked at.
     fn is_loopback(&self) -> bool;
 }
 

@@ -105,7 +105,7 @@ impl OptimisticTransaction {
         self.attempt.deletes = true;
     }
 
-    /// True if this transaction has written something.
+    /// Returns true if this transaction has written any row.
     pub fn has_written(&self) -> bool {
         !self.attempt.writes.is_empty()
     }

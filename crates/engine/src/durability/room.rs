@@ -46,7 +46,7 @@ impl Room {
         }
     }
 
-    /// True if an epoch that has grown to `payload_bytes` is sure to fit. Called with the
+    /// Returns true if an epoch that has grown to `payload_bytes` is sure to fit. Called with the
     /// partition's lock held.
     #[inline]
     pub fn admits(&self, payload_bytes: usize, makes_smaller: bool) -> bool {
@@ -121,13 +121,13 @@ impl Room {
         self.is_stuck.store(true, Ordering::Relaxed);
     }
 
-    /// True if writes that make the database larger are refused.
+    /// Returns true if writes that make the database larger are refused.
     pub fn is_short(&self) -> bool {
         self.has_failed() || self.wanted(0, false) > self.reserve.room()
     }
 
-    /// True if the disk had no room for something. A next segment that is only not ready yet is no
-    /// such failure.
+    /// Returns true if the disk had no room for something. A next segment that is only not ready
+    /// yet is no such failure.
     pub fn has_failed(&self) -> bool {
         if self.reserve.is_prepared() {
             self.has_refused.store(false, Ordering::Relaxed);

@@ -544,7 +544,7 @@ impl Worker {
         Ok(replayer)
     }
 
-    /// True if there may be more to do.
+    /// Returns true if there may be more to do.
     fn turn(&mut self, stopping: bool) -> Result<bool, LogError> {
         let timeout = (!stopping).then_some(LOCK_TIMEOUT);
         let more = self.flush_epoch(timeout)?;
@@ -866,8 +866,8 @@ impl Worker {
         }
     }
 
-    /// True if enough has changed during a flush of the store that writes have to wait a little, or
-    /// until it has ended.
+    /// Returns true if enough has changed during a flush of the store that writes have to wait a
+    /// little, or until it has ended.
     fn store_is_behind(&self) -> bool {
         self.is_flushing_rows() && self.backlog.holds(self.now(), self.gathered_share())
     }
@@ -889,7 +889,7 @@ impl Worker {
         of_log.max(more as f64 / room as f64)
     }
 
-    /// True while a flush runs and new writes gather in memory.
+    /// Returns true while a flush runs and new writes gather in memory.
     fn is_flushing_rows(&self) -> bool {
         self.store == StoreKind::Ssd && self.checkpoint.is_some()
     }
@@ -1126,8 +1126,8 @@ impl Worker {
         self.was_full = is_full;
     }
 
-    /// True if a checkpoint should give back what has been deleted, because the disk is full, and
-    /// may fit.
+    /// Returns true if a checkpoint should give back what has been deleted, because the disk is
+    /// full, and may fit.
     fn full_disk_wants_checkpoint(&self) -> bool {
         if !self.was_full || self.log_bytes_since_checkpoint == 0 {
             return false;

@@ -97,14 +97,14 @@ impl Worker {
         Ok(stopping && self.may_confirm(sharing))
     }
 
-    /// True while a home that stops may still have its last commits confirmed.
+    /// Returns true while a home that stops may still have its last commits confirmed.
     fn may_confirm(&mut self, sharing: &mut Sharing) -> bool {
         let now = self.now();
         let since = *sharing.stopping_since.get_or_insert(now);
         sharing.replica.home().is_some() && self.is_ahead(sharing) && now - since < STOP_WITHIN
     }
 
-    /// True if the state holds what the file log does not.
+    /// Returns true if the state holds what the file log does not.
     fn is_ahead(&self, sharing: &Sharing) -> bool {
         let partition = self.shared.partition.borrow();
         let gathers = !partition.pending.is_empty() || !partition.full_epochs.queue.is_empty();
@@ -112,7 +112,7 @@ impl Worker {
         gathers || is_in_flight || !sharing.unwritten.is_empty()
     }
 
-    /// True if the store may be flushed as it is when the server ends.
+    /// Returns true if the store may be flushed as it is when the server ends.
     pub(super) fn is_at_its_log(&self) -> bool {
         self.sharing
             .as_ref()

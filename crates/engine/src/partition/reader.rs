@@ -151,7 +151,7 @@ impl Reader {
         self.snapshot.fetch_walks(&walks.collect::<Vec<_>>());
     }
 
-    /// Whether the row is one of this space, at `key`.
+    /// Returns true if the row is one of this space, at `key`.
     pub fn is_at(&self, row: &Row, key: &[u8]) -> bool {
         row.key().strip_prefix(&self.prefix[..]) == Some(key)
     }

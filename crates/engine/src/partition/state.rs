@@ -130,7 +130,7 @@ impl PartitionState {
         }
     }
 
-    /// Whether transactions of this database are executed here.
+    /// Returns true if transactions of this database are executed here.
     #[inline]
     pub fn executes(&self, database: DatabaseId) -> bool {
         self.is_home && (self.fenced.is_empty() || !self.fenced.contains(&database))

@@ -155,7 +155,7 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Whether it may write; if not, it says from now on that it has to.
+    /// Returns true if it may write; if not, its need is recorded.
     #[inline]
     fn may_write(&mut self) -> bool {
         self.must_write |= matches!(self.state, Access::Shared(_));

@@ -47,7 +47,7 @@ impl Objects {
         self.garbage.clear();
     }
 
-    /// True while the store has answered everything: an epoch that needs it may be taken.
+    /// Returns true while the store has answered everything: an epoch that needs it may be taken.
     pub fn is_well(&self) -> bool {
         self.is_well
     }

@@ -52,7 +52,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// Whether the query was refused for what it says: another one may not be.
+    /// Returns true if the query was refused because of its content: another query may succeed.
     fn is_of_content(&self) -> bool {
         matches!(self.status, 400 | 404 | 413)
     }

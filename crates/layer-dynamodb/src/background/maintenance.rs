@@ -55,7 +55,7 @@ impl DynamoDb {
         false
     }
 
-    /// True if there may be more to do.
+    /// Returns true if there may be more to do.
     fn step(&self, work: fn(&DynamoDb, &mut Transaction<'_>) -> bool) -> bool {
         let (more, _) = self.execute(|transaction| Ok::<bool, Failure>(work(self, transaction)));
         more.unwrap_or(false)

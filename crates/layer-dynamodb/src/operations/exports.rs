@@ -371,7 +371,7 @@ pub fn run(layer: &DynamoDb, number: u32, row_key: &[u8], may_go_on: &dyn Fn() -
     })
 }
 
-/// True if all is written.
+/// Returns true if all is written.
 fn write(
     layer: &DynamoDb,
     export: &mut Export,

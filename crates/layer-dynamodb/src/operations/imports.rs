@@ -307,7 +307,7 @@ fn is_about_data(path: &str) -> bool {
     name == "_started" || (name.starts_with("manifest-") && path.contains("AWSDynamoDB/"))
 }
 
-/// True if it was the last of the file.
+/// Returns true if it was the last of the file.
 fn read_batch(layer: &DynamoDb, import: &mut Import, row_key: &[u8], records: &mut Records<'_>) -> io::Result<bool> {
     if layer.engine.wait_for_room() != Admission::Now {
         return Err(io::Error::other("The server is out of memory"));

@@ -93,8 +93,8 @@ impl Write {
         Ok(table)
     }
 
-    /// True if what is wrong with it does not depend on any type the table expects: an empty key,
-    /// or a key to be updated.
+    /// Returns true if what is wrong with it does not depend on any type the table expects: an
+    /// empty key, or a key to be updated.
     pub fn is_plainly_wrong(&self, table: &Table) -> bool {
         let empty_key = table
             .keys()

@@ -429,7 +429,7 @@ fn sweep_rows(transaction: &mut Transaction<'_>, table: u32, after: &[u8], earli
         .filter(|_| rows.len() + 1 == SWEPT_ROWS)
 }
 
-/// True if a version of `from..until` is pinned.
+/// Returns true if a version of `from..until` is pinned.
 fn has_pin_within(transaction: &mut Transaction<'_>, table: u32, from: Version, until: Version) -> bool {
     let mut found = false;
     let (start, end) = (key::pins_from(table, from), key::pins_from(table, until));

@@ -231,7 +231,7 @@ impl Table {
         }
     }
 
-    /// True if the item has all keys, each of its type.
+    /// Returns true if the item has all keys, each of its type.
     pub fn holds_keys(&self, item: &Item) -> bool {
         let mut keys = self.keys();
         keys.all(|part| item.get(&part.name).is_some_and(|value| has_type(value, part.kind)))
@@ -315,7 +315,7 @@ impl Table {
         Ok(())
     }
 
-    /// True if no index attribute of `item` has a wrong type.
+    /// Returns true if no index attribute of `item` has a wrong type.
     pub fn index_types_fit(&self, item: &Item) -> bool {
         let mut parts = self.indexes.iter().flat_map(Index::keys);
         parts.all(|part| item.get(&part.name).is_none_or(|value| has_type(value, part.kind)))
@@ -397,7 +397,7 @@ impl Index {
         Some((self.item_key(table, item)?, self.projected(table, item)))
     }
 
-    /// True if entries hold the attribute.
+    /// Returns true if entries hold the attribute.
     pub fn projects(&self, table: &Table, attribute: &str) -> bool {
         let is_key = || table.is_key(attribute) || self.keys().any(|part| part.name == attribute);
         match &self.projection {

@@ -160,7 +160,7 @@ impl Failure {
         )
     }
 
-    /// True if the same request may succeed a little later.
+    /// Returns true if the same request may succeed a little later.
     pub fn is_throttling(&self) -> bool {
         matches!(
             self.exception,

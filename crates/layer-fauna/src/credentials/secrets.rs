@@ -116,7 +116,7 @@ pub fn password_matches(password: &str, hash: &str) -> bool {
     bcrypt::verify(first_bytes(password), hash).unwrap_or(false)
 }
 
-/// Whether a text is a bcrypt hash, of no more work than a login may cost.
+/// Returns true if a text is a bcrypt hash, of no more work than a login may cost.
 pub fn is_password_hash(text: &str) -> bool {
     let hash = text.parse::<bcrypt::HashParts>();
     hash.is_ok_and(|hash| hash.get_cost() <= PASSWORD_COST_MAX) && text.len() == PASSWORD_HASH_CHARS

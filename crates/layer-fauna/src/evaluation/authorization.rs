@@ -127,7 +127,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether the action is one that needs no role, because of whose the thing is.
+    /// Returns true if the action is one that needs no role, because of whose the thing is.
     fn owns(&mut self, reference: &Ref, action: &str) -> bool {
         let granted = |own: Own| OWN.iter().any(|(of, actions)| *of == own && actions.contains(&action));
         self.own(reference).is_some_and(granted)

@@ -89,7 +89,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether the parts of a set have keys of several forms.
+    /// Returns true if the parts of a set have keys of several forms.
     pub fn is_mixed(&mut self, parts: &[Value]) -> Result<bool> {
         let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
         Ok(!self.have_keys_of_one_form(parts.iter().map(|part| &**part))?)

@@ -100,7 +100,7 @@ fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bo
     told
 }
 
-/// Whether an element was in its set at a time, by its events, oldest first.
+/// Returns true if an element was in its set at a time, by its events, oldest first.
 fn was_there(events: &[Event], at: Timestamp) -> bool {
     let last = events.iter().rev().find(|event| event.ts() <= at);
     match (last, events.first()) {

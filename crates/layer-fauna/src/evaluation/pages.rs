@@ -168,7 +168,7 @@ impl Evaluation<'_> {
         Ok(data)
     }
 
-    /// Whether a set that is not made of several has an element that shows the same.
+    /// Returns true if a set that is not made of several has an element that shows the same.
     fn has_equal(&mut self, leaf: &Arc<Set>, element: &Element) -> Result<bool> {
         let shape = self.shape(leaf)?;
         let group = match (element.values.len(), shape.reversals.len()) {

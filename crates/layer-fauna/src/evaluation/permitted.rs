@@ -134,7 +134,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether the documents in an index must be checked; `None`: it may not be read.
+    /// Returns true if the documents in an index must be checked; `None`: it may not be read.
     fn is_index_checked(&mut self, index: &Ref, terms: &[Value]) -> Option<bool> {
         if self.authorization.reads_everything() {
             return Some(false);
@@ -168,7 +168,7 @@ impl Evaluation<'_> {
         is_listed.then_some(true)
     }
 
-    /// Whether a role grants reading what is in a collection, perhaps under a condition.
+    /// Returns true if a role grants reading what is in a collection, perhaps under a condition.
     fn some_role_reads(&self, collection: &Ref) -> bool {
         let Rights::Roles(roles) = &self.authorization.rights else {
             return false;

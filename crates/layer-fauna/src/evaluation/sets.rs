@@ -64,7 +64,7 @@ impl Element {
         }
     }
 
-    /// Whether two show the same, not only equals.
+    /// Returns true if two show the same, not only equals.
     pub fn shows_the_same(&self, other: &Element) -> bool {
         let mut values = self.values.iter().zip(&other.values);
         self.group() == other.group() && values.all(|(one, other)| order::same(one, other))

@@ -324,8 +324,8 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether no schema object of the kind has the number, in this database or, where a registry
-    /// spans all databases, in any.
+    /// Returns true if no schema object of the kind has the number, in this database or, where a
+    /// registry spans all databases, in any.
     pub fn is_free(&mut self, native: Native, id: u64) -> bool {
         let document = rows::document(self.schema.database(), native as u64, id);
         let registered = match native {

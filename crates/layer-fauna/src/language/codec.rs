@@ -467,7 +467,8 @@ pub fn storable(value: &Value) -> Value {
     }
 }
 
-/// True if the value is stored as it is: there is nothing to leave out or to turn into an object.
+/// Returns true if the value is stored as it is: there is nothing to leave out or to turn into an
+/// object.
 fn is_storable(value: &Value) -> bool {
     let is_kept = |value: &Value| !value.is_null() && is_storable(value);
     match value {

@@ -133,7 +133,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// True if another element follows; false if the closing byte did.
+    /// Returns true if another element follows; false if the closing byte did.
     fn more(&mut self, close: u8) -> Result<bool, JsonError> {
         self.skip_space();
         match self.peek() {

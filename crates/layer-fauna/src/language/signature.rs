@@ -34,7 +34,7 @@ impl Signature {
         }
     }
 
-    /// Whether a version of the API has it.
+    /// Returns true if a version of the API has it.
     fn is_in(&self, version: ApiVersion) -> bool {
         let (since, until) = match self.parameters[0].key {
             "contains_path" | "contains_field" | "contains_value" => (ApiVersion::V3, None),

@@ -153,7 +153,7 @@ pub fn plain_path(path: &str) -> Cow<'_, str> {
     format!("/{}", parts.join("/")).into()
 }
 
-/// Whether a request is for `Fauna::stream` to answer.
+/// Returns true if a request is for `Fauna::stream` to answer.
 pub fn is_stream(request: &Request<'_>) -> bool {
     let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
     request.method == "POST" && plain_path(path) == "/stream"

@@ -194,7 +194,7 @@ impl Fauna {
         self.work_left.store(true, Ordering::Relaxed);
     }
 
-    /// True once after work was left.
+    /// Returns true once after work was left.
     pub fn take_work(&self) -> bool {
         self.work_left.swap(false, Ordering::Relaxed)
     }

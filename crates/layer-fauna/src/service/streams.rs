@@ -398,7 +398,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the caller may know of it, as things were then.
+    /// Returns true if the caller may know of it, as things were then.
     fn may_be_told(&self, evaluation: &mut Evaluation<'_>, happening: &StreamEvent) -> Result<bool> {
         (evaluation.at, evaluation.present) = (Some(happening.ts), Some(happening.ts));
         let document = &happening.document;

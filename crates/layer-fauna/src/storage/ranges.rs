@@ -109,7 +109,7 @@ impl Shape {
         directions
     }
 
-    /// Whether keys of both have one form and are listed in one direction.
+    /// Returns true if keys of both have one form and are listed in one direction.
     pub fn has_keys_of(&self, other: &Shape) -> bool {
         let is_plain = !self.is_mixed && !other.is_mixed;
         is_plain && self.reversals == other.reversals && self.backwards == other.backwards

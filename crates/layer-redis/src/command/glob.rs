@@ -3,7 +3,7 @@
 //! Iterative, with a single backtracking point: the last star. So the work is bounded by pattern
 //! times text, for any pattern.
 
-/// True if the whole text matches the pattern.
+/// Returns true if the whole text matches the pattern.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_case(pattern, text, false)
 }

@@ -55,8 +55,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Whether this is the name of LANGUAGE_FIELD, SCORE_FIELD or PAYLOAD_FIELD, which no answer
-    /// shows: `RLookup_GetLength` of the original passes over them.
+    /// Returns true if this is the name of LANGUAGE_FIELD, SCORE_FIELD or PAYLOAD_FIELD, which no
+    /// answer shows: `RLookup_GetLength` of the original passes over them.
     pub fn hides(&self, name: &[u8]) -> bool {
         let fields = [&self.language_field, &self.score_field, &self.payload_field];
         let mut names = fields.into_iter().flatten();
@@ -326,7 +326,7 @@ struct Absence {
 }
 
 impl Absence {
-    /// Whether the next word was one of the options.
+    /// Returns true if the next word was one of the options.
     fn take(&mut self, words: &mut Words<'_>, takes_empty: bool) -> bool {
         if words.take("INDEXMISSING") {
             self.missing = true;

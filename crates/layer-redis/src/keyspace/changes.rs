@@ -149,7 +149,7 @@ impl Changes {
         self.covered.know(mark, prefixes);
     }
 
-    /// Whether the names that are noted are those of the definitions with this mark.
+    /// Returns true if the names that are noted are those of the definitions with this mark.
     pub fn indexes_covered_by(&self, mark: &[u8]) -> bool {
         self.covered.are_of(mark)
     }

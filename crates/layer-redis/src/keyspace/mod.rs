@@ -532,7 +532,7 @@ impl Keyspace<'_, '_> {
         Some((name_of(&row).to_vec(), Entry::from_row(row)))
     }
 
-    /// True if the key has expired by this transaction's time.
+    /// Returns true if the key has expired by this transaction's time.
     pub fn has_expired(&self, entry: &Entry) -> bool {
         entry.is_expired(self.now_ms)
     }

@@ -40,7 +40,7 @@ pub fn count(packed: &[u8]) -> usize {
     iter(packed).count()
 }
 
-/// Whether the elements fill the bytes to their end.
+/// Returns true if the elements fill the bytes to their end.
 pub fn is_whole(packed: &[u8]) -> bool {
     let mut parts = iter(packed);
     parts.by_ref().for_each(drop);

@@ -119,7 +119,7 @@ impl Session {
         self.client.close_after_reply = true;
     }
 
-    /// True if the session ends with the replies written so far.
+    /// Returns true if the session ends with the replies written so far.
     pub fn is_ending(&self) -> bool {
         self.client.close_after_reply
     }

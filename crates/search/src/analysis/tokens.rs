@@ -50,7 +50,7 @@ pub fn spans(text: &[u8]) -> impl Iterator<Item = Token> {
     })
 }
 
-/// Whether the byte ends a word.
+/// Returns true if the byte ends a word.
 pub fn is_separator(byte: u8) -> bool {
     IS_SEPARATOR[usize::from(byte)]
 }

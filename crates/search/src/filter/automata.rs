@@ -92,7 +92,7 @@ impl Automaton {
         }
     }
 
-    /// Whether a term matches.
+    /// Returns true if a term matches.
     pub fn matches(&self, term: &[u8]) -> bool {
         matches!(self.compare(term), Compared::Matches)
     }

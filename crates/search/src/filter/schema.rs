@@ -65,7 +65,7 @@ impl FieldType {
         }
     }
 
-    /// Whether values are numbers.
+    /// Returns true if values are numbers.
     pub fn is_numeric(self) -> bool {
         matches!(self, FieldType::U64 | FieldType::I64 | FieldType::F64)
     }

@@ -588,7 +588,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// Whether the next token is this word, in any case.
+    /// Returns true if the next token is this word, in any case.
     pub(super) fn is_word(&self, word: &str) -> bool {
         self.peek() == Kind::Word && self.tokens[self.next].text.eq_ignore_ascii_case(word.as_bytes())
     }

@@ -275,7 +275,7 @@ impl Node {
         matches!(self.kind, NodeKind::VectorRange(_)) || self.children().any(Node::measures_distance)
     }
 
-    /// Whether a condition has a factor of its own.
+    /// Returns true if a condition has a factor of its own.
     pub fn has_weight(&self) -> bool {
         self.options.weight != 1.0 || self.children().any(Node::has_weight)
     }
@@ -352,8 +352,8 @@ impl Node {
         }
     }
 
-    /// Whether empty text is looked for in fields that do not index it. It may be looked for in all
-    /// fields together.
+    /// Returns true if empty text is looked for in fields that do not index it. It may be looked
+    /// for in all fields together.
     pub(crate) fn lacks_empty(&self, schema: &Schema) -> bool {
         let lacks = |children: &[Node]| children.iter().any(|child| child.lacks_empty(schema));
         match &self.kind {

@@ -185,7 +185,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether a term matches that others are not in order with.
+    /// Returns true if a term matches that others are not in order with.
     fn matches(&mut self, term: &[u8]) -> bool {
         match self {
             Pattern::Fuzzy(fuzzy) => fuzzy.is_near(term),

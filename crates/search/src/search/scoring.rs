@@ -150,7 +150,7 @@ impl Scoring {
         !matches!(self.scorer, Scorer::TfIdf)
     }
 
-    /// Whether every match has the same score.
+    /// Returns true if every match has the same score.
     pub fn is_constant(&self, matcher: &Matcher) -> bool {
         self.revision().is_some() && is_without_words(matcher)
     }
@@ -303,7 +303,7 @@ impl Scoring {
     }
 }
 
-/// Whether no part of it is worth anything to BM25STD.
+/// Returns true if no part of it is worth anything to BM25STD.
 fn is_without_words(matcher: &Matcher) -> bool {
     match matcher.seen_through() {
         Matcher::Empty | Matcher::Not { .. } | Matcher::Near { .. } | Matcher::Ids { .. } => true,

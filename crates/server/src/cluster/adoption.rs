@@ -317,7 +317,7 @@ mod tests {
             UntilKilled::new(&mut self.etcd, usize::MAX, usize::MAX)
         }
 
-        /// True if etcd has a cluster that was adopted.
+        /// Returns true if etcd has a cluster that was adopted.
         fn is_adopted(&mut self) -> bool {
             identity::origin(&mut self.all_of_it(), "/test").unwrap().is_some()
         }

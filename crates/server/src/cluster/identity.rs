@@ -142,7 +142,7 @@ pub fn is_unused(sequencer: &mut dyn Sequencer, place: &Place) -> Result<bool> {
     Ok(matches!(answer, Answer::Entries { entries, .. } if entries.len() == 1))
 }
 
-/// True if the cluster of `place` is an adoption by `node` of which no node is part yet.
+/// Returns true if the cluster of `place` is an adoption by `node` of which no node is part yet.
 fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Result<bool> {
     let key = place.term_key();
     let Answer::Value(Some(term)) = ask(sequencer, Request::Get { key }).context("log")? else {

@@ -264,7 +264,7 @@ impl Members {
         self.view.read().members.get(&node.0).cloned()
     }
 
-    /// True if an operator has removed this node.
+    /// Returns true if an operator has removed this node.
     pub fn is_removed(&self) -> bool {
         let view = self.view.read();
         let own = view.configured.iter().find(|(node, _)| *node == self.me);

@@ -236,7 +236,7 @@ fn has_home(role: &Role) -> bool {
     matches!(role, Role::Home { .. } | Role::Following { home: Some(_), .. })
 }
 
-/// True if the node is home of the first partitions in these terms still.
+/// Returns true if the node is home of the first partitions in these terms still.
 fn is_in(terms: &[Term], roles: &[Role]) -> bool {
     terms
         .iter()
@@ -434,8 +434,8 @@ struct Becoming {
 }
 
 impl Becoming {
-    /// True if it is shown that this node was home of the first partition once it was home of all
-    /// in these terms.
+    /// Returns true if it is shown that this node was home of the first partition once it was home
+    /// of all in these terms.
     fn is_shown(&mut self, terms: &[Term], first: &Engine) -> bool {
         if self.terms.as_deref() != Some(terms) {
             (self.terms, self.question) = (Some(terms.to_vec()), Question::default());
@@ -472,7 +472,7 @@ impl Becoming {
 /// Gives the parts that open a partition's folder.
 pub type OpenParts<'p> = dyn Fn(&Path) -> Result<Parts> + 'p;
 
-/// True if etcd has not answered: a node that starts waits for it.
+/// Returns true if etcd has not answered: a node that starts waits for it.
 fn is_silence(error: &anyhow::Error) -> bool {
     let is_silence = |cause: &(dyn std::error::Error + 'static)| {
         let is_unreachable = matches!(cause.downcast_ref(), Some(OpenError::Unreachable(_)));

@@ -54,7 +54,7 @@ impl Signs {
         self.unreachable_since.map_or(silent, |since| since.min(silent))
     }
 
-    /// True if it is this node's turn to try to become home.
+    /// Returns true if it is this node's turn to try to become home.
     pub fn is_time_to_try(&self, turn: Turn, now: Instant) -> bool {
         let suspected = self.suspected_from();
         let is_known_elsewhere = self.found_home.is_some_and(|began| began >= suspected);

@@ -81,7 +81,7 @@ impl Standby {
         self.threads.stop();
     }
 
-    /// True once nothing is left of it.
+    /// Returns true once nothing is left of it.
     pub fn has_ended(&self) -> bool {
         self.threads.have_ended()
     }

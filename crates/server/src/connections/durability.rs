@@ -245,7 +245,7 @@ impl DurableWaiters {
         }
     }
 
-    /// True if a reply may be sent now.
+    /// Returns true if a reply may be sent now.
     #[inline]
     pub fn is_settled(&self, hold: Hold) -> bool {
         // A version that is not durable yet needs no wakeup here: its own wait provides it.

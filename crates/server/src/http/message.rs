@@ -153,7 +153,7 @@ pub fn is_header_value(value: &str) -> bool {
         .all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))
 }
 
-/// True if an answer of this status has no body, and no length either (RFC 9110, 6.4.1).
+/// Returns true if an answer of this status has no body, and no length either (RFC 9110, 6.4.1).
 pub fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..200 | 204 | 304)
 }

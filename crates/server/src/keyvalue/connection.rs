@@ -549,8 +549,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// True if the replies that wait to become durable are too large to answer more before some
-    /// have left.
+    /// Returns true if the replies that wait to become durable are too large to answer more before
+    /// some have left.
     fn is_full(&self) -> bool {
         self.unsettled.bytes.len() >= OUTPUT_BYTES_MAX
     }

@@ -316,7 +316,8 @@ impl Admin {
     }
 }
 
-/// True if the request shows the root key, as a node knows that that has no service for operators.
+/// Returns true if the request shows the root key, as a node knows that that has no service for
+/// operators.
 pub fn shows_root_key(head: &Head<'_>, settings: &Settings, first: &Engine) -> bool {
     if settings.is_development() && comes_from_elsewhere(head) {
         return false;

@@ -330,7 +330,7 @@ impl Tenants {
         self.catalogue.is_elsewhere(partition).then_some(partition)
     }
 
-    /// True while a database goes from one partition to another.
+    /// Returns true while a database moves to another partition.
     pub fn is_any_moving(&self) -> bool {
         self.catalogue.is_any_moving()
     }

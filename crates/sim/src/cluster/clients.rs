@@ -47,7 +47,7 @@ pub fn founded_row(number: u64) -> (Vec<u8>, Vec<u8>) {
     (full(format!("founded/{number}").as_bytes()), value)
 }
 
-/// True if this is the full key of an account.
+/// Returns true if this is the full key of an account.
 pub fn is_account(key: &[u8]) -> bool {
     key.starts_with(&full(b"account/"))
 }

@@ -122,7 +122,7 @@ impl Cluster {
         Err(Violation::NeverAlike { nodes: nodes.collect() })
     }
 
-    /// True if all nodes have applied everything that the log has.
+    /// Returns true if all nodes have applied everything that the log has.
     fn are_alike(&self) -> bool {
         let last = self.judge.last();
         let applied = |node: &Node| {

@@ -288,7 +288,7 @@ impl Node {
         self.slow_until > now
     }
 
-    /// True while the flusher waits for a slow disk.
+    /// Returns true while the flusher waits for a slow disk.
     pub fn is_stalled(&self) -> bool {
         self.runtime.is_stalled()
     }

@@ -364,7 +364,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         self.len
     }
 
-    /// True if there is no row. O(1).
+    /// Returns true if there is no row. O(1).
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -555,8 +555,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         self.rank(end) - self.rank(start)
     }
 
-    /// Whether a row from `start` up to, not including, `end` is newer than `version`. About O(log
-    /// n): see the file's header.
+    /// Returns true if a row from `start` up to, not including, `end` is newer than `version`.
+    /// About O(log n): see the file's header.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> bool {
         start < end && self.newest > version && self.root.has_newer(Some(start), Some(end), version)
     }
@@ -710,8 +710,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         newest.unwrap_or(Version::ZERO)
     }
 
-    /// Whether a row from `start` up to `end` is newer than `version`; `None` is this node's own
-    /// end.
+    /// Returns true if a row from `start` up to `end` is newer than `version`; `None` is this
+    /// node's own end.
     fn has_newer(&self, start: Option<&[u8]>, end: Option<&[u8]>, version: Version) -> bool {
         #[cfg(test)]
         tests::VISITED.with(|count| count.set(count.get() + 1));
@@ -898,7 +898,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         held <= room / 4
     }
 
-    /// Whether one node could hold both and still take a good many more before it splits again.
+    /// Returns true if one node could hold both and still take a good many more before it splits
+    /// again.
     fn merges_with(&self, other: &Self) -> bool {
         let ((held, room), (more, _)) = (self.occupancy(), other.occupancy());
         held + more <= room * 3 / 4
@@ -1886,7 +1887,7 @@ mod tests {
         tree.check();
     }
 
-    /// True if a writer would copy nothing on the way to the row of this rank.
+    /// Returns true if a writer would copy nothing on the way to the row of this rank.
     fn is_held_alone(tree: &Tree, mut rank: u64) -> bool {
         let mut node = &tree.root;
         loop {

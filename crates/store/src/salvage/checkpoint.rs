@@ -124,7 +124,7 @@ impl Parts {
         })
     }
 
-    /// True if sound parts follow each other from there up to the footer.
+    /// Returns true if sound parts follow each other from there up to the footer.
     fn leads_to_the_end(&self, mut offset: u64) -> io::Result<bool> {
         while let Some(part) = self.sound(offset)? {
             match part {

@@ -151,8 +151,8 @@ impl Base {
         Ok(rank)
     }
 
-    /// Whether a row of the range is newer than `version`. Passes over whole subtrees that hold
-    /// none.
+    /// Returns true if a row of the range is newer than `version`. Passes over whole subtrees that
+    /// hold none.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
         match &self.tree {
             Some(open) if start < end => self.child_has_newer(&open.tree.root, start, end, version),

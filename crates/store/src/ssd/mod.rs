@@ -150,7 +150,7 @@ const NODE_BYTES: u64 = 28;
 /// leaf.
 const FLUSHED_ROW_BYTES: u64 = 72;
 
-/// True if the directory is this store's.
+/// Returns true if the directory is this store's.
 pub(crate) fn is_in(disk: &dyn Disk) -> io::Result<bool> {
     disk.exists(root::NAME)
 }

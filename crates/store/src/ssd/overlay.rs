@@ -136,13 +136,13 @@ impl Overlay {
         self.rows.len() + self.hidden.len()
     }
 
-    /// Whether a lower row under `key`, which none of `rows` has, is not seen. Where rows are only
-    /// replaced, it costs no look-up.
+    /// Returns true if a lower row under `key`, which none of `rows` has, is not seen. Where rows
+    /// are only replaced, it costs no look-up.
     pub fn hides_unwritten(&self, key: &[u8]) -> bool {
         self.mask_of(key).is_some() || self.has_removed && self.is_hidden(key)
     }
 
-    /// Whether a lower row under `key` is not seen.
+    /// Returns true if a lower row under `key` is not seen.
     pub fn hides(&self, key: &[u8]) -> bool {
         self.mask_of(key).is_some() || self.is_hidden(key)
     }

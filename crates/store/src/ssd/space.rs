@@ -69,7 +69,7 @@ pub(super) fn to_be_emptied(uses: &BTreeMap<u32, Use>, written_bytes: u64) -> BT
     chosen
 }
 
-/// True if a flush that has nothing to write would give back noticeably much.
+/// Returns true if a flush that has nothing to write would give back noticeably much.
 pub(super) fn is_loose(bytes: u64, live_bytes: u64) -> bool {
     bytes > Bound::after(0, live_bytes).most_bytes
 }

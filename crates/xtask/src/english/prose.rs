@@ -64,7 +64,7 @@ fn blocks<'t>(text: &'t str, mut prose: impl FnMut(&'t str) -> Option<&'t str>) 
     blocks
 }
 
-/// Whether a line is an entry of a list or a row of a table.
+/// Returns true if a line is an entry of a list or a row of a table.
 fn starts_block(line: &str) -> bool {
     let number = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
     line.starts_with("- ")

@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// Whether the words start with this form. No form reaches over the end of a clause.
+    /// Returns true if the words start with this form. No form reaches over the end of a clause.
     fn matches(&self, sentence: &[Word]) -> bool {
         if self.opens && !sentence.first().is_some_and(|word| word.opens) {
             return false;

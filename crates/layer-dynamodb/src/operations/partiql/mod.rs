@@ -175,7 +175,7 @@ impl Select {
         }
     }
 
-    /// True if it names one item, and says nothing else of it.
+    /// Returns true if it names one item, and says nothing else of it.
     fn names_item(&self, table: &Table) -> Result<bool, Failure> {
         let mut names = std::collections::BTreeSet::new();
         for condition in keys::conjuncts(self.condition.as_ref()) {

@@ -145,7 +145,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 impl Change<'_, '_> {
-    /// True if it changes what the table or an index is warm for.
+    /// Returns true if it changes what the table or an index is warm for.
     fn warms(&self) -> bool {
         let of_index = |update: &Json<'_>| {
             update

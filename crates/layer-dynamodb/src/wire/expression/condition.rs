@@ -95,8 +95,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds. Values of different types are unequal and have no order; nor have values
-    /// that are not scalar.
+    /// Returns true if it holds. Values of different types are unequal and have no order; nor have
+    /// values that are not scalar.
     pub fn holds(self, left: &Value, right: &Value) -> bool {
         match self {
             Comparison::Equal => left == right,
@@ -188,7 +188,7 @@ impl Operand {
 }
 
 impl Condition {
-    /// Whether it holds for `item`; for an item that is not there, pass an empty one.
+    /// Returns true if it holds for `item`; for an item that is not there, pass an empty one.
     pub fn holds(&self, item: &Item) -> bool {
         match self {
             Condition::Compare(comparison, left, right) => match (left.evaluate(item), right.evaluate(item)) {

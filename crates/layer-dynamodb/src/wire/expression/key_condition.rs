@@ -30,7 +30,7 @@ impl KeyTest {
         }
     }
 
-    /// Whether a value fulfils it.
+    /// Returns true if a value fulfils it.
     pub fn holds(&self, value: &Value) -> bool {
         match self {
             KeyTest::Compare(comparison, other) => comparison.holds(value, other),

@@ -319,7 +319,7 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    /// True if a function's name and its parenthesis are next.
+    /// Returns true if a function's name and its parenthesis are next.
     pub fn at_call(&self) -> bool {
         self.peek().kind == Kind::Word && self.peek_second().is_symbol("(")
     }

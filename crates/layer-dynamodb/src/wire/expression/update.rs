@@ -68,7 +68,7 @@ impl Update {
         }
     }
 
-    /// True if it only takes away: such an update of an absent item creates nothing.
+    /// Returns true if the update only removes attributes: on an absent item it creates nothing.
     pub fn only_removes(&self) -> bool {
         self.set.is_empty() && self.add.is_empty() && !(self.remove.is_empty() && self.delete.is_empty())
     }

@@ -84,7 +84,7 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     Ok(Value::Bool(answer?))
 }
 
-/// Whether a set has a first element, of a document that may be read.
+/// Returns true if a set has a first element, of a document that may be read.
 pub fn exists_in(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<bool> {
     let first = first_element(evaluation, set).within("exists")?;
     Ok(first.is_some_and(|document| evaluation.may_read(&document)))

@@ -94,7 +94,7 @@ impl Axis {
 }
 
 impl Point {
-    /// True if the place can be kept.
+    /// Returns true if the place can be kept.
     pub fn is_valid(self) -> bool {
         LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
     }

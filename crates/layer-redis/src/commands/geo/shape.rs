@@ -81,7 +81,7 @@ pub fn centroid(corners: &[Point]) -> Point {
     }
 }
 
-/// True if a line from the point to the east crosses an odd number of sides.
+/// Returns true if a line from the point to the east crosses an odd number of sides.
 fn is_inside(corners: &[Point], point: Point) -> bool {
     let mut inside = false;
     let mut previous = corners.len() - 1;
@@ -277,7 +277,7 @@ fn step_of(radius_meters: f64, latitude: f64) -> u32 {
     step.clamp(1, i64::from(STEPS_MAX)) as u32
 }
 
-/// True if the cells beside this one end beyond the bounds.
+/// Returns true if the cells beside this one end beyond the bounds.
 fn reaches(cell: Cell, bounds: &Area) -> bool {
     let north = cell.neighbor(0, 1).area().latitude.1;
     let south = cell.neighbor(0, -1).area().latitude.0;

@@ -245,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Whether the blocks, written from `place` on, leave the place `next` to another.
+    /// Returns true if the blocks, written from `place` on, leave the place `next` to another.
     fn ends_before(&self, next: i64, place: i64) -> bool {
         self.blocks
             .last()

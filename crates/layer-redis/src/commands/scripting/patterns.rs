@@ -288,7 +288,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether the set from the `[` at `p` to the `]` at `end` holds `byte`.
+    /// Returns true if the set from the `[` at `p` to the `]` at `end` holds `byte`.
     fn in_set(&self, byte: u8, mut p: usize, end: usize) -> bool {
         p += 1;
         let negated = self.pattern[p] == b'^';

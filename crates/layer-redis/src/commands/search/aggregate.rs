@@ -164,14 +164,14 @@ impl AggregateArguments {
         }
     }
 
-    /// Whether LOAD gives a property of this name from the field or path of this name.
+    /// Returns true if LOAD gives a property of this name from the field or path of this name.
     pub fn loads(&self, name: &str) -> bool {
         self.loaded
             .iter()
             .any(|loaded| loaded.path == name && loaded.name == name)
     }
 
-    /// Whether LOAD gives a property of this name.
+    /// Returns true if LOAD gives a property of this name.
     pub fn gives(&self, name: &str) -> bool {
         self.loaded.iter().any(|loaded| loaded.name == name)
     }

@@ -206,7 +206,7 @@ pub fn is_of_one_value(path: &str) -> bool {
     Path::parse(path.as_bytes()).is_ok_and(|path| path.static_steps().is_some())
 }
 
-/// Whether a path leads to one value that is no array and no object.
+/// Returns true if a path leads to one value that is no array and no object.
 fn is_one(document: &Json, path: &str) -> bool {
     match selected(document, path).as_slice() {
         [one] => !matches!(one, Json::Array(_) | Json::Object(_)),

@@ -178,8 +178,8 @@ pub fn are_too_many_unlinked(tx: &mut Transaction<'_>, index: &Index) -> bool {
     graph::waiting(&mut rows(tx, index), &index.definition.schema) > UNLINKED_MAX
 }
 
-/// Whether vectors of an index wait to be taken into graphs or out of them, or an image of these is
-/// missed.
+/// Returns true if vectors of an index wait to be taken into graphs or out of them, or an image of
+/// these is missed.
 pub fn has_links_to_make(tx: &mut Transaction<'_>, index: &Index, codes: &CodesOf<'_>) -> bool {
     let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
     graph::waiting(&mut rows, schema) > 0

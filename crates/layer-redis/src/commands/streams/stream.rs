@@ -404,7 +404,7 @@ impl Stream {
         }
     }
 
-    /// True if that is plain without a look: an XADD with MAXLEN ~ mostly removes nothing.
+    /// Returns true if that is plain without a look: an XADD with MAXLEN ~ mostly removes nothing.
     fn keeps_first_node(&self, keep: Keep) -> bool {
         let Keep::Length(length) = keep else {
             return false;

@@ -4,7 +4,7 @@
 use crate::keyspace::changes::What;
 use crate::testing::{Connection, Fixture, show};
 
-/// Whether a write of this key would be noted for indexes.
+/// Returns true if a write of this key would be noted for indexes.
 fn is_noted(fixture: &Fixture, name: &str) -> bool {
     fixture.layer.changes.take_unindexed();
     fixture.layer.changes.note(0, name.as_bytes(), What::Written);
