@@ -19,7 +19,7 @@ pub struct Manifest {
     /// before it reaches up to its version; none: there is no chain before it, or versions between
     /// the two are in no backup.
     pub previous: Option<String>,
-    /// When it was written, in microseconds since the Unix epoch.
+    /// The time of its writing, in microseconds since the Unix epoch.
     pub written_micros: u64,
     /// The newest version that it holds. Versions are microseconds since the Unix epoch, too.
     pub version: u64,

@@ -28,7 +28,7 @@ pub struct Restore {
 pub struct Restored {
     /// Version of the newest transaction.
     pub version: Version,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
     /// The hash of all rows, as `quartet check` prints it.
     pub state_hash: u128,

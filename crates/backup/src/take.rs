@@ -21,7 +21,7 @@ use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_head
 use crate::manifest::hex;
 use crate::{Anchor, Archive, BackupError, BackupStart, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
-/// Where older versions are removed at some time, a base is taken as often.
+/// The interval between bases, if older versions are to be removed at some time.
 const BASE_EVERY: Duration = Duration::from_hours(24);
 /// Size at which a part is closed.
 const PART_BYTES: usize = 16 << 20;

@@ -27,7 +27,7 @@ pub trait Tree: Send + Sync {
     fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()>;
     /// The paths with the prefix `prefix`, sorted.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
-    /// How many bytes all files take together.
+    /// The total size of all files, in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// The content of a file, from its start.
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>>;

@@ -61,7 +61,7 @@ pub fn curve(cell: &Cell) -> String {
     svg + "</svg>"
 }
 
-/// How many requests took how long.
+/// A histogram of the requests' durations.
 pub fn histogram(cell: &Cell) -> String {
     let latency = &cell.latency_us;
     let x = latency_axis(latency, LEFT, WIDTH - RIGHT);

@@ -12,10 +12,10 @@ const DEFAULT_FILES: [&str; 2] = ["fdb.cluster", "/etc/foundationdb/fdb.cluster"
 const TLS_SUFFIX: &str = ":tls";
 const VARIABLE: &str = "FDB_CLUSTER_FILE";
 
-/// Where the server is, and what to show it.
+/// The server's address, and the credential for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Where it was read, if it was.
+    /// The path of the file, if it was read from one.
     pub path: Option<PathBuf>,
     /// The line itself.
     pub connection_string: String,

@@ -88,7 +88,7 @@ pub(crate) struct Connection {
     pub cluster: Cluster,
     tls: TlsSettings,
     session: [u8; 16],
-    /// Where the driver runs, and what takes longer.
+    /// The runtime of the driver and of long work.
     pub runtime: Handle,
 }
 

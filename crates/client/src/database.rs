@@ -25,7 +25,7 @@ pub(crate) struct Inner {
     pub defaults: Mutex<Options>,
     pub watches: AtomicUsize,
     watches_max: AtomicUsize,
-    /// Where timers and commits run.
+    /// The runtime of timers and commits.
     pub runtime: Handle,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Writes {
     /// Keys that were written one by one; these win over `cleared`.
     keys: BTreeMap<Vec<u8>, Written>,
     cleared: RangeSet,
-    /// Where the versionstamp may put a key.
+    /// The ranges in which the versionstamp may place a key.
     unreadable: RangeSet,
 }
 

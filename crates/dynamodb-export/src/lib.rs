@@ -86,7 +86,7 @@ pub struct FileLine {
     pub md5_checksum: Option<String>,
     /// The object's tag in the bucket: the same, in hexadecimal digits.
     pub etag: Option<String>,
-    /// Where in the bucket the file is.
+    /// The place of the file in the bucket.
     pub data_file_s3_key: String,
 }
 
@@ -134,7 +134,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3_sse_algorithm: Option<String>,
     pub s3_sse_kms_key_id: Option<String>,
-    /// Where in the bucket manifest-files.json is.
+    /// The place of manifest-files.json in the bucket.
     pub manifest_files_s3_key: String,
     pub billed_size_bytes: u64,
     pub item_count: u64,

@@ -194,7 +194,7 @@ fn measure(is_over: &AtomicBool, mut one: impl FnMut()) -> Done {
     }
 }
 
-/// How long this thread has run: the first number of the scheduler's statistics.
+/// The running time of this thread: the first number of the scheduler's statistics.
 fn ran_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with statistics");
     let first = text.split(' ').next().expect("three numbers");

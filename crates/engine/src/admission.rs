@@ -43,9 +43,9 @@ pub enum Admission {
 /// flush would cure is waited for as long.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
-/// How long writers wait while none is admitted.
+/// The longest wait of writers while none is admitted.
 const BEHIND_MICROS_MAX: u64 = 60_000_000;
-/// How long a thread is kept by waiting, and how often it looks.
+/// The longest wait of a thread, and the interval of its checks.
 const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -142,7 +142,7 @@ impl Engine {
         self.shared().pressure.unflushed_bytes()
     }
 
-    /// How much of that may gather, in bytes.
+    /// The most such bytes that may gather.
     pub fn unflushed_bytes_max(&self) -> u64 {
         self.shared().pressure.limit_bytes()
     }

@@ -23,7 +23,7 @@ pub trait ChangeDecoder: Send {
 pub struct Change {
     /// The name that prefix filters compare: a key, a table, a collection.
     pub name: Vec<u8>,
-    /// How far it goes from there.
+    /// The extent of the change from there.
     pub reach: Reach,
     /// The event's members, in this order.
     pub members: Vec<(&'static str, Shown)>,

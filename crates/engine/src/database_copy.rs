@@ -146,7 +146,7 @@ impl Engine {
         Ok(latest)
     }
 
-    /// How many rows a database has in each of its spaces.
+    /// The number of a database's rows in each of its spaces.
     pub fn rows_of(&self, database: DatabaseId) -> Result<Vec<u64>, DatabaseCopyError> {
         let (snapshot, ..) = self.snapshot();
         let count = |layer| {

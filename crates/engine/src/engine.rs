@@ -28,7 +28,7 @@ use crate::{
     ReadGuard, Reader, Space, Statistics, Transaction, WatchId, partition::busy,
 };
 
-/// How often a thread that waits for something to be durable looks.
+/// Interval at which a thread that waits for durability checks.
 const DURABLE_LOOK: Duration = Duration::from_micros(100);
 /// No epoch grows larger before it is closed: with one transaction more it still fits a log record,
 /// which holds 4 GiB.

@@ -72,7 +72,7 @@ pub enum Repair {
 pub struct Findings {
     /// The first of them.
     pub kept: Vec<Finding>,
-    /// How many there are.
+    /// Their number.
     pub count: u64,
 }
 

@@ -8,7 +8,7 @@ use quartet_store::{OpenError as StoreOpenError, StoreKind};
 
 use crate::Memory;
 
-/// When a write is acknowledged.
+/// The time at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// After its epoch is on disk.

@@ -7,7 +7,7 @@ use quartet_log::{FileLogOpener, FileLogOptions, LogOpener};
 
 /// The environment of an engine in place of the operating system, and its log.
 pub struct Parts {
-    /// Where checkpoints are.
+    /// The disk of the checkpoints.
     pub disk: Arc<dyn Disk>,
     /// Opens the log.
     pub log: Box<dyn LogOpener>,

@@ -14,7 +14,7 @@ pub struct Space {
     pub database: DatabaseId,
     /// Which layer's part.
     pub layer: LayerId,
-    /// When writes of this logical database are acknowledged.
+    /// The time at which writes of this logical database are acknowledged.
     pub durability: Durability,
 }
 

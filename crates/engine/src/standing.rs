@@ -70,7 +70,7 @@ pub enum Condition {
     Drained,
 }
 
-/// When a request arrived, and how its reply may be given.
+/// The arrival of a request, which determines how its reply may be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     generation: u32,

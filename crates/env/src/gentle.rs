@@ -43,7 +43,7 @@ const UNSYNCED_ALONE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Default)]
 pub struct Others {
     syncs: AtomicU64,
-    /// How many those were when the last rest was considered.
+    /// Their number when the last rest was considered.
     seen: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Others {
         Ok(())
     }
 
-    /// How many bytes that were written in the background may wait for their sync.
+    /// The most bytes written in the background that may wait for their sync.
     pub fn unsynced_bytes_max(&self) -> u64 {
         match self.syncs.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {
             true => UNSYNCED_ALONE_BYTES_MAX,

@@ -45,7 +45,7 @@ struct Content {
 }
 
 impl Content {
-    /// How many pieces take room.
+    /// The number of pieces that take room.
     fn counted(&self) -> usize {
         let beyond = self.pieces.keys().filter(|number| **number >= self.reserved);
         self.reserved as usize + beyond.count()

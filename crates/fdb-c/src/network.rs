@@ -59,7 +59,7 @@ struct Hook {
 // thread.
 unsafe impl Send for Hook {}
 
-/// Where what transactions wait for runs, unless it has stopped.
+/// The runtime of transactions' waits, unless it has stopped.
 pub(crate) fn runtime() -> Option<&'static Handle> {
     RUNTIME.get().filter(|_| !HAS_STOPPED.load(Ordering::Acquire))
 }

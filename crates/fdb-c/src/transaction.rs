@@ -216,7 +216,7 @@ const ITERATOR_BYTES: [usize; 10] = [
     4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000,
 ];
 
-/// How much one request of a range may return.
+/// The limits of one request of a range.
 fn range_options(
     limit: c_int,
     target_bytes: c_int,

@@ -80,7 +80,7 @@ const FRAME_ROOM_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a version that was handed out stays readable, in microseconds.
+    /// Time for which a returned version remains readable, in microseconds.
     pub read_window_micros: u64,
     /// Most bytes of keys and values that a transaction may write and name as conflicts.
     pub transaction_bytes_max: usize,

@@ -92,7 +92,7 @@ impl Session {
         self.layer.options.frame_bytes_max()
     }
 
-    /// When commits of this session are acknowledged.
+    /// The time at which commits of this session are acknowledged.
     pub fn durability(&self) -> Durability {
         self.layer.space.durability
     }

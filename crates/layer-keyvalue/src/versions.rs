@@ -21,7 +21,7 @@ use quartet_model::Version;
 const NAMED_MICROS: u64 = 60_000_000;
 /// Most unused states that are kept.
 const UNUSED_MAX: usize = 64;
-/// How many states stay in all. Each keeps what the writes after it have replaced.
+/// Most states that remain. Each keeps the rows that later writes have replaced.
 const STATES_MAX: usize = 20_000;
 /// Minimum age at which a state may be dropped even if memory is short: transactions of the
 /// original live no longer.
@@ -29,7 +29,7 @@ const SHORT_WINDOW_MICROS: u64 = 5_000_000;
 
 pub(crate) struct Versions {
     window_micros: u64,
-    /// When a client last named a version to read at.
+    /// The time at which a client last named a version to read at.
     named_micros: AtomicU64,
     states: Mutex<States>,
 }
@@ -44,7 +44,7 @@ struct States {
 struct Kept {
     reader: Arc<Reader>,
     users: usize,
-    /// When it was last given out.
+    /// The time at which it was last returned.
     given_micros: u64,
 }
 

@@ -246,7 +246,7 @@ fn run(session: &mut Session, requests: &[Vec<u8>]) {
     }
 }
 
-/// How long this thread has run: the first number of the scheduler's statistics.
+/// The running time of this thread: the first number of the scheduler's statistics.
 fn ran_nanoseconds() -> u64 {
     let text =
         std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with statistics of its scheduler");

@@ -34,7 +34,7 @@ use crate::replication::{Follower, Replication};
 use crate::scripting::long_scripts::LongScripts;
 use crate::scripting::scripts::{LibraryMark, Scripts};
 
-/// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
+/// The log of `redis.log`: level from 0 (debug) to 3 (warning), and the line.
 pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
 
 /// State that all connections of one logical database share.
@@ -75,7 +75,7 @@ pub struct Expiry {
 /// How keys leave when memory is short.
 pub struct Eviction {
     pub recency: Recency,
-    /// When room was last to be made, there was nothing that could be evicted.
+    /// Set if the last eviction found no key to remove.
     pub found_nothing: AtomicBool,
 }
 
@@ -101,7 +101,7 @@ pub struct Scripting {
     /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no
     /// scripts.
     pub scripts_call_all: AtomicBool,
-    /// Where `redis.log` of scripts writes. The server supplies it.
+    /// The log of scripts' `redis.log`. The server supplies it.
     pub log: Log,
 }
 
@@ -122,7 +122,7 @@ pub struct Connections {
 /// Access: the users, and their authentication.
 pub struct Access {
     pub users: Users,
-    /// Where users are kept beyond this process, if anywhere.
+    /// The durable store of users, if there is one.
     pub user_file: Option<Box<dyn UserFile>>,
     /// Admits and counts the commands; `None` for the default database.
     pub admission_control: Option<Arc<dyn AdmissionControl>>,
@@ -159,7 +159,7 @@ pub trait RdbFile: Send + Sync {
     /// reply.
     fn write(&self, layer: &Redis) -> Result<(), String>;
 
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was
+    /// The time of the newest complete file, in microseconds since the Unix epoch; zero if none was
     /// written since the start.
     fn written_micros(&self) -> u64;
 }
@@ -167,7 +167,7 @@ pub trait RdbFile: Send + Sync {
 /// Supplied by the server: the layer queries no operating system and touches no file.
 pub struct Process {
     pub identity: Identity,
-    /// Where MIGRATE may send keys, and whom REPLICAOF may follow.
+    /// The targets that MIGRATE may send keys to, and the sources that REPLICAOF may follow.
     pub migration_targets: Targets,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
@@ -186,7 +186,7 @@ pub struct Process {
     pub use_tls: Option<Box<UseTls>>,
     /// Called by SAVE beside the checkpoint, if anything else is written.
     pub rdb_file: Option<Box<dyn RdbFile>>,
-    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
+    /// The target of CONFIG REWRITE; none if the server was started without a configuration file.
     pub write_parameters: Option<Box<WriteParameters>>,
 }
 

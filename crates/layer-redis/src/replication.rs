@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use quartet_engine::Dependency;
 use quartet_wire_resp::encode_command;
 
-/// How long the stream continues without replicas.
+/// Time for which the stream continues without replicas.
 const LINGERS_MICROS: u64 = 60_000_000;
 /// Replicas at once.
 pub const REPLICAS_MAX: usize = 32;
@@ -65,13 +65,13 @@ pub struct Follower {
     pub client: u64,
     pub host: String,
     pub port: u16,
-    /// Where it will read on.
+    /// The position of its next read.
     position: AtomicU64,
     /// The position that it claims.
     pub acknowledged: AtomicU64,
     pub acknowledged_micros: AtomicU64,
-    /// When it has said anything at all: one that reads a large copy from its disk sends empty
-    /// lines meanwhile.
+    /// The time of its last message of any kind: a replica that reads a large copy from its disk
+    /// sends empty lines meanwhile.
     pub heard_micros: AtomicU64,
     /// It has said how far it is.
     pub has_spoken: AtomicBool,
@@ -146,7 +146,7 @@ pub struct Upstream {
     pub host: String,
     pub port: u16,
     pub link: LinkState,
-    /// How far its stream has arrived.
+    /// The position up to which it has received the stream.
     pub offset: u64,
     /// The times of its last message, and of the loss of the link.
     pub heard_micros: u64,
@@ -327,7 +327,7 @@ impl Replication {
         self.arrived.notify_all();
     }
 
-    /// Where the stream ends.
+    /// The end of the stream.
     pub fn end(&self) -> u64 {
         self.feed.lock().end
     }
@@ -452,7 +452,7 @@ pub struct ReplicaRequest {
     pub takes_mark: bool,
     /// It wants a copy and nothing else.
     pub only_records: bool,
-    /// Where it can be reached itself.
+    /// The port at which it can be reached itself.
     pub port: u16,
 }
 

@@ -7,7 +7,7 @@
 //! unchanged confirms the request: at that instant, between the request's arrival and its reply, no
 //! later term had started, so nothing newer than this home's state had been acknowledged.
 
-/// When a request arrived, as the number of attempts sent before it.
+/// The arrival of a request, as the number of attempts sent before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival(pub u64);
 

@@ -56,8 +56,8 @@ pub struct ObjectOptions {
     pub beyond_bytes: usize,
     /// From 1 to `PIECE_BYTES_MAX`; an object has at most 256 pieces.
     pub piece_bytes: usize,
-    /// How long a home waits for the store to keep another piece, before it gives up: all commits
-    /// after the object wait meanwhile.
+    /// Time for which a home waits for the store to keep another piece, before it gives up: all
+    /// commits after the object wait meanwhile.
     pub patience: Duration,
 }
 
@@ -170,7 +170,7 @@ pub struct Home {
     confirmations: Confirmations,
     /// The read of `term` that is outstanding.
     confirming: Option<Sent>,
-    /// When the oldest read of `term` that has not been answered since was sent.
+    /// The send time of the oldest read of `term` without a later answer.
     confirming_since: Option<Moment>,
     evidence: Option<Moment>,
     is_over: bool,
@@ -182,19 +182,19 @@ struct Flight {
     sequence: LogSequence,
     bytes: Vec<u8>,
     hash: RecordHash,
-    /// When it was sent first, and as which attempt.
+    /// The time of its first sending, and its attempt.
     since: Option<Moment>,
     first: Option<Attempt>,
     /// The try that is outstanding.
     sent: Option<Sent>,
 }
 
-/// How far the store is with an object.
+/// The progress of an object in the store.
 #[derive(Clone, Copy, Debug, Default)]
 struct Uploading {
-    /// When its first piece was sent first.
+    /// The time of its first piece's first sending.
     since: Option<Moment>,
-    /// When the store kept a piece last, or was sent the first.
+    /// The time at which the store kept the last piece, or was sent the first.
     progress: Option<Moment>,
 }
 
@@ -499,7 +499,7 @@ impl Home {
         self.confirmations.confirmed_below()
     }
 
-    /// When the newest attempt was sent that has shown this node to be home.
+    /// The send time of the newest attempt that has shown this node to be home.
     pub fn evidence(&self) -> Option<Moment> {
         self.evidence.filter(|_| !self.is_over)
     }

@@ -329,7 +329,7 @@ impl World {
         client.inbox.clear();
     }
 
-    /// When the next message arrives.
+    /// The arrival time of the next message.
     pub fn next_at(&self) -> Option<Duration> {
         self.queue.keys().next().map(|(at, _)| *at)
     }

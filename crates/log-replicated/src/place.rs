@@ -39,7 +39,7 @@ pub struct Place {
     pub cluster: ClusterId,
     /// The partition.
     pub partition: PartitionId,
-    /// How many the cluster has.
+    /// The number of the cluster's partitions.
     partitions: u32,
 }
 
@@ -74,7 +74,7 @@ impl Place {
         Place { partitions, ..self }
     }
 
-    /// How many partitions the cluster has.
+    /// The number of the cluster's partitions.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }

@@ -100,12 +100,12 @@ impl Pointer {
         pointer.is_in_range().then_some(pointer)
     }
 
-    /// How many pieces the object has.
+    /// The number of the object's pieces.
     pub fn pieces(&self) -> u32 {
         self.length.div_ceil(u64::from(self.piece_bytes)) as u32
     }
 
-    /// Where a piece is in the epoch.
+    /// The range of a piece in the epoch.
     pub fn piece(&self, piece: u32) -> std::ops::Range<usize> {
         let start = u64::from(piece) * u64::from(self.piece_bytes);
         let end = (start + u64::from(self.piece_bytes)).min(self.length);

@@ -31,7 +31,7 @@ pub enum StopReason {
     /// The record carries another sequence number.
     #[error("record {} carries another sequence number", at.0)]
     Misplaced {
-        /// Where it was found.
+        /// The sequence at which it was found.
         at: LogSequence,
     },
     /// The record does not continue the history that this node has.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use quartet_model::LogSequence;
 
-/// Where records are, beside the sequencer.
+/// The places of records other than the sequencer.
 #[derive(Clone, Copy, Debug)]
 pub struct Copies<'a> {
     /// Nodes configured, whether they report or not.

@@ -13,7 +13,7 @@ pub struct LogReport {
     /// Segments, and how many of them were not read because all their records are older than the
     /// checkpoint.
     pub segments: usize,
-    /// How many of these were not read.
+    /// The number of unread segments among them.
     pub segments_unread: usize,
     /// The first record read, and the last. `last` is before `first` if there is none.
     pub first: LogSequence,

@@ -9,7 +9,7 @@ use crate::{Log, LogCursor, LogError};
 
 type Records = Vec<(u64, Vec<u8>)>;
 
-/// Where a log lives: it can be opened there again and again, by one writer at a time.
+/// The storage of a log: it can be opened there repeatedly, by one writer at a time.
 pub trait Place {
     /// Opens the log, and returns the records that it replayed from `replay_from` on.
     fn open(&mut self, replay_from: LogSequence) -> (Box<dyn Log>, Records);

@@ -43,7 +43,7 @@ pub struct FileLog {
     /// Since the reach was stated.
     syncs: u32,
     failed: bool,
-    /// Where a record is put together; kept for its capacity.
+    /// The buffer that builds a record; kept for its capacity.
     record: Vec<u8>,
 }
 

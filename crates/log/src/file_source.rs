@@ -29,7 +29,7 @@ struct FileLogCursor {
     place: Option<Place>,
 }
 
-/// Where the next record is expected.
+/// The expected position of the next record.
 struct Place {
     reader: SegmentReader,
     salt: u64,
@@ -42,7 +42,7 @@ struct Found {
     payload_bytes: usize,
 }
 
-/// How often the directory is looked at again because a segment was removed between two looks.
+/// The number of repeated looks at the directory because a segment was removed between two looks.
 const LOOKS_MAX: usize = 10;
 
 impl LogSource for FileLogSource {

@@ -77,7 +77,7 @@ pub trait Log: Send {
     /// Returns the parts that can be dropped, oldest first. The last can not.
     fn parts(&self) -> Vec<LogPart>;
 
-    /// Where others read what this writer appends.
+    /// The source for readers of this writer's records.
     fn source(&self) -> Arc<dyn LogSource>;
 
     /// Returns the room that the log is sure to have.

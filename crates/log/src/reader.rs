@@ -18,7 +18,7 @@ pub(crate) struct SegmentReader {
     pub length: u64,
     window: Vec<u8>,
     window_start: u64,
-    /// How much is read at once: twice as much each time.
+    /// The size of the next read: twice as much each time.
     window_bytes: usize,
 }
 

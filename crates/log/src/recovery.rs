@@ -26,7 +26,7 @@ pub(crate) struct Recovered {
     pub tail: LogSequence,
     /// The sequence of the mark at the end of the active segment, or zero.
     pub marked: LogSequence,
-    /// How far the log says that it reached before it was opened.
+    /// The end of the log before its opening, as stated by the log.
     pub stated: Option<Stated>,
 }
 

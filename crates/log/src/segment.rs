@@ -23,11 +23,11 @@ pub(crate) struct Segment {
     pub file: Box<dyn File>,
     pub name: String,
     pub header: SegmentHeader,
-    /// Where the next record goes.
+    /// The position of the next record.
     pub end: u64,
     /// Length of the file: up to here its blocks have been written once.
     pub filled: u64,
-    /// How many zeros are written next time. Doubles up to `FILL_BYTES_MAX`.
+    /// The number of zeros in the next fill. Doubles up to `FILL_BYTES_MAX`.
     pub fill_bytes: u64,
     /// Up to here room is reserved.
     pub capacity: u64,

@@ -33,14 +33,14 @@ pub(crate) struct Survey<'a> {
 pub(crate) struct Surveyed {
     /// Oldest first, without the newest.
     pub sealed: Vec<Sealed>,
-    /// How many of these were not read: all their records are before `replay_from`.
+    /// The number of unread ones among them: all their records are before `replay_from`.
     pub unread: usize,
     /// The newest segment, and the state of the bytes after its last epoch. `None` if no segment
     /// reaches back to `replay_from`.
     pub newest: Option<(ReadSegment, Rest)>,
     /// A segment with an unfinished creation.
     pub unfinished: Option<LogSequence>,
-    /// How far the log says that it reached.
+    /// The end of the log, as stated by the log.
     pub stated: Option<Stated>,
 }
 

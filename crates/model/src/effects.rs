@@ -102,7 +102,7 @@ pub struct Payload {
     shared_bytes: usize,
 }
 
-/// How long a payload was at some moment.
+/// The length of a payload at some moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     bytes: usize,
@@ -178,7 +178,7 @@ struct FullKey {
 #[derive(Default)]
 pub struct EffectsWriter {
     payload: Payload,
-    /// Where the open transaction's header starts; the payload's end when none is open.
+    /// The start of the open transaction's header, or else the payload's end.
     open: Mark,
     /// The last of the open transaction.
     full: Option<FullKey>,
@@ -408,7 +408,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     equal + a[equal..].iter().zip(&b[equal..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes both end with.
+/// The length of the common suffix, in bytes.
 fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_rchunks().1.iter().rev().zip(b.as_rchunks().1.iter().rev());
     let mut equal = 0;

@@ -56,7 +56,7 @@ struct AdoptArguments {
 }
 
 const CLUSTER: &str = "/admin/v1/cluster";
-/// How long a hand-over may take.
+/// Time limit of a hand-over.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn cluster(arguments: &ClusterArguments) -> Result<()> {

@@ -15,7 +15,7 @@ const FILE: &str = "fdb.cluster";
 /// With `--dev` any credential will do, and a cluster file needs one.
 const DEVELOPMENT_CREDENTIAL: &str = "dev";
 
-/// Where a server that keeps its data in the directory `data` writes it.
+/// The path at which a server with the data directory `data` writes it.
 pub fn path(data: impl AsRef<Path>) -> PathBuf {
     data.as_ref().join(FILE)
 }

@@ -66,7 +66,7 @@ pub struct Mark {
 #[derive(Default)]
 struct Batch {
     requests: Vec<u8>,
-    /// Where each ends, its database, and what a report calls it.
+    /// The ends of the requests, with their databases and their names in a report.
     ends: Vec<Request>,
     /// The database that the requests have selected last.
     db: Option<u64>,
@@ -84,7 +84,7 @@ struct Request {
 
 struct Sent {
     batch: Batch,
-    /// How far the copy is when this has arrived.
+    /// The progress of the copy after the arrival of this batch.
     step: Step,
     bytes: usize,
     /// To the requests that write the progress.

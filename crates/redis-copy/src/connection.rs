@@ -33,7 +33,7 @@ pub trait Target {
 pub const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the other side may say nothing. A request may wait for a disk.
+/// Longest silence of the other side. A request may wait for a disk.
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Polling interval of the stop flag during a wait.
 const STOP_LOOK: Duration = Duration::from_millis(200);
@@ -46,7 +46,7 @@ pub struct Connection {
     start: usize,
     /// Bytes sent that the socket has perhaps not taken yet.
     output: Vec<u8>,
-    /// How long the other side may say nothing.
+    /// Longest silence of the other side.
     patience: Duration,
     /// Set to end a wait.
     stop: Option<Arc<AtomicBool>>,

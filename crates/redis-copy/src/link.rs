@@ -234,7 +234,7 @@ pub fn info(connection: &mut Connection, section: &str) -> Result<Vec<(String, S
     }
 }
 
-/// How long the stream of commands is by now.
+/// The present length of the stream of commands.
 pub fn replication_offset(connection: &mut Connection) -> Result<u64> {
     let fields = info(connection, "replication")?;
     let offset = fields.iter().find(|(name, _)| name == "master_repl_offset");

@@ -34,7 +34,7 @@ pub enum Step {
     Following { id: String, offset: u64, db: u64 },
 }
 
-/// Where the progress is written.
+/// The target of the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// At [`KEY`], as any server lets us.

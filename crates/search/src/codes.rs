@@ -168,7 +168,7 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// How many bytes they take, about.
+    /// Their approximate size, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.images.bytes()
     }

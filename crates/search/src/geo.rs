@@ -88,7 +88,7 @@ impl Place {
         Some(Place { longitude, latitude })
     }
 
-    /// How far another place is, in metres along the ground.
+    /// The distance to another place, in metres along the ground.
     pub fn meters_to(&self, other: &Place) -> f64 {
         let (latitude, other_latitude) = (self.latitude.to_radians(), other.latitude.to_radians());
         let of_latitudes = ((other_latitude - latitude) / 2.0).sin();

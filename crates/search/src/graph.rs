@@ -229,8 +229,8 @@ pub fn has_graph(schema: &Schema) -> bool {
     fields.any(|(_, field)| matches!(&field.kind, FieldKind::Vector(kind) if kind.graph().is_some()))
 }
 
-/// How many vectors wait to be taken into the graphs or out of them. A search compares each of the
-/// former.
+/// The number of vectors that wait to be inserted into the graphs or removed from them. A search
+/// compares each of the former.
 pub fn waiting(rows: &mut dyn Rows, schema: &Schema) -> u64 {
     let mut waiting = 0;
     for (field, of_schema) in schema.fields() {
@@ -467,7 +467,7 @@ pub(crate) fn waiting_ids(rows: &mut dyn Rows, field: u16, head: Head) -> BTreeS
 struct Wanted<'s> {
     query: &'s CodedQuery,
     first: DocumentId,
-    /// How many nodes.
+    /// The number of nodes.
     count: usize,
     /// Leads on, and is not looked for.
     gone: &'s BTreeSet<DocumentId>,
@@ -588,7 +588,7 @@ trait Nodes {
 
     fn of_document(&mut self, document: DocumentId) -> Self::Id;
     fn document(&self, id: Self::Id) -> DocumentId;
-    /// How many levels a node has.
+    /// The number of a node's levels.
     fn levels(&mut self, id: Self::Id) -> usize;
     /// Adds the nodes to which a node has a link.
     fn add_links(&mut self, id: Self::Id, level: usize, links: &mut Vec<Self::Id>);

@@ -17,7 +17,7 @@ use crate::search::Place;
 /// Words that are so far apart are in two fragments.
 const APART_MAX: u32 = 8;
 
-/// How many bytes a word of the context has, about.
+/// The approximate length of a word of the context, in bytes.
 const WORD_BYTES: usize = 6;
 
 /// The tags around a word.
@@ -38,10 +38,10 @@ impl Default for Tags {
     }
 }
 
-/// How much of a text is shown.
+/// The extent of a text's excerpt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// How many fragments at most.
+    /// The most fragments.
     pub fragments: usize,
     /// The approximate number of words around the matched words in each fragment.
     pub words: usize,
@@ -190,7 +190,7 @@ impl<'f> Fragment<'f> {
         self.found[0].span.start..self.found[self.found.len() - 1].span.end
     }
 
-    /// How many other words it has.
+    /// The number of its other words.
     fn others(&self) -> usize {
         let words = self.found[self.found.len() - 1].number - self.found[0].number + 1;
         words as usize - self.found.len()

@@ -101,7 +101,7 @@ impl PointCodes<'_> {
 #[derive(Clone, Debug, Default)]
 struct Points {
     documents: Vec<DocumentId>,
-    /// Where the codes of a slot end.
+    /// The ends of the slots' codes.
     ends: Vec<u32>,
     coded: Vec<Coded>,
     codes: Vec<i8>,
@@ -109,7 +109,7 @@ struct Points {
 
 #[derive(Clone, Debug, Default)]
 struct Links {
-    /// How many levels a node has; zero if it was taken out.
+    /// The number of a node's levels; zero if it was removed.
     levels: Vec<u8>,
     /// For each node the count of links on the lowest level, and room for the most.
     lowest: Vec<u32>,
@@ -170,7 +170,7 @@ impl Image {
         self.removed > self.slots / 2
     }
 
-    /// How many slots were given.
+    /// The number of assigned slots.
     #[inline]
     pub(crate) fn slots(&self) -> usize {
         self.slots
@@ -224,7 +224,7 @@ impl Image {
         }
     }
 
-    /// How many levels a node has.
+    /// The number of a node's levels.
     pub(crate) fn levels(&self, slot: Slot) -> usize {
         let (block, at) = place(slot);
         self.blocks[block].links.levels[at].into()

@@ -41,9 +41,9 @@ pub struct State {
     pub last_id: DocumentId,
     /// The words of every document up to this id are in postings.
     pub settled: DocumentId,
-    /// How many documents there are.
+    /// The number of documents.
     pub documents: u64,
-    /// How many tokens they have together.
+    /// The number of their tokens.
     pub tokens: u64,
     /// The last number that was given to a term.
     pub last_term: u64,
@@ -125,7 +125,7 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     id
 }
 
-/// How many tokens a field that counts its own has in all documents.
+/// The total tokens of a field that counts its own, over all documents.
 pub fn tokens_of_field(rows: &mut dyn Rows, field: u16) -> u64 {
     let row = rows.get(&tokens_row(field));
     row.map_or(0, |row| {
@@ -234,7 +234,7 @@ pub fn waiting(rows: &mut dyn Rows) -> u64 {
     State::read(rows).unsettled() + rows.count(&start, &end)
 }
 
-/// How many terms the settled documents have.
+/// The number of the settled documents' terms.
 pub fn term_count(rows: &mut dyn Rows) -> u64 {
     rows.count(b"w", b"x")
 }
@@ -278,8 +278,8 @@ pub fn record_counts(rows: &mut dyn Rows, terms_max: u64) -> RecordCounts {
     RecordCounts { of_terms, of_values }
 }
 
-/// How many documents have a number from the start to the end of these rows of a field; nothing if
-/// some have several, so that there are more numbers than documents.
+/// The number of documents with a number in this range of a field's rows; None if some have
+/// several, so that there are more numbers than documents.
 pub(crate) fn count_of_numbers(rows: &mut dyn Rows, field: u16, (start, end): (&[u8], &[u8])) -> Option<u64> {
     let is_one_each = !rows.show(&several_row(field), &mut |_| {});
     is_one_each.then(|| rows.count(start, end))

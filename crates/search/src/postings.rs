@@ -23,7 +23,7 @@ use crate::rows::{Rows, WriteRows};
 use crate::schema::FieldMask;
 use crate::term_numbers::{self, TermNumber};
 
-/// When the newest postings of a term are longer, they become a row of their own.
+/// Size above which the newest postings of a term become a row of their own.
 const TAIL_BYTES: usize = 2048;
 
 /// A document that has the term.
@@ -179,7 +179,7 @@ fn push_counts(row: &mut Vec<u8>, (documents, has_older): (u32, bool), last: Doc
     row.push((row.len() - start) as u8);
 }
 
-/// How many settled documents have the term of this row.
+/// The number of settled documents with the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
     TermRow::read(row).documents
 }
@@ -336,7 +336,7 @@ struct Present {
     id: DocumentId,
     frequency: u32,
     fields: FieldMask,
-    /// Where in the row its positions are.
+    /// The range of its positions in the row.
     positions: Range<usize>,
 }
 

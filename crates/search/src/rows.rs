@@ -56,7 +56,7 @@ pub trait Rows {
         self.scan(start, end, &mut |key, _| visit(&[id_of(key)]));
     }
 
-    /// How many rows `start..end` holds. Takes no longer for more rows.
+    /// The number of rows in `start..end`. Takes no longer for more rows.
     fn count(&mut self, start: &[u8], end: &[u8]) -> u64;
 }
 

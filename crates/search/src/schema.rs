@@ -22,7 +22,7 @@ pub const ALL_FIELDS: FieldMask = FieldMask::MAX;
 pub enum FieldKind {
     /// Words with their positions.
     Text {
-        /// How much a word here counts, at least 1 in the count of a document's tokens.
+        /// The weight of a word here, at least 1 in the count of a document's tokens.
         weight: f64,
         /// Stems of its words are not indexed.
         no_stem: bool,
@@ -61,7 +61,7 @@ impl FieldKind {
 /// A field of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Where its value is found in a key: the name of a hash's field.
+    /// The path of its value in a key: the name of a hash's field.
     pub path: String,
     /// Its name in queries.
     pub name: String,

@@ -290,7 +290,7 @@ fn crosses((a, b): (Point, Point), (c, d): (Point, Point)) -> bool {
     differ(side(a, b, c), side(a, b, d)) && differ(side(c, d, a), side(c, d, b))
 }
 
-/// Where a point is: 1 inside of a ring, 0 on it, -1 outside.
+/// The position of a point: 1 inside of a ring, 0 on it, -1 outside.
 fn place_in_ring(ring: &[Point], point: Point) -> i8 {
     let mut is_inside = false;
     for (a, b) in sides(ring) {

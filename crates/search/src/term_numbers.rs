@@ -96,7 +96,7 @@ pub(crate) fn terms(rows: &mut dyn Rows, numbers: &[TermNumber]) -> Option<Vec<V
     (terms.len() == numbers.len()).then_some(terms)
 }
 
-/// How many terms have a number.
+/// The number of terms with a number.
 pub(crate) fn count(rows: &mut dyn Rows) -> u64 {
     let mut count = 0;
     rows.scan(b"t", b"u", &mut |_, row| {

@@ -172,13 +172,13 @@ impl Metric {
 /// How a graph of near vectors is built and searched (HNSW).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Graph {
-    /// How many neighbours a vector is linked to; twice as many at the lowest level.
+    /// The number of a vector's links to neighbours; twice as many at the lowest level.
     pub links: usize,
-    /// How many candidates are kept while the neighbours of a new vector are looked for.
+    /// The number of candidates in the search for a new vector's neighbours.
     pub build_candidates: usize,
-    /// How many candidates a search keeps.
+    /// The number of candidates that a search keeps.
     pub search_candidates: usize,
-    /// How much farther than its radius a search of a range looks, as a share of it.
+    /// The additional distance in which a search of a range looks, as a share of its radius.
     pub epsilon: f64,
 }
 
@@ -186,7 +186,7 @@ pub struct Graph {
 const LINKS_MADE_MAX: usize = 512;
 
 impl Graph {
-    /// How many neighbours a vector is really linked to.
+    /// The actual number of a vector's links to neighbours.
     pub(crate) fn links_made(&self) -> usize {
         self.links.min(LINKS_MADE_MAX)
     }
@@ -382,8 +382,8 @@ impl QueryVector {
         }
     }
 
-    /// How far a stored vector is. Infinitely far if a component is not a number, or a COSINE has
-    /// no angle.
+    /// The distance of a stored vector. Infinite if a component is not a number, or a COSINE has no
+    /// angle.
     pub fn distance(&self, stored: &[u8]) -> f64 {
         let distance = match self.kind.metric {
             Metric::L2 => self.sum(stored, |a, b| (a - b) * (a - b), |a, b| (a - b) * (a - b)),

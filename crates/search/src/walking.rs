@@ -16,7 +16,7 @@ use crate::schema::FieldMask;
 /// the wasted reads.
 const IDS_READ_FIRST: usize = 128;
 
-/// How many ids are read at most at a time.
+/// Most ids in one read.
 const IDS_READ_MAX: usize = 4096;
 
 /// Words of a bitmap, for each id, up to which ids are sorted by it.
@@ -79,7 +79,7 @@ impl TermWalk {
         self.at
     }
 
-    /// How often the present document has the term.
+    /// The frequency of the term in the present document.
     pub fn frequency(&self) -> u32 {
         match self.is_settled {
             true => self.settled.found().frequency,

@@ -143,7 +143,7 @@ impl Server {
         })
     }
 
-    /// Where each protocol is spoken.
+    /// The endpoints of all protocols.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         match &self.running {
             Running::Alone(serving) => serving.endpoints.clone(),

@@ -42,10 +42,11 @@ use crate::{limits, metrics, process};
 /// Interval of the search for databases with idle layers.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
 
-/// How often the databases' counters are written down.
+/// Interval at which the databases' counters are written.
 const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
-/// How often the nodes of a cluster compare their states: each walks all of its rows for that.
+/// Interval at which the nodes of a cluster compare their states: each walks all of its rows for
+/// that.
 const STATE_HASH_CYCLE: Duration = Duration::from_secs(30);
 /// The time between two comparisons is at least this many times that of one: they take at most a
 /// twentieth of a core.
@@ -57,7 +58,7 @@ const TELL_CYCLE: Duration = Duration::from_millis(200);
 /// Interval at which connections that must end are woken.
 const WAKE_CYCLE: Duration = Duration::from_millis(5);
 
-/// How often it is looked whether there is another certificate.
+/// Interval of checks for another certificate.
 const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
 
 /// Everything that remains when layers are dropped and built again.
@@ -99,7 +100,7 @@ pub struct Serving {
     pub tenants: Arc<Tenants>,
     /// The default database's layer of Redis.
     pub redis: Option<Arc<Redis>>,
-    /// Where each protocol is spoken.
+    /// The endpoints of all protocols.
     pub endpoints: Vec<Endpoint>,
     /// Made just now, to be shown this once.
     pub new_credentials: NewCredentials,

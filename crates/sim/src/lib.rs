@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(hashes.len(), 10);
     }
 
-    /// How many of a few seeds show it.
+    /// The number of seeds, of a few, that show it.
     fn found(planted: Planted, is_it: fn(&Violation) -> bool) -> usize {
         let outcomes = (0..20).map(|seed| run(seed, Some(planted)));
         outcomes.filter(|outcome| outcome.as_ref().is_err_and(is_it)).count()

@@ -35,7 +35,7 @@ const TURNS_MAX: u64 = 200;
 /// More failures of the disks in a row than any seed orders.
 const OPENINGS_MAX: u32 = 20;
 const HOUR_MICROS: u64 = 3_600_000_000;
-/// How long one step of a move may wait, and how often it looks.
+/// Time limit of one step of a move, as a number of checks, and their interval.
 const LOOKS_MAX: u32 = 10_000;
 const LOOK: Duration = Duration::from_millis(1);
 

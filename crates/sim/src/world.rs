@@ -16,7 +16,7 @@ use crate::model::{Model, Rows};
 use crate::random::{Random, mixed};
 use crate::runtime::SeededRuntime;
 
-/// Where each transaction leaves its commit version, in the first eight bytes.
+/// The key at which each transaction leaves its commit version, in the first eight bytes.
 pub const LAST: &[u8] = b"last";
 
 /// More failures of the disk in a row than any seed orders.

@@ -39,7 +39,7 @@ pub struct Salvaged {
     /// The position at which they were written. If the store no longer states it, an earlier
     /// position from which the log can be applied.
     pub position: Position,
-    /// How many rows were read.
+    /// The number of read rows.
     pub rows: u64,
     /// The total number of missing rows, if a sound part states it.
     pub missing: Option<u64>,

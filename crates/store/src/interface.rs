@@ -171,7 +171,7 @@ pub trait Store: Read + Send {
     /// that node.
     fn snapshot(&self) -> Self::Snapshot;
 
-    /// How far into the log what is on disk reaches: opening needs the log from there on.
+    /// The log position up to which the disk has the state: opening needs the log from there on.
     fn applied(&self) -> Position;
 
     /// Starts to write the store's current state to disk. No other flush is running. O(1).

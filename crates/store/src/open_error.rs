@@ -65,7 +65,7 @@ pub enum CheckpointError {
     /// The bytes are not an intact checkpoint; use another one.
     #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
     Damaged {
-        /// Where the damaged part starts, in bytes from the start of the stream.
+        /// The start of the damaged part, in bytes from the start of the stream.
         offset: u64,
         /// The fault, as the object of a sentence.
         what: &'static str,

@@ -39,7 +39,7 @@ use crate::share::Turns;
 pub struct Database {
     pub id: DatabaseId,
     partition: AtomicU32,
-    /// How often it was moved.
+    /// The count of its moves.
     moves: AtomicU64,
     /// The database is about to move to another partition: new requests wait briefly.
     is_held: AtomicBool,
@@ -95,7 +95,7 @@ pub struct Catalogue {
     pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
 }
 
-/// How much of a server's or of a cluster's databases a catalogue sees.
+/// The part of a server's or of a cluster's databases that a catalogue sees.
 pub(crate) enum Seen {
     /// All of them, and this process is home of all partitions.
     Together,
@@ -147,8 +147,8 @@ impl Database {
         PartitionId(self.partition.load(Ordering::SeqCst))
     }
 
-    /// How often it was moved: what was made over the partition before is of no use after another
-    /// move.
+    /// The count of its moves: anything built over the previous partition is of no use after
+    /// another move.
     #[inline]
     pub fn moves(&self) -> u64 {
         self.moves.load(Ordering::SeqCst)

@@ -22,8 +22,8 @@ pub struct Definition {
     #[serde(serialize_with = "write_durability", deserialize_with = "read_durability")]
     pub durability: Durability,
     pub consistency: Consistency,
-    /// Where no room is left, old keys make some, instead of writes being refused. Redis' keys
-    /// only.
+    /// Without free room, old keys are evicted, instead of writes being refused. Only for Redis
+    /// keys.
     pub eviction: bool,
     pub quotas: Quotas,
     pub credentials: KeptCredentials,
@@ -68,7 +68,7 @@ impl Definition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moved {
-    /// How often it was moved.
+    /// The count of its moves.
     pub times: u64,
     /// The partition before.
     pub from: u32,
@@ -94,7 +94,7 @@ pub struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
-    /// How often it had been moved.
+    /// The previous count of its moves.
     pub times: u64,
     pub is_here: bool,
 }

@@ -45,7 +45,7 @@ pub struct Meter {
     active_micros: AtomicU64,
     /// Changed since it was last written down.
     changed: std::sync::atomic::AtomicBool,
-    /// How long requests took since the start. Not written down.
+    /// The durations of requests since the start. Not persistent.
     pub durations: BriefHistogram,
 }
 

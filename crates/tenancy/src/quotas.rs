@@ -24,12 +24,12 @@ pub struct Quotas {
     /// Redis connections, and streaming answers over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
-    /// How long one script may run; a tenth of a second unless set.
+    /// Time limit of one script; a tenth of a second unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_millis: Option<u64>,
 }
 
-/// How long a script may run by default: meanwhile, no other request of the partition is served.
+/// Default time limit of a script: meanwhile, no other request of the partition is served.
 const SCRIPT_MILLIS: u64 = 100;
 const NONE: u64 = u64::MAX;
 

@@ -54,7 +54,7 @@ pub enum CatalogueError {
     Busy(#[from] Busy),
 }
 
-/// Where the catalogue is kept; no client's database has this number.
+/// The database of the catalogue; no client's database has this number.
 pub(crate) const SYSTEM: DatabaseId = DatabaseId(0);
 
 pub(crate) fn space(durability: Durability) -> Space {

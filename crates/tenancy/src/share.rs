@@ -10,13 +10,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How many databases were active lately; set about ten times a second.
+/// The number of recently active databases; set about ten times a second.
 #[derive(Default)]
 pub struct Share {
     active: AtomicU64,
 }
 
-/// When a database may have its next turn, in microseconds.
+/// The earliest time of a database's next turn, in microseconds.
 #[derive(Default)]
 pub struct Turns {
     next_micros: AtomicU64,

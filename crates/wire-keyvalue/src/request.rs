@@ -67,14 +67,14 @@ pub enum Request<'a> {
     EstimatedBytes {
         /// The first key of the range.
         begin: &'a [u8],
-        /// Where the range ends, itself excluded. Below `begin` is an error.
+        /// The exclusive end of the range. Below `begin` is an error.
         end: &'a [u8],
     },
     /// Keys that cut a range into pieces of about `piece_bytes`; at most `limit`.
     SplitPoints {
         /// The first key of the range.
         begin: &'a [u8],
-        /// Where the range ends, itself excluded. Below `begin` is an error.
+        /// The exclusive end of the range. Below `begin` is an error.
         end: &'a [u8],
         /// Bytes of keys and values that a piece should have.
         piece_bytes: u64,

@@ -174,7 +174,7 @@ pub struct SearchIndex {
     pub skips_initial_scan: bool,
     /// INDEXALL.
     pub indexes_all: bool,
-    /// How long it may be idle until it goes, in milliseconds.
+    /// Idle time before its removal, in milliseconds.
     pub idle_ms: Option<u64>,
     /// STOPWORDS, if it has its own.
     pub stop_words: Option<Vec<Vec<u8>>>,
@@ -191,7 +191,7 @@ pub struct SearchIndex {
 pub struct SearchField {
     /// The name in queries.
     pub name: Vec<u8>,
-    /// Where its value is found.
+    /// The path of its value.
     pub path: Vec<u8>,
     /// How it is searched.
     pub kind: SearchFieldKind,

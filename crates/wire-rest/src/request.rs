@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Commands {
     bytes: Vec<u8>,
-    /// Where each request ends.
+    /// The ends of the requests.
     ends: Vec<usize>,
     is_transaction: bool,
 }
@@ -38,7 +38,7 @@ pub enum Malformed {
 }
 
 impl Commands {
-    /// How many requests there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

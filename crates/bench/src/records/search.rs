@@ -54,7 +54,7 @@ pub enum Condition {
     Word(u64),
 }
 
-/// Where vectors are kept.
+/// The place of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
     /// In hashes below an index with a graph.

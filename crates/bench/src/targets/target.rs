@@ -18,7 +18,7 @@ pub trait Target: Send + Sync {
     /// together with that.
     async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>>;
 
-    /// Where it is, without credentials.
+    /// The address, without credentials.
     fn address(&self) -> String;
 
     /// Returns true if it runs on this machine, so that its process can be looked at.

@@ -101,7 +101,7 @@ pub async fn load(connection: &mut dyn Connection, seed: u64) -> anyhow::Result<
 /// One closed loop of page requests.
 pub struct NewsWorker {
     connection: Box<dyn Connection>,
-    /// Where to connect to before each request; `None`: the connection is kept.
+    /// The target to connect to before each request; `None`: the connection is kept.
     reconnects_to: Option<Arc<dyn Target>>,
     changes_scores: bool,
     random: Random,

@@ -95,7 +95,7 @@ impl Corpus {
         Random::new(self.seed, &[LOAD_STREAM])
     }
 
-    /// How many documents a condition matches.
+    /// The number of documents that match a condition.
     fn total(&self, condition: Condition) -> u64 {
         match condition {
             Condition::Tag(tag) => self.tags[tag as usize],

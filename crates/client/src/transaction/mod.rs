@@ -177,7 +177,7 @@ impl Transaction {
         }
     }
 
-    /// Where it committed; −1 if it wrote nothing, or has not committed.
+    /// The version of its commit; −1 if it wrote nothing, or has not committed.
     pub fn committed_version(&self) -> i64 {
         match self.state().phase {
             Phase::Committed(Some(version)) => i64::try_from(version).unwrap_or(i64::MAX),
@@ -535,7 +535,7 @@ impl Transaction {
         }
     }
 
-    /// Where the server is that has `key`.
+    /// The addresses of the server that has `key`.
     pub fn addresses_of(&self, _key: &[u8]) -> impl Future<Output = Result<Vec<String>, ErrorCode>> + Send + use<> {
         let mut state = self.state();
         let (checked, attempt) = (state.check_operation(), state.attempt.clone());
@@ -572,7 +572,7 @@ impl Transaction {
         }
     }
 
-    /// How long to wait before the next attempt.
+    /// The wait before the next attempt.
     fn decide_retry(&self, code: ErrorCode) -> Result<Duration, ErrorCode> {
         let mut state = self.state();
         if let Some(code) = state.ended() {

@@ -23,7 +23,7 @@ use quartet_model::{KeyRange, Version};
 use crate::SPACE_BYTES;
 use crate::conflicts::newest::{NewestOfKeys, NewestOfRanges};
 
-/// How much evidence is kept, in each generation.
+/// The amount of evidence that is kept, in each generation.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Keys and bounds of ranges, of one space.

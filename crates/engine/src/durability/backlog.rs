@@ -13,11 +13,11 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Backlog {
     began: Duration,
-    /// How long the flush before took.
+    /// The duration of the flush before.
     took: Duration,
     /// Time before which the next epoch is not taken.
     not_before: Duration,
-    /// How much had gathered when the log took an epoch last.
+    /// The gathered amount at the log's last epoch.
     gathered: f64,
 }
 
@@ -60,8 +60,7 @@ impl Backlog {
         self.not_before = now + Duration::from_secs_f64(pause);
     }
 
-    /// How long the flush will still take. It is never taken to be further than four fifths
-    /// through.
+    /// The remaining time of the flush. It is never assumed to be further than four fifths through.
     fn left(&self, now: Duration) -> Duration {
         let elapsed = now.saturating_sub(self.began);
         let by_the_last = self.took.saturating_sub(elapsed);

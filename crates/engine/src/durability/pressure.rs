@@ -77,7 +77,7 @@ pub(crate) fn is_over(since_micros: &AtomicU64) {
     }
 }
 
-/// How long something has lasted at `now_micros`; `since_micros` is zero until it is first seen.
+/// The duration of a state at `now_micros`; `since_micros` is zero until it is first seen.
 pub(crate) fn lasted(since_micros: &AtomicU64, now_micros: u64) -> u64 {
     let now_micros = now_micros.max(1);
     let first = since_micros.compare_exchange(0, now_micros, Ordering::Relaxed, Ordering::Relaxed);

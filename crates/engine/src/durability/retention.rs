@@ -14,7 +14,7 @@ use quartet_model::LogSequence;
 pub(crate) struct Retention {
     bytes_max: u64,
     time: Duration,
-    /// Where the log ended at some times, oldest first.
+    /// The log's ends at some times, oldest first.
     written: VecDeque<(Duration, LogSequence)>,
 }
 

@@ -46,25 +46,24 @@ use crate::replication::{MakeSequencer, Replicated, Waker};
 use crate::standing::{Role, Standing};
 use crate::{EngineOptions, OpenError};
 
-/// How long effects without waiting replies may gather before they are written to the log.
+/// Time for which effects without waiting replies may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
-/// How long the flusher rests once there was nothing to do in this number of turns. The first
-/// effects end the rest.
+/// The flusher's rest after this number of turns without work. The first effects end the rest.
 const IDLE_REST: Duration = Duration::from_secs(1);
 const IDLE_TURNS: u32 = 100;
 /// Interval at which effects without waiting replies are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a server that stops looks whether its last commits are confirmed.
+/// Interval at which a stopping server checks whether its last commits are confirmed.
 const STOP_LOOK: Duration = Duration::from_millis(1);
-/// How long the flusher's thread waits for the lock before it checks for unsynced records.
+/// Time for which the flusher's thread waits for the lock before it checks for unsynced records.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long a thread that flushes itself waits for the end of the flusher's turn, and then for the
-/// lock.
+/// Time for which a thread that flushes itself waits for the end of the flusher's turn, and then
+/// for the lock.
 const TURN_TIMEOUT: Duration = Duration::from_millis(2);
 /// Delay before an epoch without room is retried: it doubles each time.
 const KEPT_RETRY_MIN: Duration = Duration::from_millis(5);
 const KEPT_RETRY_MAX: Duration = Duration::from_millis(500);
-/// How often room for the next segment is looked for while there is none.
+/// Interval at which room for the next segment is sought while there is none.
 const PREPARE_RETRY: Duration = Duration::from_secs(1);
 /// Minimum delay before the next automatic checkpoint after a failed one or one forced by a full
 /// disk.
@@ -77,9 +76,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// Upper bound on the log during a flush, as a multiple of `flush_log_bytes`; above half of it
 /// writers are slowed down.
 const UNFLUSHED_MAX: u64 = 4;
-/// How often what is kept of the log for readers is looked at.
+/// Interval of checks of the log that is kept for readers.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-/// How often what the disk has free is looked at.
+/// Interval of checks of the disk's free space.
 const DISK_LOOK: Duration = Duration::from_millis(100);
 /// Below this free space the log takes only as much per second as makes the space last for some
 /// time, but never less than this many bytes a second, and it never stops for longer than this.
@@ -269,7 +268,7 @@ impl Drop for Flusher {
 pub(crate) struct Opened {
     pub log: Box<dyn Log>,
     pub disk: Arc<dyn Disk>,
-    /// Where the store's files end.
+    /// The end of the store's files.
     pub position: Position,
     pub checkpoint_bytes: u64,
     /// `None` if the log is this node's own.
@@ -356,7 +355,7 @@ struct Worker {
     kept_not_before: Duration,
     kept_pause: Duration,
     preparing: Option<Job<Result<(), LogError>>>,
-    /// When there was no room for the next segment.
+    /// The time at which there was no room for the next segment.
     preparing_failed: Option<Duration>,
     /// The state that was last reported to the operator.
     was_full: bool,

@@ -32,7 +32,7 @@ pub(crate) struct Sharing {
     /// Transactions may be as long as objects take.
     pub takes_objects: bool,
     pub hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
-    /// When the hash that is being taken was begun.
+    /// The start time of the hash in progress.
     pub hashing_since: Duration,
     pub own_hash: Option<(LogSequence, u128)>,
     pub homes_hash: Option<(LogSequence, u128)>,

@@ -34,7 +34,7 @@ use crate::standing::{Condition, Copied, Role};
 /// A follower that has much to apply lets the lock go after as many bytes of records: about ten
 /// milliseconds of work.
 const APPLIED_AT_ONCE_BYTES: usize = 256 << 10;
-/// How long a server that stops waits until its last commits are confirmed.
+/// Time for which a stopping server waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
 /// The position of a checkpoint of `version`. The file log may continue with parts of an incomplete

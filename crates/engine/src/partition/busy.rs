@@ -21,9 +21,9 @@ use parking_lot::Mutex;
 #[error("the partition is busy with something that takes long")]
 pub struct Busy;
 
-/// How long a thread that serves connections waits for the lock: longer than any usual hold.
+/// Time for which a thread that serves connections waits for the lock: longer than any usual hold.
 const SERVING_TIMEOUT: Duration = Duration::from_millis(10);
-/// How long any other thread waits.
+/// Time for which any other thread waits.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 thread_local! {
@@ -96,7 +96,7 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// How long the calling thread may wait for the lock.
+    /// Time for which the calling thread may wait for the lock.
     pub fn timeout(&self) -> Duration {
         match (is_serving_thread(), self.is_busy()) {
             (false, _) => BUSY_TIMEOUT,

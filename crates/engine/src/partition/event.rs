@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::primitives::{Condvar, Mutex, MutexGuard, now};
 
-/// How often something has happened.
+/// Counts occurrences of an event.
 pub struct Event {
     count: Mutex<u64>,
     happened: Condvar,

@@ -30,7 +30,7 @@ struct Holds {
 #[derive(Default)]
 pub(crate) struct HoldTimes([[Holds; 2]; LayerId::ALL.len()]);
 
-/// How long the measured holds of one layer lasted.
+/// The durations of one layer's measured holds.
 pub struct MeasuredHolds {
     /// The layer of the executed transactions.
     pub layer: LayerId,

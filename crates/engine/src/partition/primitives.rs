@@ -6,7 +6,7 @@ pub use std::sync::atomic::AtomicU64;
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 pub use std::thread::Thread;
 
-/// How often a thread that finds the lock taken checks again before it sleeps: about the duration
+/// The number of checks by a thread that finds the lock taken, before it sleeps: about the duration
 /// of a short transaction.
 pub const SPINS: u32 = 40;
 

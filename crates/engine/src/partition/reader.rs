@@ -156,7 +156,7 @@ impl Reader {
         row.key().strip_prefix(&self.prefix[..]) == Some(key)
     }
 
-    /// How many rows `start..end` holds.
+    /// The number of rows in `start..end`.
     pub fn count(&self, start: &[u8], end: &[u8]) -> u64 {
         let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
         self.snapshot.count(&start, &end)

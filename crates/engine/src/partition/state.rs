@@ -103,7 +103,7 @@ pub(crate) struct PartitionState {
     pub fenced: Vec<DatabaseId>,
     /// Longest effects of one transaction, in bytes.
     pub effects_bytes_max: usize,
-    /// How many of them the flusher has taken and not dropped yet.
+    /// The number of them that the flusher has taken and not dropped yet.
     pub being_freed: Arc<AtomicUsize>,
 }
 

@@ -28,7 +28,7 @@ pub struct Statistics {
     pub log_readers_lost: AtomicU64,
     /// Syncs of the log.
     pub syncs: AtomicU64,
-    /// How long the last of them took.
+    /// The duration of the last of them.
     pub sync_micros: AtomicU64,
     /// Checkpoints written.
     pub checkpoints: AtomicU64,
@@ -88,7 +88,7 @@ impl Statistics {
         reads.sum::<u64>() + self.transactions.load(Ordering::Relaxed)
     }
 
-    /// How long the partition's lock is held, by layer and mode: one hold in 31 is measured.
+    /// The durations of the partition lock's holds, by layer and mode: one hold in 31 is measured.
     pub fn holds(&self) -> Vec<MeasuredHolds> {
         self.hold_times.measured()
     }

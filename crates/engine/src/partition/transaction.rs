@@ -543,7 +543,7 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// How many rows `start..end` holds.
+    /// The number of rows in `start..end`.
     pub fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
         self.depend_on_everything();
         self.between(start, end, |transaction, start, end| {

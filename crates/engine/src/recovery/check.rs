@@ -25,7 +25,7 @@ pub struct CheckReport {
     pub transactions: u64,
     /// Version of the newest transaction.
     pub version: Version,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
     /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is
     /// opened.

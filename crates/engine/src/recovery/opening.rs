@@ -14,7 +14,7 @@ use crate::{OpenError, OpenProgress};
 /// A partition as its files have it.
 pub(crate) struct Recovered {
     pub store: PartitionStore,
-    /// Where the store's files end.
+    /// The end of the store's files.
     pub position: Position,
     pub checkpoint_bytes: u64,
     pub log: Box<dyn Log>,

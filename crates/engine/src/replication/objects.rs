@@ -13,8 +13,8 @@ use quartet_log_replicated::{
 };
 use quartet_model::LogSequence;
 
-/// How often the store is looked at while it holds objects, while it holds none, and while it does
-/// not answer.
+/// Intervals of checks of the store: while it holds objects, while it holds none, and while it does
+/// not respond.
 const HOLDS_INTERVAL: Duration = Duration::from_secs(5);
 const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 const AWAY_INTERVAL: Duration = Duration::from_secs(1);

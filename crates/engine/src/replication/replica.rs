@@ -21,10 +21,10 @@ use quartet_model::{LogSequence, Version};
 use crate::replication::chores::{Chores, Reached};
 use crate::standing::{Replication, Standing};
 
-/// How often a follower reads what the log holds, hints or not, and a home that is idle whether it
-/// still is one.
+/// Interval at which a follower reads the log, with or without hints, and at which an idle home
+/// checks that it still is home.
 const POLL: Duration = Duration::from_secs(1);
-/// How long a request that has failed waits before it is sent again.
+/// The wait before a failed request is sent again.
 const RETRY: Duration = Duration::from_millis(20);
 /// The same for the store of objects.
 const STORE_RETRY: Duration = Duration::from_millis(200);

@@ -32,7 +32,7 @@ pub enum From<'f> {
     },
 }
 
-/// Where they go.
+/// The target of items.
 pub struct To<'t> {
     pub client: &'t Client,
     pub name: &'t str,

@@ -22,7 +22,7 @@ use crate::{DynamoDb, operations::backups, operations::restore, storage::history
 
 /// Items that one transaction handles.
 const STEP_ITEMS: usize = 200;
-/// How long one kind of work may run before the others get their turn.
+/// Time limit of one kind of work before the others get their turn.
 const TURN_MICROS: u64 = 20_000;
 /// An expiry longer ago is taken for a mistake ("Using time to live").
 const EXPIRED_SECONDS_MAX: u64 = 5 * 365 * 24 * 3600;

@@ -117,7 +117,7 @@ impl Increment {
 }
 
 impl Export {
-    /// Where all exports of the same prefix are.
+    /// The folder of all exports with the same prefix.
     fn around(&self) -> String {
         let prefix = self.wanted.prefix.as_deref().unwrap_or_default().trim_matches('/');
         match prefix {

@@ -25,14 +25,14 @@ const AT_ONCE: u64 = 50;
 /// Transfers that are looked through for one of the same token, and that one page of a list looks
 /// at.
 const LOOKED_AT_MAX: usize = 1000;
-/// How long the service lists a transfer.
+/// Time for which the service lists a transfer.
 const KEPT_MILLISECONDS: u64 = 90 * 24 * 3600 * 1000;
 /// Old transfers that a new one removes.
 const REMOVED_AT_ONCE: usize = 10;
 const PAGE_MAX: usize = 25;
 const REASON_CHARACTERS_MAX: usize = 300;
 
-/// How far it is.
+/// The progress of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub enum Status {
     InProgress,

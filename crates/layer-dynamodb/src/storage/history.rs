@@ -323,7 +323,7 @@ fn change(
     Some(Change { old, new, version })
 }
 
-/// When the last state of an item that had ended by `to` did so.
+/// The end time of an item's last state that had ended by `to`.
 fn last_end(transaction: &mut Transaction<'_>, table: u32, place: &[u8], to: Version) -> Option<Version> {
     let (start, end) = (
         key::history_entry(table, place, Version(0)),

@@ -82,7 +82,7 @@ pub fn items(table: u32, index: u16) -> Vec<u8> {
     key
 }
 
-/// How long the keys are that `items` gives.
+/// The length of the keys from `items`.
 pub const ITEMS_PREFIX_BYTES: usize = 7;
 
 /// All items of a table and of its indexes.

@@ -60,7 +60,7 @@ pub struct Recovery {
     /// The commit that switched it on.
     pub since_micros: u64,
     pub days: i64,
-    /// When history that has become too old is next looked for.
+    /// The time of the next sweep for expired history.
     pub sweep_micros: u64,
 }
 
@@ -144,7 +144,7 @@ pub struct Capacity {
     pub on_demand: bool,
     pub read_units: i64,
     pub write_units: i64,
-    /// When it last became on demand; zero if always provisioned.
+    /// The time of its last change to on demand; zero if always provisioned.
     pub on_demand_since_micros: u64,
     pub increased_micros: u64,
     pub decreased_micros: u64,

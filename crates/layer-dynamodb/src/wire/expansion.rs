@@ -173,7 +173,7 @@ mod tests {
         compress_to_vec(content, CompressionLevel::Fastest)
     }
 
-    /// How much can be read, and what ended it.
+    /// The readable bytes, and the error at their end.
     fn read(file: Vec<u8>, compression: &str) -> (Vec<u8>, Option<String>) {
         let mut content = Vec::new();
         let ended = expand(Box::new(Cursor::new(file)), compression, &|| true).read_to_end(&mut content);

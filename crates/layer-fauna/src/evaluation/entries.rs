@@ -24,7 +24,7 @@ use crate::storage::schema::{Component, Extract, Index, Source};
 const COMPONENT_BYTES_MAX: u64 = 32_767;
 /// Entries of one index that one document may have.
 const ENTRIES_MAX: usize = 100_000;
-/// How many outdated entries one removal drops at most.
+/// Most outdated entries that one removal drops.
 const DROPPED_MAX: usize = 8;
 
 impl Evaluation<'_> {
@@ -174,7 +174,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// When a version ends, in microseconds; 0: never.
+    /// The expiry of a version, in microseconds; 0: never.
     fn expiry_of(&self, place: &Place, version: &Version) -> u64 {
         let contents = version.contents.as_ref();
         contents.map_or(0, |contents| {

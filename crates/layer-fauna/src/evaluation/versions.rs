@@ -16,7 +16,7 @@ use crate::storage::documents::{
 use crate::storage::rows::{self, DatabaseNumber, Key};
 use crate::storage::schema::{self, Schema};
 
-/// How many outdated versions one write drops at most.
+/// Most outdated versions that one write drops.
 const DROPPED_MAX: usize = 8;
 
 impl Evaluation<'_> {
@@ -51,8 +51,8 @@ impl Evaluation<'_> {
         Some(rows::number_at(&row, 0))
     }
 
-    /// Where the document of a ref is, or would be. Fails if its collection, or the named thing
-    /// itself, is not there.
+    /// The place of a ref's document, existing or not. Fails if its collection, or the named thing
+    /// itself, does not exist.
     pub fn resolve(&mut self, reference: &Ref) -> Result<Place> {
         let schema = self.schema_in(&reference.scope)?;
         let place = match &reference.target {
@@ -206,7 +206,7 @@ impl Evaluation<'_> {
         })))
     }
 
-    /// How far back a collection may be read.
+    /// The length of a collection's readable history.
     pub fn history_micros(&self, place_schema: &Schema, collection: u64) -> u64 {
         let collection = place_schema.collection_of(collection);
         match collection.map(|collection| collection.history_days) {

@@ -481,7 +481,7 @@ pub fn errors(errors: &Errors, transaction_micros: u64, version: ApiVersion) -> 
     renderer.out
 }
 
-/// Where descriptions speak of documents and collections, and what they said before version 2.7.
+/// Words about documents and collections in descriptions, and those before version 2.7.
 const OLD_WORDS: [(&str, &str); 12] = [
     (
         "Valid native collection name expected, ",

@@ -185,7 +185,7 @@ impl Names for NoNames {
     }
 }
 
-/// When a version was written, in microseconds; `PENDING` until the transaction that writes it
+/// The time of a version's write, in microseconds; `PENDING` until the transaction that writes it
 /// commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);

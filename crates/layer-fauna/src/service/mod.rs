@@ -64,7 +64,7 @@ pub struct Fauna {
     /// Refuses what would make the database larger.
     pub is_full: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
-    /// Where the ids of traces have got to.
+    /// The last id of a trace.
     traces: AtomicU64,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,

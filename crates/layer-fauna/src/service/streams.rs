@@ -268,7 +268,7 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
 
 /// A single event.
 struct StreamEvent {
-    /// When it was committed.
+    /// The time of its commit.
     ts: Timestamp,
     kind: &'static str,
     action: &'static str,

@@ -18,7 +18,7 @@ pub const DAY_MICROS: u64 = 86_400_000_000;
 /// A generated id is a time in microseconds and, in its last bits, a count.
 pub const ID_COUNT_BITS: u32 = 8;
 
-/// Where a document is: its database's schema, its collection and its id.
+/// The place of a document: its database's schema, its collection and its id.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub schema: Arc<Schema>,
@@ -73,7 +73,7 @@ pub fn former_version(prefix: &Key, key: &[u8], row: &[u8], schema: &Schema) -> 
     }
 }
 
-/// When a version ends, in microseconds; 0: never.
+/// The expiry of a version, in microseconds; 0: never.
 pub fn expiry_micros(place: &Place, ts: Timestamp, ttl: Option<&Value>, now_micros: u64) -> u64 {
     if let Some(Value::Time(time)) = ttl {
         return time.micros().max(1) as u64;
@@ -111,7 +111,7 @@ pub fn merge(old: &Fields, change: &Fields) -> Fields {
     Fields::new(entries)
 }
 
-/// Where the keys of an object are: a few are looked for one by one.
+/// The positions of an object's keys: a few are searched one by one.
 struct Places(Option<HashMap<Arc<str>, usize>>);
 
 impl Places {

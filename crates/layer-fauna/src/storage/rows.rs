@@ -240,7 +240,7 @@ pub fn document_of_entry(key: &[u8]) -> (u64, u64) {
     (number_at(key, tail + 8), number_at(key, tail))
 }
 
-/// Where it is noted that the history of a document was rewritten, and when.
+/// The row that records the time at which the history of a document was rewritten.
 pub fn rewritten(database: DatabaseNumber, collection: u64, id: u64) -> Key {
     Key::of(database, b'W').number(collection).number(id)
 }

@@ -516,7 +516,7 @@ struct Program {
     model: Model,
     chance: Chance,
     secrets: [String; 3],
-    /// When something was written.
+    /// The times of writes.
     times: Vec<u64>,
     log: Vec<String>,
 }

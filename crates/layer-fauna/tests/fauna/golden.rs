@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// Where we answer otherwise, and why.
+/// Cases with a different answer here, and the reason.
 const DIFFERENCES: &[(&str, &str)] = &[
     (
         "auth/token_self_denied",

@@ -19,10 +19,10 @@ pub trait AdmissionControl: Send + Sync {
     /// Refuses one connection more than `open`, with an error reply.
     fn check_connections(&self, open: usize) -> Result<(), String>;
 
-    /// How long one script may run.
+    /// Time limit of one script.
     fn script_micros_max(&self) -> u64;
 
-    /// How much memory one script may take.
+    /// Memory limit of one script.
     fn script_bytes_max(&self) -> usize;
 }
 

@@ -75,7 +75,7 @@ impl<V: Copy> Recent<V> {
 }
 
 impl LoginGuard {
-    /// How long an attempt has to wait before the password is looked at; `None`: not at all.
+    /// The wait of an attempt before the password is checked; `None`: no wait.
     pub fn wait_micros(&self, peer: IpAddr, user: &[u8], password: &[u8], now_micros: u64) -> Option<u64> {
         let tables = self.tables.lock();
         let failing = tables.failing.get(self.key(peer, user, None))?;

@@ -110,7 +110,7 @@ impl Broken {
 }
 
 impl Migration {
-    /// How many replies the requests give.
+    /// The number of replies to the requests.
     pub fn reply_count(&self) -> usize {
         self.preliminary_count() + self.sent.len()
     }

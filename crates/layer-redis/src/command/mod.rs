@@ -25,7 +25,7 @@ pub struct Command {
     pub since: &'static str,
     pub complexity: &'static str,
     pub summary: &'static str,
-    /// How many subcommands it holds.
+    /// The number of its subcommands.
     pub subcommand_count: usize,
 }
 

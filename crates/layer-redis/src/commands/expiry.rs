@@ -35,7 +35,7 @@ fn pexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     set_deadline(context, arguments, 1, false)
 }
 
-/// When a new deadline applies.
+/// The conditions of a new deadline.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     only_without: bool,

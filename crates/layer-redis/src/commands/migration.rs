@@ -15,7 +15,7 @@ use crate::handler::definition::*;
 use crate::{command::errors, command::parse};
 
 const KEY_AT: usize = 3;
-/// How long each step may take if nothing is said.
+/// Default time limit of each step.
 const TIMEOUT_MS: u64 = 1000;
 /// A longer one is taken for this.
 const TIMEOUT_MS_MAX: u64 = 60_000;
@@ -37,7 +37,7 @@ pub const COMMANDS: &[Definition] = &[entry(
     Decides(migrate),
 )];
 
-/// Where KEYS stands.
+/// The position of KEYS.
 fn keys_word(arguments: Arguments<'_>) -> Option<usize> {
     let mut position = OPTIONS_AT;
     while let Some(word) = arguments.get(position) {

@@ -106,7 +106,7 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
 
 struct Options {
     replace: bool,
-    /// When the key expires, in milliseconds since the Unix epoch.
+    /// The expiry of the key, in milliseconds since the Unix epoch.
     expiry_ms: Option<u64>,
     /// The value of OBJECT FREQ.
     frequency: Option<u8>,

@@ -176,7 +176,7 @@ pub struct Client {
     pub address: String,
     pub local_address: String,
     pub connected_micros: u64,
-    /// When its latest bytes arrived or its latest command ended.
+    /// The time at which its latest bytes arrived or its latest command ended.
     pub last_active_micros: AtomicU64,
     pub db: AtomicU8,
     pub resp: AtomicU8,
@@ -272,7 +272,7 @@ pub struct Delivery {
     pub bytes_hard: usize,
     /// 0: no limit.
     pub bytes_soft: usize,
-    /// How long more than the soft limit may wait.
+    /// Time for which more than the soft limit may wait.
     pub soft_micros: u64,
 }
 

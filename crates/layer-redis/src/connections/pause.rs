@@ -38,7 +38,7 @@ impl Pause {
         self.until_ms.load(Ordering::Relaxed) != 0
     }
 
-    /// When the pause that holds the command back ends. `None`: it may run.
+    /// The end of the pause that holds the command back. `None`: it may run.
     pub fn holds_back(&self, writes: bool, now_ms: u64) -> Option<u64> {
         let until_ms = self.until_ms.load(Ordering::SeqCst);
         let holds_back = until_ms > now_ms && (writes || self.of_all.load(Ordering::SeqCst));

@@ -528,7 +528,7 @@ mod tests {
         }
     }
 
-    /// How often sixteen GETs in one pipeline read the clock, and what INFO says of them.
+    /// The number of clock readings by sixteen GETs in one pipeline, and INFO's figures for them.
     fn sixteen(clock: &CountedClock, connection: &mut Connection, value: &str) -> (u64, String) {
         connection.run(&["SET", "key", value]);
         connection.run(&["CONFIG", "RESETSTAT"]);

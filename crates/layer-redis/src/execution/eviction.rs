@@ -159,7 +159,7 @@ impl Redis {
         }
     }
 
-    /// How often a key was read of late, on the scale of OBJECT FREQ.
+    /// The recent frequency of a key's reads, on the scale of OBJECT FREQ.
     pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64) -> u8 {
         let decay_minutes = self.config.lfu_decay_time.load(Ordering::Relaxed) as u64;
         self.eviction.recency.frequency(db, name, now_ms, decay_minutes)

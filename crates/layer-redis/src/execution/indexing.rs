@@ -30,7 +30,7 @@ const IDLE_AT_ONCE: usize = 16;
 /// Keys of an index that are removed in one transaction.
 const REMOVED_KEYS: usize = 64;
 
-/// How often a search that waits for an index looks how far it is.
+/// Interval at which a search that waits for an index checks its progress.
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
 /// Changes of an index's graph, with the index's number and what it keeps in memory.

@@ -141,7 +141,7 @@ impl LongRun {
 }
 
 impl Redis {
-    /// How long a script or a transaction may take that runs for long.
+    /// Time limits of a long script or transaction.
     pub fn long_bounds(&self) -> Bounds {
         let threshold_ms = self.config.busy_reply_threshold.load(Ordering::Relaxed);
         Bounds {

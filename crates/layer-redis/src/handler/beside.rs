@@ -10,9 +10,9 @@ use crate::keyspace::changes::{Changes, What};
 /// A command of a transaction that has run, to be counted at the end of the transaction.
 pub struct Ran {
     pub command: &'static Command,
-    /// How long it took.
+    /// Its duration.
     pub micros: u64,
-    /// When it ended.
+    /// The time of its end.
     pub ended_micros: u64,
     /// The error that it has answered.
     pub error: Option<ErrorReply>,

@@ -32,14 +32,14 @@ pub struct RecordForm {
 pub struct Cursor {
     /// The number of its index, which no later one of the same name has.
     pub index: UniqueId,
-    /// How many records there were before the first piece.
+    /// The number of records before the first piece.
     pub total: u64,
     pub records: VecDeque<Record>,
     pub form: RecordForm,
-    /// How many records a piece has.
+    /// The number of a piece's records.
     pub count: usize,
     pub idle_ms_max: u64,
-    /// When it was last read.
+    /// The time of its last read.
     pub used_ms: u64,
     /// The bytes of its records in the process' budget.
     pub reserved: Reserved,

@@ -41,7 +41,7 @@ pub struct Definition {
     /// INDEXALL ENABLE was given, which changes nothing here.
     pub indexes_all: bool,
     pub skips_initial_scan: bool,
-    /// How long it may be idle until it goes with its keys, in milliseconds.
+    /// Idle time after which it is removed together with its keys, in milliseconds.
     pub idle_ms: Option<u64>,
     /// It was altered without a scan, so documents may lack what was added.
     pub keeps_older: bool,

@@ -12,7 +12,7 @@ use crate::keyspace::packed;
 /// Represents all fields together.
 const WHOLE: u16 = u16::MAX;
 
-/// How often a field failed, and why the last time.
+/// The number of a field's failures, and the reason of the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     pub count: u64,

@@ -14,10 +14,10 @@ use crate::indexes::marks::Progress;
 /// Indexes whose pace is kept. Those of all are forgotten when there are more.
 const KEPT_MAX: usize = 4096;
 
-/// How long a pace is measured before an older part of it is left out.
+/// Time for which a pace is measured before an older part of it is left out.
 const MEASURED_MS: u64 = 30_000;
 
-/// When an index was filled how far: 0 <= share <= 1.
+/// The filled share of an index at a time: 0 <= share <= 1.
 #[derive(Clone, Copy)]
 struct Point {
     at_ms: u64,

@@ -83,7 +83,7 @@ pub trait StoredIndex {
         named(Self::TAG, name)
     }
 
-    /// How far the index is filled; nothing once it is.
+    /// The progress of the index's filling; None for a full index.
     fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
         progress_of(tx, self.number())
     }

@@ -20,8 +20,7 @@ use crate::indexes::marks::numbered;
 /// Indexes whose uses are kept in memory. Those of all are forgotten when there are more.
 const KEPT_MAX: usize = 4096;
 
-/// How much later than its row a use is written down, as a part of the time that an index may be
-/// idle, and in milliseconds.
+/// The longest delay of a use's row, as a part of the index's idle time, and in milliseconds.
 const STEPS: u64 = 10;
 const STEP_MS_MIN: u64 = 100;
 const STEP_MS_MAX: u64 = 60_000;
@@ -30,7 +29,7 @@ fn step_ms(idle_ms: u64) -> u64 {
     (idle_ms / STEPS).clamp(STEP_MS_MIN, STEP_MS_MAX)
 }
 
-/// When temporary indexes were last used.
+/// The last uses of temporary indexes.
 #[derive(Default)]
 pub struct Uses(Mutex<BTreeMap<UniqueId, u64>>);
 

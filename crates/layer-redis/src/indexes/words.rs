@@ -14,7 +14,7 @@ impl<'w> Words<'w> {
         Words { words, at: 0 }
     }
 
-    /// How many words were read.
+    /// The number of read words.
     pub fn at(&self) -> usize {
         self.at
     }

@@ -84,7 +84,7 @@ pub type Make = Box<dyn FnMut(&mut Vec<u8>) -> Made + Send + Sync>;
 
 /// A part of a reply that is still to be made.
 pub struct LatePart {
-    /// Where in the reply it belongs.
+    /// Its position in the reply.
     pub at: usize,
     /// Length in bytes, or about that.
     pub bytes: usize,

@@ -175,7 +175,7 @@ impl Entry {
         &self.payload()[10..]
     }
 
-    /// When the key was last written, in microseconds since the Unix epoch.
+    /// The time of the key's last write, in microseconds since the Unix epoch.
     pub fn written_micros(&self) -> u64 {
         self.row.version().0
     }
@@ -185,7 +185,7 @@ impl Entry {
         self.row.key().len() + self.row.value().len()
     }
 
-    /// When fields of a hash expire.
+    /// The deadlines of a hash's fields.
     pub fn field_deadlines(&self) -> FieldDeadlines {
         field_deadlines(self.kind, self.flags, &[self.payload()])
     }
@@ -369,7 +369,7 @@ pub struct Keyspace<'k, 't> {
     pub tx: &'k mut Transaction<'t>,
     pub db: u8,
     pub now_ms: u64,
-    /// Where everything done to keys is noted.
+    /// The record of all changes to keys.
     pub changes: &'k Changes,
 }
 
@@ -518,8 +518,7 @@ impl Keyspace<'_, '_> {
         Elements::of(self.tx.unique_id())
     }
 
-    /// How many keys the database holds, those not counted out that have expired but are not
-    /// removed yet.
+    /// The number of the database's keys, including keys that have expired but are not removed yet.
     pub fn key_count(&mut self) -> u64 {
         let (start, end) = keys_range(self.db);
         self.tx.count(&start, &end)
@@ -676,7 +675,7 @@ pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: us
     due
 }
 
-/// How many keys have a deadline.
+/// The number of keys with a deadline.
 pub fn keys_with_deadlines(tx: &mut Transaction<'_>) -> u64 {
     tx.count(b"T", b"U")
 }
@@ -767,7 +766,7 @@ impl Elements {
         tx.clear_range(&self.key(start), &end)
     }
 
-    /// How many elements `start..end` holds.
+    /// The number of elements in `start..end`.
     pub fn count(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>) -> u64 {
         let end = self.bound(end);
         tx.count(&self.key(start), &end)

@@ -61,8 +61,8 @@ impl Random {
     }
 }
 
-/// How many elements a client wants picked, as SRANDMEMBER, HRANDFIELD and ZRANDMEMBER take it: a
-/// negative number allows repetitions.
+/// The number of elements to pick, as in SRANDMEMBER, HRANDFIELD and ZRANDMEMBER: a negative number
+/// allows repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PickCount(i64);
 

@@ -69,7 +69,7 @@ impl Recency {
         self.slot(db, name).store(slot, Ordering::Relaxed);
     }
 
-    /// How often the key, or another one of its slot, was read of late.
+    /// The recent frequency of reads of the key, or of another key of its slot.
     pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64, decay_minutes: u64) -> u8 {
         let slot = self.slot(db, name).load(Ordering::Relaxed);
         if slot & FREQUENCY == 0 {
@@ -80,7 +80,7 @@ impl Recency {
         (slot as u8).saturating_sub(lost.min(255) as u8)
     }
 
-    /// When the key, or another one of its slot, was last read, in seconds since the Unix epoch.
+    /// The last read of the key, or of another key of its slot, in seconds since the Unix epoch.
     /// Zero: never.
     pub fn read_seconds(&self, db: u8, name: &[u8]) -> u64 {
         match self.slot(db, name).load(Ordering::Relaxed) {

@@ -71,7 +71,7 @@ impl LatencyEvents {
 
 const BUCKETS: usize = 32;
 
-/// How many calls took up to 1, 2, 4, ... microseconds.
+/// The number of calls that took up to 1, 2, 4, ... microseconds.
 #[derive(Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],

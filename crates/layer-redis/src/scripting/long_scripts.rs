@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use quartet_model::DatabaseId;
 
-/// How long a script or a transaction may keep the thread that serves the connections.
+/// Time for which a script or a transaction may hold the thread that serves the connections.
 pub const SHORT_MICROS: u64 = 25_000;
 /// The long script or transaction of the partition, if one runs: all databases of the partition
 /// share this, as they share the lock. Others read it without the lock.
@@ -124,7 +124,7 @@ impl LongScripts {
 /// one.
 pub struct Outer(Option<RunningScript>);
 
-/// How long what runs long may take.
+/// Time limits of a long run.
 #[derive(Clone, Copy)]
 pub struct Bounds {
     /// It counts as busy after so long; `None`: never.

@@ -32,7 +32,7 @@ impl Session {
         !matches!(self.waiting, Waiting::None)
     }
 
-    /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
+    /// The time at which to call [`Session::time_out`], in milliseconds since the Unix epoch.
     pub fn deadline_ms(&self) -> Option<u64> {
         match self.waiting {
             Waiting::None => None,

@@ -22,7 +22,7 @@ const CALM: Duration = Duration::from_secs(3);
 pub struct Report {
     /// Equal runs have equal hashes.
     pub hash: u64,
-    /// How often each state was reached.
+    /// The number of times that each state was reached.
     pub reached: BTreeMap<&'static str, u64>,
 }
 

@@ -3,7 +3,7 @@
 pub struct Entry {
     pub name: &'static str,
     pub usage: &'static str,
-    /// How many words may follow the name.
+    /// The number of words that may follow the name.
     pub arguments: std::ops::RangeInclusive<usize>,
     pub summary: &'static str,
     pub details: &'static str,

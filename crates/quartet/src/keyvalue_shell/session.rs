@@ -11,7 +11,7 @@ use super::help::{self, Entry};
 use super::options::{self, Options};
 use super::tokens::{Malformed, Words, commands, printable, typed};
 
-/// How many keys a range shows if no other number is given.
+/// Default number of keys that a range shows.
 const LIMIT: usize = 25;
 /// A limit has at most this many digits.
 const LIMIT_DIGITS: usize = 9;

@@ -13,7 +13,7 @@ use crate::SearchError;
 use crate::aggregate::value::size_of_pairs;
 use crate::aggregate::{Record, Value, in_order};
 
-/// How many records are collected if they are sorted and LIMIT says nothing.
+/// Default number of collected records with a sort and without LIMIT.
 const SORTED_DEFAULT: usize = 10;
 
 /// Most fields of one COLLECT.

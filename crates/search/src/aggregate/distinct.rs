@@ -51,7 +51,7 @@ impl Distinct {
         [&HEAD[..], &self.0[..]].concat()
     }
 
-    /// How many different values there were, about.
+    /// The approximate number of different values.
     pub fn estimate(&self) -> f64 {
         let groups = GROUPS as f64;
         let sum: f64 = self.0.iter().map(|rank| (-f64::from(*rank)).exp2()).sum();

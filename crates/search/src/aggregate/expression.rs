@@ -563,7 +563,7 @@ mod tests {
     /// Expressions with what the original answered for `n` = 7, `t` = `Hello World`, an absent `z`.
     const ANSWERS: &str = include_str!("../../testdata/expressions.txt");
 
-    /// Where operators bind otherwise in 8.x.
+    /// Expressions whose operators bind differently in 8.x.
     const OTHERWISE: [(&str, &str); 3] = [("2*3^2", "18"), ("2^3^2", "512"), ("1||0&&0", "1")];
 
     fn answer(text: &str) -> String {

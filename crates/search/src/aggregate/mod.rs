@@ -22,7 +22,7 @@ pub use value::{PathValues, Record, Value, sort_key};
 use crate::aggregate::reducers::Reduced;
 use crate::{SearchError, Time};
 
-/// How many records a SORTBY gives that says nothing and that no LIMIT follows.
+/// Default number of records of a SORTBY without a following LIMIT.
 const SORTED_DEFAULT: usize = 10;
 
 /// Records that a step takes between two looks at the time.
@@ -51,7 +51,7 @@ pub enum Step {
     SortBy {
         /// Names of properties, and whether they ascend.
         keys: Vec<(String, bool)>,
-        /// How many are given at most; zero for all.
+        /// The most returned records; zero for all.
         max: Option<usize>,
     },
     /// A property computed for each record.
@@ -65,9 +65,9 @@ pub enum Step {
     Filter(Expression),
     /// Some of the records.
     Limit {
-        /// How many are left out at the start.
+        /// The number of records that are skipped.
         offset: usize,
-        /// How many are taken.
+        /// The number of records that are taken.
         count: usize,
     },
 }
@@ -113,7 +113,7 @@ impl Step {
 pub struct Use<'s> {
     /// Its name.
     pub name: &'s str,
-    /// How many steps precede it.
+    /// The number of steps before it.
     pub at: usize,
     /// Whether an expression takes it.
     pub in_expression: bool,

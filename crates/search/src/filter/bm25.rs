@@ -19,7 +19,7 @@ fn rounded(length: u32) -> u32 {
     }
 }
 
-/// How much of a term's worth its frequency in a document earns.
+/// The share of a term's worth that its frequency in a document earns.
 #[derive(Clone, Copy, Debug)]
 pub struct Bm25 {
     weight: f32,

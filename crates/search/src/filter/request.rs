@@ -25,7 +25,7 @@ const CLAUSES_MAX: usize = 1024;
 /// Longest filter, in bytes.
 pub const FILTER_BYTES_MAX: usize = 1 << 20;
 
-/// How far a word of a phrase may be from its place.
+/// The greatest distance of a phrase's word from its place.
 const SLOP_MAX: u64 = 1000;
 
 /// The worth of the ways in which smart matching finds words, the surest first: the words as a
@@ -55,7 +55,7 @@ pub enum Clause {
         field: u16,
         /// Two words or more, with their places.
         words: Vec<(u32, String)>,
-        /// How far words may be from their places.
+        /// The greatest distance of words from their places.
         slop: u32,
         /// The phrase must be followed by a word with this prefix.
         prefix: Option<(u32, String)>,

@@ -38,7 +38,7 @@ impl Modifier {
         })
     }
 
-    /// Nothing if the value does not fit.
+    /// None if the value does not fit.
     fn of(self, value: f64) -> Option<f64> {
         let result = match self {
             Modifier::None => value,

@@ -38,7 +38,7 @@ pub enum Order {
 /// The requested part of the matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// How many of the best are skipped.
+    /// The number of the best that are skipped.
     pub offset: usize,
     /// The number of wanted matches.
     pub count: usize,
@@ -58,7 +58,7 @@ pub struct Hit {
 /// The answer to a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// How many documents match.
+    /// The number of matching documents.
     pub total: u64,
     /// Those of the page, the best first.
     pub hits: Vec<Hit>,

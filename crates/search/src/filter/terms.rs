@@ -104,7 +104,7 @@ impl Terms {
         }
     }
 
-    /// How many documents have the term.
+    /// The number of documents with the term.
     pub fn documents(&self, rows: &mut dyn Rows, term: &[u8]) -> u64 {
         let row = rows.get(&term_row(term));
         let settled = row.map_or(0, |row| u64::from(documents_of(&row)));

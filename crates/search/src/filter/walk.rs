@@ -19,7 +19,7 @@ use crate::walking::{IdRows, Ids, TermWalk, agreed};
 /// Rows that are read between two looks at the time.
 const ROWS_BETWEEN_CHECKS: u32 = 1024;
 
-/// How long a value is for its score.
+/// The length of a value for its score.
 const VALUE_LENGTH: u32 = 1;
 
 /// The lengths of a document's fields, by their numbers.

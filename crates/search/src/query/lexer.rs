@@ -253,7 +253,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Where the quote that opens at `start` closes.
+    /// The end of the quote that opens at `start`.
     fn quote_end(&self, start: usize) -> Option<usize> {
         let quote = self.query[start];
         let mut at = start + 1;

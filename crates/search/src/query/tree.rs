@@ -21,7 +21,7 @@ pub struct Query {
 /// `=>[KNN count @field $vector]`: the documents whose vectors are nearest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
-    /// How many documents.
+    /// The number of documents.
     pub count: usize,
     /// The field's position in the schema.
     pub field: u16,
@@ -38,11 +38,11 @@ pub struct Nearest {
 /// Options of a nearest-vector search. Answers depend only on the candidates of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NearestOptions {
-    /// How many candidates a graph keeps (EF_RUNTIME).
+    /// The number of candidates that a graph keeps (EF_RUNTIME).
     pub candidates: Option<usize>,
     /// How a filter and nearness are brought together.
     pub policy: Option<HybridPolicy>,
-    /// How many of the nearest the filter gets at a time.
+    /// The number of the nearest that the filter gets at a time.
     pub batch_size: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ pub struct VectorRange {
     pub parameter: String,
     /// The name under which the distance is given, if it is.
     pub distance_name: Option<String>,
-    /// How much farther a search of a graph looks, as a share of the radius.
+    /// The additional distance in which a search of a graph looks, as a share of the radius.
     pub epsilon: Option<f64>,
 }
 
@@ -374,7 +374,7 @@ impl Node {
         }
     }
 
-    /// How many conditions there are that look something up.
+    /// The number of conditions with a lookup.
     pub(crate) fn leaves(&self) -> usize {
         match &self.kind {
             NodeKind::Every { children, .. } | NodeKind::Any(children) | NodeKind::Tag { values: children, .. } => {

@@ -166,7 +166,7 @@ impl Scoring {
         format!("F {frequency} / (F {frequency} + k1 1.2 * (1 - b 0.5 + b 0.5 * Average Len {average:.2}))")
     }
 
-    /// Nothing if the scorer is none of BM25STD.
+    /// None if the scorer is none of BM25STD.
     fn okapi_text(&self, length: f64, frequency: u32, rarity: f64, weight: f64) -> Option<String> {
         let revision = self.revision()?;
         let (b, frequency, average) = (revision.b(), f64::from(frequency), self.average_length);
@@ -189,7 +189,7 @@ impl Every {
 }
 
 impl Matcher {
-    /// How many documents there are at most.
+    /// The greatest possible number of documents.
     pub(super) fn documents(&self) -> u64 {
         match self.seen_through() {
             Matcher::Empty => 0,

@@ -23,7 +23,7 @@ use crate::shapes::Shape;
 use crate::walking::{IdRows, TermWalk, agreed, common};
 use crate::{Schema, SearchError};
 
-/// How many numbers of a range are read in the time of one document that is looked at.
+/// The number of a range's numbers that are read in the time of one document.
 const NUMBERS_READ_AT_ONCE: u64 = 32;
 
 /// About how long the row of a usual document is.
@@ -60,7 +60,7 @@ pub(super) struct Lookup<'l> {
 /// A term of the query.
 #[derive(Default)]
 struct Word {
-    /// How many documents have it.
+    /// The number of documents with the word.
     documents: u64,
     unsettled: Vec<Posting>,
     /// The term's row; empty if there is none.
@@ -131,7 +131,7 @@ impl<'l> Lookup<'l> {
         Ok(())
     }
 
-    /// How many documents match, if that is known without looking at each. Call it after
+    /// The number of matching documents, if it is known without visiting them. Must be called after
     /// [`Lookup::read`].
     pub fn total(&mut self, root: &Node) -> Option<u64> {
         match &root.kind {

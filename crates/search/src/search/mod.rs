@@ -54,13 +54,13 @@ const DOCUMENTS_AT_ONCE: usize = 256;
 /// The approximate number of a document row's first bytes that contain its key.
 const KEY_BYTES_READ: usize = 64;
 
-/// How many keys in their order are read in the time of one that is looked up.
+/// The number of consecutive keys that are read in the time of one lookup.
 const KEYS_READ_AT_ONCE: u64 = 4;
 
 /// The part of a query's matches to return, and its order.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many of the best are skipped.
+    /// The number of the best that are skipped.
     pub offset: usize,
     /// The number of wanted hits. If it is zero, only the total is computed.
     pub count: usize,
@@ -119,7 +119,7 @@ pub struct Hit {
     pub score: f64,
     /// The distance of its vector, for a query by nearness.
     pub distance: Option<f64>,
-    /// How far its vectors are for ranges, by the names that the query gives them.
+    /// The distances of its vectors for ranges, by the names that the query gives them.
     pub range_distances: Vec<(String, f64)>,
     /// The value that it was sorted by.
     pub sorted_by: Option<Sortable>,
@@ -147,7 +147,7 @@ impl Hit {
 /// The answer to a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// How many documents match. Exact.
+    /// The number of matching documents. Exact.
     pub total: u64,
     /// The requested hits, the best first.
     pub hits: Vec<Hit>,
@@ -270,7 +270,7 @@ struct Search<'s> {
     request: &'s Request,
     time: Time<'s>,
     scoring: Scoring,
-    /// How many there are.
+    /// The number of documents.
     documents: u64,
     checked: u64,
 }

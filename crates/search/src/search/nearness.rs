@@ -69,7 +69,7 @@ fn offer(nearest: &mut Best<Near>, distance: f64, hit: impl FnOnce() -> Option<H
     }
 }
 
-/// How many nodes a search of a graph keeps.
+/// The number of nodes that a search of a graph keeps.
 fn candidates(nearest: &Nearest, graph: &Graph) -> usize {
     let candidates = nearest.options.candidates.unwrap_or(graph.search_candidates);
     candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR)

@@ -33,8 +33,8 @@ pub enum Scorer {
     DisMax,
     /// The document's own weight.
     DocScore,
-    /// How many bits of the document's payload are those of the query's. The caller, who knows the
-    /// payloads, scores by [`hamming`].
+    /// The number of equal bits in the payloads of the document and the query. The caller, who
+    /// knows the payloads, scores by [`hamming`].
     Hamming,
 }
 

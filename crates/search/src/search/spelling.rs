@@ -15,7 +15,7 @@ use crate::search::{Matcher, Request};
 
 /// A requested check of spelling.
 pub struct Spelling<'s> {
-    /// How many letters may differ.
+    /// The number of letters that may differ.
     pub distance: usize,
     /// Words that are right although no document has them.
     pub excluded: &'s dyn Fn(&[u8]) -> bool,

@@ -41,11 +41,11 @@ pub struct Step {
     pub united: Option<String>,
     /// The term, range or field of the condition, after the original's word for it.
     pub about: Option<(&'static str, Vec<u8>)>,
-    /// How long it took, with its children.
+    /// Its duration, including its children.
     pub micros: u64,
-    /// How many documents it gave.
+    /// The number of documents that it found.
     pub reads: u64,
-    /// How many it has, if that is known.
+    /// The number of its documents, if that is known.
     pub size: Option<u64>,
     /// The original's word for how vectors were compared.
     pub mode: Option<&'static str>,

@@ -30,13 +30,13 @@ pub(super) const LINKED_AT_ONCE: u64 = 256;
 /// links some in its transaction.
 const WAITING_MAX: u64 = 8192;
 
-/// How many elements such a one links.
+/// The number of elements that such an addition links.
 const LINKED_BY_ADD: usize = 2;
 
 /// Candidates that the search for an element's neighbours keeps, unless its row says otherwise.
 const EFFORT: usize = 200;
 
-/// How far a set's elements are linked, if some wait or have waited.
+/// The linking progress of a set's elements, if some wait or have waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linking {
     /// Elements with greater ids wait.
@@ -107,7 +107,7 @@ impl Head {
     }
 }
 
-/// How many elements wait.
+/// The number of waiting elements.
 fn waiting(rows: &mut dyn Rows, linking: Linking) -> u64 {
     rows.count(&vector_row(linking.reached + 1), &[VECTORS + 1])
 }

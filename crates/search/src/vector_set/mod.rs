@@ -41,9 +41,9 @@ pub struct Head {
     pub projected_from: usize,
     /// The projection's matrix is a row of its own.
     pub has_matrix: bool,
-    /// How many elements there are.
+    /// The number of elements.
     pub count: u64,
-    /// How many of them have attributes.
+    /// The number of elements with attributes.
     pub with_attributes: u64,
     /// The highest id that was given.
     pub last_id: Id,
@@ -268,7 +268,7 @@ pub struct Query<'q> {
     pub vector: &'q [f32],
     /// At most this many hits.
     pub count: usize,
-    /// How many candidates a search keeps.
+    /// The number of candidates that a search keeps.
     pub effort: usize,
     /// Limits the hits to elements whose attributes pass this filter.
     pub filter: Option<&'q Filter>,
@@ -279,7 +279,7 @@ pub struct Query<'q> {
 }
 
 impl Query<'_> {
-    /// How many vectors a search of a set compares with, at most and about.
+    /// The approximate upper bound on the comparisons of a search.
     pub fn compared(&self, head: &Head) -> u64 {
         let effort = self.effort.max(self.count) as u64;
         let nodes = match self.filter {

@@ -84,7 +84,7 @@ pub(super) fn read_levels(row: &[u8]) -> Levels {
     levels
 }
 
-/// How many levels a node is on.
+/// The number of a node's levels.
 pub(super) fn count_levels(row: &[u8]) -> usize {
     let mut numbers = Numbers(row);
     let mut levels = 0;
@@ -95,7 +95,7 @@ pub(super) fn count_levels(row: &[u8]) -> usize {
     levels
 }
 
-/// How many links a node has on a level; none if it is not on it.
+/// The number of a node's links on a level; none if it is not on it.
 pub(super) fn count_links(row: &[u8], level: usize) -> usize {
     Numbers::of_level(row, level).map_or(0, |mut numbers| numbers.next() as usize)
 }

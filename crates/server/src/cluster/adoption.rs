@@ -34,7 +34,7 @@ pub struct AdoptedCluster {
     pub term: u64,
 }
 
-/// How often a request without an answer is sent again.
+/// The number of attempts of a request without an answer.
 const TRIES: u32 = 20;
 
 /// Creates a new cluster from the data in the folder of this node, `from`. `accepts_loss`: even if

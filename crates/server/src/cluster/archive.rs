@@ -18,13 +18,13 @@ use quartet_model::LogSequence;
 use crate::operations::local_backup::{LocalSource, Watched};
 use crate::tenants::Tenants;
 
-/// How often what is new is added, and how long after a failure that is tried again.
+/// Interval of additions, and of attempts after a failure.
 const STEP_EVERY: Duration = Duration::from_secs(2);
-/// How often it is seen what is too old.
+/// Interval of the search for expired versions.
 const ANEW_EVERY: Duration = Duration::from_hours(24);
-/// How often it is looked whether to end.
+/// Interval of checks for its end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a request to an object store may take.
+/// Time limit of a request to an object store.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The backup that a home keeps. It ends with its term.

@@ -47,14 +47,14 @@ use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::redis::NO_PLACE;
 
-/// How long a client waits for a home.
+/// Time for which a client waits for a home.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 /// Time limit for a request's head, and for each part of its body.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle limit of a client after a request that the home has executed: the same limit as the home's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
-/// How long a connection to the home waits for the client's next request. The home ends none that
-/// is younger.
+/// Time for which a connection to the home waits for the client's next request. The home ends no
+/// younger connection.
 const KEPT: Duration = Duration::from_secs(20);
 /// Time during which a former home's answers are accepted after a change of home: answers of
 /// executed requests may still be on their way.
@@ -107,7 +107,7 @@ struct Forwarded {
 struct HomeStream {
     home: NodeId,
     stream: Box<dyn Stream>,
-    /// When it was used last.
+    /// The time of its last use.
     used: Instant,
 }
 
@@ -536,7 +536,7 @@ enum Side {
     Home,
 }
 
-/// How much of an answer was passed on.
+/// The forwarded part of an answer.
 enum Relayed {
     Whole {
         status: u16,

@@ -34,7 +34,7 @@ use super::copying::{self, CLUSTER_ID};
 use super::members::now_us;
 use crate::settings::ClusterSettings;
 
-/// How long a node that is refused is seen by who adopts.
+/// Time for which an adopting node sees a refused node.
 const SEEN_SECONDS: u32 = 600;
 
 /// The cluster that a folder is of; `None` if it is of none yet.

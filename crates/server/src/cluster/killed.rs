@@ -27,7 +27,7 @@ impl UntilKilled<'_> {
         }
     }
 
-    /// How many requests were sent.
+    /// The number of sent requests.
     pub fn sent(&self) -> usize {
         self.sent
     }

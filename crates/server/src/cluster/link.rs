@@ -33,9 +33,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::connections::stream::Stream;
 use crate::settings::NodeCertificates;
 
-/// How long it may take until a node has answered a call.
+/// Time limit of a node's answer to a call.
 const CALL_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long a caller may take to say what it wants.
+/// Time limit of a caller's request.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most callers that have not said yet what they want.
 const CALLERS_MAX: usize = 256;

@@ -37,11 +37,11 @@ use crate::layers::parts::OtherNode;
 
 /// A node's key goes this long after its last renewal.
 const LEASE_SECONDS: u32 = 10;
-/// How often a node renews its key and reads those of others.
+/// Interval at which a node renews its key and reads those of others.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A value of another process that stays the same for as many looks is left over.
 const LOOKS_AT_FOREIGN: u32 = 4;
-/// How often the term is read while the home is silent.
+/// Interval of reads of the term while the home is silent.
 const LOOK_AT_TERM_EVERY: Duration = Duration::from_millis(50);
 /// A node renews its key each second, so what was read first longer ago is out of date.
 const RECENT: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ pub struct Member {
     pub address: String,
     /// Its listeners by name, as clients reach them.
     pub endpoints: BTreeMap<String, String>,
-    /// Where clients of Redis, and of its sentinels, reach it.
+    /// Its address for clients of Redis, and of its sentinels.
     pub redis: Option<String>,
     pub sentinel: Option<String>,
     /// Its wall clock, in microseconds since 1970.
@@ -176,7 +176,7 @@ pub struct View {
     terms: Vec<ReadTerm>,
     /// Microseconds by which each member's clock was ahead of this node's.
     clocks_ahead: BTreeMap<u64, i64>,
-    /// When this node first read what it has of each member.
+    /// The time of the first read of each member's present state.
     read_first: BTreeMap<u64, Instant>,
 }
 
@@ -188,7 +188,7 @@ pub struct Members {
     /// As many nodes as the operator has said there are.
     announced: usize,
     view: RwLock<View>,
-    /// Where clients of Redis reach the home.
+    /// The address of the home for Redis clients.
     redis_home: watch::Sender<Option<String>>,
     /// The home of each partition.
     homes: watch::Sender<Vec<Option<NodeId>>>,
@@ -615,7 +615,7 @@ impl View {
         (0..partitions).map(PartitionId).map(|id| self.home(id)).collect()
     }
 
-    /// How many partitions a node is home of, as far as is known.
+    /// The number of partitions whose known home is the node.
     fn homes_of(&self, node: NodeId) -> usize {
         let homes = self.terms.iter().filter_map(|read| read.term);
         homes.filter(|term| term.writer.node == node).count()

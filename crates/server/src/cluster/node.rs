@@ -75,9 +75,9 @@ use crate::serving::{Entrances, Foundation, Serving};
 use crate::settings::{ClusterSettings, Settings, node_id};
 use crate::tenants::Tenants;
 
-/// How often a living node says so to each that listens.
+/// Interval of a living node's heartbeats to each listener.
 const BEAT_EVERY: Duration = Duration::from_millis(200);
-/// How often it is looked whether the home is silent.
+/// Interval of checks for a silent home.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The exit status that requests a restart, to copy the home.
 const EXIT_NEEDS_COPY: i32 = 75;
@@ -92,13 +92,13 @@ const NO_PARTITION: &str = "no such partition";
 const NOT_HOME: &str = "not home";
 /// Most bytes of a push.
 const PUSH_BYTES_MAX: u64 = 1 << 20;
-/// How long a push is repeated.
+/// Time for which a push is repeated.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer to it is waited for.
+/// Time limit of its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time during which the homes remain at one node after a request to gather them.
 const GATHERED_FOR: Duration = Duration::from_secs(20);
-/// How long the homes have to be where they are before one is made another node's.
+/// Time for which the homes must be unchanged before one is moved.
 const REST: Duration = Duration::from_secs(10);
 /// The home of the first partition forwards clients to the other homes. It deposes another home
 /// after this much silence, even if other nodes hear it.
@@ -339,7 +339,7 @@ impl Joined {
         Ok(joined)
     }
 
-    /// How many partitions the cluster has.
+    /// The number of the cluster's partitions.
     pub fn partitions(&self) -> u32 {
         self.place.partitions()
     }

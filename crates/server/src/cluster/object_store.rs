@@ -24,7 +24,7 @@ use quartet_log_replicated::{
 
 use crate::settings::ClusterSettings;
 
-/// How long a request to the store may take.
+/// Time limit of a request to the store.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of the store have numbers from this one on, those of etcd below it.
 const FIRST_NUMBER: u64 = 1 << 63;

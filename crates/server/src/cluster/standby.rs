@@ -123,7 +123,7 @@ fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
     ]
 }
 
-/// Where each protocol is spoken, as a node has it whether it is home or not.
+/// The endpoint of each protocol, as for any node, home or not.
 pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
     let settings = &foundation.settings;
     let scheme = settings.connections.tls.http_scheme();

@@ -21,7 +21,7 @@ use crate::settings::Settings;
 
 /// Connections that are answered at a time.
 const CONNECTIONS_MAX: usize = 64;
-/// How long one may take.
+/// Time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const TEXT: &str = "text/plain; charset=utf-8";
 

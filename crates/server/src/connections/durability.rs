@@ -30,7 +30,7 @@ pub struct ThreadWaiters {
     are_shared: bool,
 }
 
-/// When a request arrived whose partition is not known yet.
+/// The arrival of a request whose partition is not known yet.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     first: Arrival,
@@ -51,7 +51,7 @@ pub struct DurableWaiters {
     _listening: Arc<[Listening; 2]>,
 }
 
-/// How long the engine's word that the lock is free is waited for.
+/// The longest wait for the engine's signal that the lock is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
 /// A shorter sync costs less than the way to the flusher's thread and back.
@@ -62,7 +62,7 @@ const SYNC_MICROS_LONG: u64 = 200;
 pub struct Hold {
     /// The newest version that it rests on.
     pub dependency: Dependency,
-    /// When the request had arrived, or later, and before it was executed.
+    /// A time between the arrival of the request and its execution.
     pub arrival: Arrival,
 }
 

@@ -23,7 +23,7 @@ pub struct IoThread {
     pub stop: watch::Receiver<bool>,
 }
 
-/// Where connections for one I/O thread are handed in, and who wakes them there.
+/// The inbox of one I/O thread's connections, and their waker.
 #[derive(Clone)]
 pub struct Inbox {
     pub arrivals: mpsc::UnboundedSender<Box<dyn Arrival>>,

@@ -127,9 +127,9 @@ pub struct Tls {
 #[derive(Default)]
 struct Source {
     files: TlsFiles,
-    /// When they were read last, whether or not they could be used.
+    /// The time of their last read, successful or not.
     read: [Stamp; 3],
-    /// When they were last looked at.
+    /// The time of their last check.
     seen: [Stamp; 3],
 }
 

@@ -348,7 +348,7 @@ impl HttpLayer for FaunaHttp {
 /// A stream, which ends with its database, and when that goes to another partition.
 struct DatabaseStream {
     stream: Stream,
-    /// How often it had been moved, and itself.
+    /// The count of its moves, and the database.
     database: Option<(u64, Arc<Database>)>,
 }
 

@@ -19,8 +19,8 @@ use crate::connections::stream::{Stream, is_silent};
 use crate::layers::parts::{Nodes, Parts, Whereabouts};
 
 const BUFFER_BYTES: usize = 16 << 10;
-/// How long a connection to a home waits for the client's next request. The home ends none that is
-/// younger.
+/// Time for which a connection to a home waits for the client's next request. The home ends no
+/// younger connection.
 const KEPT: Duration = Duration::from_secs(20);
 /// Pieces of an answer that wait for the client to read.
 const PIECES_UNREAD_MAX: usize = 16;
@@ -60,10 +60,10 @@ struct Idle {
 struct HomeConnection {
     partition: PartitionId,
     listener: &'static str,
-    /// Where the home was when it was called.
+    /// The place of the home at the time of the call.
     home: Whereabouts,
     stream: Box<dyn Stream>,
-    /// When it was used last.
+    /// The time of its last use.
     used: Instant,
 }
 

@@ -167,13 +167,13 @@ pub enum Following {
 /// A peer that leaves a connection without a request for so long is disconnected, at the latest
 /// after twice the time. Clients keep theirs for a minute or so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
-/// How long a request waits for something that keeps the partition's lock.
+/// Time for which a request waits for the partition's lock while it is held for long.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Writers wait for the disk for longer: each gets its turn as the store is flushed.
 const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for a peer that has not shown who it is.
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a head may take from its first byte to its last.
+/// Time limit of a head, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The slowest pace of a body.
 const BODY_PACE: Pace = Pace {
@@ -188,7 +188,7 @@ const ANSWER_PACE: Pace = Pace {
 /// A body up to this size is read before anything is known of who sends it: the answer may have to
 /// look at it.
 const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
-/// How long a server that stops waits for another home's answer.
+/// Time for which a stopping server waits for another home's answer.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of an overlong body that are read before the connection is given up, so that the peer sees
 /// the answer.
@@ -285,7 +285,7 @@ impl Peer {
         self.permit.is_stranger()
     }
 
-    /// How long it may say nothing, once or twice.
+    /// The idle limit of a connection, once or twice.
     fn idle_timeout(&self) -> Duration {
         match self.is_stranger() {
             true => STRANGER_IDLE_TIMEOUT,
@@ -412,7 +412,7 @@ enum Long {
     Rest(Option<FairShare>, Work),
 }
 
-/// How long one request has waited for the partition, or for the store.
+/// The time for which one request has waited for the partition, or for the store.
 #[derive(Default)]
 struct BusySince {
     first: Option<Instant>,

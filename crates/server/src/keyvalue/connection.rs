@@ -164,7 +164,7 @@ enum Greeted<S> {
 struct Arrived<S> {
     socket: S,
     session: Session,
-    /// How often it had been moved, and itself.
+    /// The count of its moves, and the database.
     database: Option<(u64, Arc<Database>)>,
     /// The bytes after its greeting.
     input: Vec<u8>,
@@ -256,7 +256,7 @@ struct Connection<S> {
     socket: S,
     session: Session,
     database: Option<Arc<Database>>,
-    /// How often the database had been moved: the session is one of the partition that it had then.
+    /// The count of the database's moves: the session belongs to its partition at that time.
     moves: u64,
     /// The database has left that partition: the connection ends once its replies have left.
     is_ending: bool,

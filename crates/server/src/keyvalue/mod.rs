@@ -48,7 +48,7 @@ pub struct KeyValueEndpoint {
 /// The database that a credential opens.
 pub struct Opened {
     pub layer: Arc<KeyValue>,
-    /// How often it had been moved, and itself; `None`: the default one.
+    /// The count of its moves, and the database; `None`: the default database.
     pub database: Option<(u64, Arc<Database>)>,
     pub may_write: bool,
 }

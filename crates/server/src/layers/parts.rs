@@ -53,7 +53,7 @@ pub trait Nodes: Send + Sync {
     /// Watches the address of the home for Redis clients (host:port).
     fn redis_home(&self) -> watch::Receiver<Option<String>>;
 
-    /// Where clients of Redis reach this node, if they do.
+    /// The address of this node for Redis clients, if there is one.
     fn own_redis(&self) -> Option<String>;
 
     /// The other running nodes.
@@ -67,7 +67,7 @@ pub trait Nodes: Send + Sync {
     fn services(&self) -> Vec<Box<dyn Any + Send + Sync>>;
 }
 
-/// Where the home of a partition is.
+/// The place of a partition's home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     Here,
@@ -91,7 +91,7 @@ pub enum PushError {
 /// Another node of the cluster, as it says of itself.
 #[derive(Clone, Debug)]
 pub struct OtherNode {
-    /// Where clients of Redis and of its sentinels reach it (host:port), if they do.
+    /// The address for clients of Redis and of its sentinels (host:port), if there is one.
     pub redis: Option<String>,
     pub sentinel: Option<String>,
     pub lag_records: u64,
@@ -110,7 +110,7 @@ pub struct Parts {
     pub budget: Budget,
     /// Resident memory before the data was opened.
     pub startup_bytes: u64,
-    /// When the server started, in microseconds since 1970.
+    /// The start time of the server, in microseconds since 1970.
     pub started_micros: u64,
     /// A single guard for all listeners, so that clients get no more attempts by changing the
     /// listener.
@@ -121,7 +121,7 @@ pub struct Parts {
     pub slow_requests: Arc<SlowRequests>,
     /// Those of some requests, if a collector gets any.
     pub spans: Option<Arc<Spans>>,
-    /// How long requests take.
+    /// The durations of requests.
     pub durations: OfLayers,
     /// One for all listeners.
     pub tls: Arc<Tls>,

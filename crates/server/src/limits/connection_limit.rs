@@ -228,7 +228,7 @@ fn raise_open_files(wanted: usize) -> usize {
     }
 }
 
-/// How long no connection is accepted after an error: it may be that there are no descriptors left.
+/// Time without accepts after an error, which may be a lack of descriptors.
 pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 
 /// Logs errors of accepting connections, at most one line a second: an error that stays would fill

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::process::system;
 
-/// How often resident memory is measured.
+/// Interval of measurements of resident memory.
 const MEASURED_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two purges of a thread's allocator.
 const PURGED_EVERY: Duration = Duration::from_millis(500);

@@ -81,8 +81,8 @@ mod tests {
         bytes_per_second: 1000,
     };
 
-    /// How long a reader that takes `count` bytes each `every` is written to, and whether it got
-    /// all 100,000.
+    /// The time for which a reader that takes `count` bytes each `every` is written to, and true if
+    /// it got all 100,000.
     async fn read_in_steps(count: usize, every: Duration) -> (Duration, bool) {
         let (mut writer, mut reader) = tokio::io::duplex(count);
         let started = Instant::now();

@@ -53,7 +53,7 @@ pub struct Added {
     pub lent: ByType,
 }
 
-/// Where a protocol is spoken.
+/// The address of a protocol.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub name: &'static str,
@@ -111,5 +111,5 @@ impl Assembly<'_> {
     }
 }
 
-/// How often expired keys are removed, and other work in the background is done.
+/// Interval of the removal of expired keys, and of other background work.
 pub const MAINTENANCE_CYCLE: Duration = Duration::from_millis(100);

@@ -23,9 +23,9 @@ use crate::redis::opening::{RedisParts, configure};
 use crate::redis::{self, Conversations, RespEntrance, Takes};
 use crate::settings::cluster::split;
 
-/// How often it is looked whether connections take too much.
+/// Interval of checks of the connections' memory.
 const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
-/// How often vectors that wait are looked for.
+/// Interval of the search for waiting vectors.
 const GRAPHS_CYCLE: Duration = Duration::from_millis(100);
 
 /// Time between two searches for idle buffers of connections.

@@ -156,7 +156,7 @@ pub const USE: Table = Table {
     ],
 };
 
-/// How long requests of each database took.
+/// The durations of each database's requests.
 pub const REQUESTS: Table = Table {
     title: "Requests by database",
     shown: "For operators, of the databases with requests since the start.",
@@ -192,7 +192,8 @@ fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&Figures) ->
 }
 
 impl Databases {
-    /// How many have a row of their own, which the first of the metrics decides for all.
+    /// The number of databases with rows of their own, which the first of the metrics decides for
+    /// all.
     fn shown(&self, out: &dyn Exposition) -> usize {
         // A fifth is left for how long requests took.
         *self

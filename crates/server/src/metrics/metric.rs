@@ -34,7 +34,8 @@ pub enum Read {
 /// Metrics that are shown together.
 pub struct Table {
     pub title: &'static str,
-    /// When they are shown, in words and in code. The use of single databases is for operators.
+    /// The condition on which they are shown, in words and in code. The use of single databases is
+    /// for operators.
     pub shown: &'static str,
     pub is_shown: fn(&Sources<'_>) -> bool,
     /// A home of partitions other than the first has these for each partition, by the label
@@ -43,7 +44,7 @@ pub struct Table {
     pub metrics: &'static [Metric],
 }
 
-/// Where metrics are read from. Values that several of them share are read once.
+/// The sources of metrics. Values that several of them share are read once.
 pub struct Sources<'s> {
     /// The default database's layer.
     pub redis: &'s Redis,
@@ -62,7 +63,7 @@ pub struct Sources<'s> {
 pub struct Databases {
     pub names: Vec<String>,
     pub figures: Vec<Figures>,
-    /// How many of them have a row of their own.
+    /// The number of them with rows of their own.
     pub shown: OnceCell<usize>,
 }
 

@@ -101,7 +101,7 @@ impl Indexes {
         }
     }
 
-    /// How many have lines of their own, which the first metric decides for all.
+    /// The number of indexes with lines of their own, which the first metric decides for all.
     fn shown(&self, out: &dyn Exposition) -> usize {
         let room = || out.room() / ROOM_DIVISOR;
         *self

@@ -59,7 +59,7 @@ impl Kind {
 
 pub type Labels<'l> = &'l [(&'l str, &'l str)];
 
-/// How many of some durations took no longer than each bound, in microseconds; the bounds ascend.
+/// The numbers of durations up to each bound, in microseconds; the bounds ascend.
 pub struct Buckets {
     pub within: Vec<(u64, u64)>,
     pub count: u64,

@@ -29,7 +29,7 @@ const NAME_THREADS: usize = 2;
 /// The least rate of a conversation as a whole.
 const BYTES_PER_SECOND: u64 = 256 << 10;
 
-/// Where conversations take place.
+/// The thread of conversations.
 #[derive(Default)]
 pub struct Migrations {
     /// To the thread, once it is started; `None`: it could not be.

@@ -61,16 +61,16 @@ use crate::tenants::turns::FairShare;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
-/// How long a migration waits for a script that keeps the lock before it looks again.
+/// Time for which a migration waits for a script that holds the lock before it checks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
-/// How often WAIT looks whether enough replicas have answered.
+/// Interval at which WAIT checks the number of replicas.
 const REPLICA_LOOK: Duration = Duration::from_millis(5);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// Requests that took less are answered together with those of other connections. Waking a peer
 /// takes about a tenth of it.
 const BRIEF: Duration = Duration::from_micros(40);
-/// How long a peer has to take the farewell of TLS.
+/// Time limit of TLS's closing.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes the connections that are idle give their buffers back, and closes listeners that have not
@@ -563,7 +563,7 @@ impl Connection {
         bytes_max.is_some_and(|bytes_max| self.output.len() + self.session.lacking_bytes() > bytes_max)
     }
 
-    /// How long the peer may leave replies unread.
+    /// Time for which the peer may leave replies unread.
     fn stall_timeout(&self) -> Duration {
         let number = |field: &std::sync::atomic::AtomicI64| field.load(Ordering::Relaxed) as u64;
         let config = &self.layer.config;

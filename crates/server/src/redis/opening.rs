@@ -23,8 +23,8 @@ use crate::settings::{Data, Settings, appendfsync};
 use crate::tenants::admission_control::RedisAdmissionControl;
 use crate::tenants::users::{READER, UsersInDatabase};
 
-/// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database
-/// means.
+/// Without free room, keys with a deadline are evicted first, then any: the meaning of a database's
+/// `eviction`.
 const EVICTION_POLICY: &str = "optimistic-volatile";
 
 /// The parts that the Redis layers of all databases share.

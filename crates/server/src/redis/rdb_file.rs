@@ -19,7 +19,7 @@ pub struct RdbFile {
     path: PathBuf,
     /// One at a time.
     is_writing: AtomicBool,
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was
+    /// The time of the newest complete file, in microseconds since the Unix epoch; zero if none was
     /// written.
     written_micros: AtomicU64,
 }

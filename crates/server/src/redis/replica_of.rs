@@ -33,7 +33,7 @@ use quartet_wire_resp::{Value, decode, encode_command};
 
 use crate::connections::durability::Hold;
 
-/// How long a session waits for what keeps the partition.
+/// Time for which a session waits while the partition is held.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// Between two attempts at a source that takes no replicas, or that the target could not follow.
 const RETRY: Duration = Duration::from_secs(5);
@@ -155,7 +155,7 @@ fn tell_parameter(layer: &Redis, text: String) {
     layer.config.start_with("replicaof", text);
 }
 
-/// How far the copy is that is written down.
+/// The recorded progress of the copy.
 fn standing(layer: &Redis) -> Step {
     let text = layer.standing();
     let progress: Option<Progress> = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -252,7 +252,7 @@ struct Local {
     replies: Vec<u8>,
     /// Replies that were taken.
     start: usize,
-    /// Where the replies of each sending end, and what they wait for.
+    /// The ends of each sending's replies, and what they wait for.
     sent: VecDeque<(usize, Hold)>,
 }
 

@@ -45,7 +45,7 @@ const PACE: Pace = Pace {
 pub struct Sentinel {
     pub master_name: String,
     pub identity: Identity,
-    /// Where the server is; what is absent is the address at which the client has reached the
+    /// The address of the server; for absent parts, the address at which the client has reached the
     /// sentinel.
     pub announcement: Announcement,
     /// The cluster that the server is a node of, if it is one.
@@ -155,7 +155,7 @@ async fn serve_admitted(accepted: SentinelAccepted) -> io::Result<()> {
 
 struct Connection {
     sentinel: Arc<Sentinel>,
-    /// Where the client has reached us.
+    /// The address at which the client has reached us.
     here: SocketAddr,
     protocol: Protocol,
     /// Its subscriptions: the kind's first letter, and the name.
@@ -404,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// Where the master is; `None`: no home is known yet.
+    /// The address of the master; `None`: no home is known yet.
     fn announced(&self) -> Option<(String, u16)> {
         if self.sentinel.nodes.is_some() {
             let home = self.sentinel.nodes()?.redis_home().borrow().clone();

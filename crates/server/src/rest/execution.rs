@@ -115,7 +115,7 @@ const ADDRESS: &str = "0.0.0.0:0";
 /// what clients know of Redis.
 pub const BUSY: &str = "BUSY the database is busy with something that takes long";
 
-/// How often it is looked whether a database has arrived in another partition.
+/// Interval of checks for a database's arrival in another partition.
 const MOVE_LOOK: Duration = Duration::from_millis(1);
 
 /// The outcome of a request on an I/O thread.

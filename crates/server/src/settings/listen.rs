@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_tenancy::AccessKey;
 
-/// Where a listener listens.
+/// The address of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listen {
     #[default]

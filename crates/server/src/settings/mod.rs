@@ -88,7 +88,7 @@ pub struct Settings {
     pub echo: EchoSettings,
 }
 
-/// Where rows are kept, and when a write is acknowledged.
+/// The storage of rows, and the time at which a write is acknowledged.
 #[derive(Clone, Debug)]
 pub struct StorageSettings {
     pub data: Data,
@@ -99,8 +99,8 @@ pub struct StorageSettings {
     pub engine: Option<StoreKind>,
     /// Bytes of disk reads that the ssd engine caches; `None`: a share of the budget.
     pub cache_bytes: Option<u64>,
-    /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to
-    /// its files.
+    /// The log bytes whose changes the ssd engine keeps in memory before it writes them to its
+    /// files.
     pub unflushed_bytes: u64,
 }
 
@@ -128,9 +128,9 @@ pub struct MemorySettings {
 /// Backups and restores at an operator's request.
 #[derive(Clone, Debug)]
 pub struct BackupSettings {
-    /// Where the server takes backups to: names, and folders or `s3://` addresses.
+    /// The targets of the server's backups: names, and folders or `s3://` addresses.
     pub targets: Vec<(String, String)>,
-    /// Where data folders are made that an operator restores.
+    /// The folder for data folders that an operator restores.
     pub restore_folder: Option<PathBuf>,
 }
 
@@ -147,7 +147,7 @@ pub struct ConnectionSettings {
     /// Most bytes of requests that a connection may have waiting, one whole request included: what
     /// CONFIG's `client-query-buffer-limit` starts with.
     pub request_bytes_max: usize,
-    /// How long a peer may take nothing of a reply before it is cut off.
+    /// Time for which a peer may take nothing of a reply before it is cut off.
     pub output_stall_timeout: Duration,
     /// How long a new connection may take to authenticate.
     pub authentication_timeout: Duration,

@@ -17,7 +17,7 @@ pub struct RedisSettings {
     pub emulates_cluster: bool,
     /// The address that clients of clusters and sentinels get.
     pub announcement: Announcement,
-    /// Where the operator's MIGRATE may send keys.
+    /// The targets of the operator's MIGRATE.
     pub migration_targets: Targets,
     pub config_file: Option<ConfigFile>,
     /// The file of the users, if it is not the one in the data directory.

@@ -26,18 +26,18 @@ use serde_json::{Value, json};
 
 use crate::tenants::Tenants;
 
-/// How long clients are held at first for requests that are running; twice as long each time.
+/// The first hold of clients for running requests; twice as long each time.
 const HOLD_FIRST: Duration = Duration::from_millis(50);
 const HOLD_LONGEST: Duration = Duration::from_secs(2);
-/// How often it is looked whether they have ended.
+/// Interval of checks for the end of these requests.
 const LOOK: Duration = Duration::from_micros(200);
 /// Time for which clients continue between two attempts, for each failed attempt.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
 /// After this number of attempts the move is given up.
 const ATTEMPTS_MAX: u32 = 20;
-/// How long the changes of a held database may take to be copied.
+/// Time limit of copying a held database's changes.
 const FOLLOW_LONGEST: Duration = Duration::from_secs(2);
-/// How often the end of a move that finds a partition busy is tried again.
+/// Interval between attempts to end a move in a busy partition.
 const END_RETRY: Duration = Duration::from_millis(50);
 
 /// The moves since the server's start: the last of each database.
@@ -54,7 +54,7 @@ pub struct Moves {
 pub struct MoveFigures {
     pub moved: AtomicU64,
     pub failed: AtomicU64,
-    /// How long clients were held, in all and the longest.
+    /// The time for which clients were held, in all and the longest.
     pub held_micros: AtomicU64,
     pub longest_micros: AtomicU64,
 }

@@ -19,7 +19,7 @@ pub struct FairShare {
     database: Option<Arc<Database>>,
 }
 
-/// How often a connection looks whether a long turn of its database has ended.
+/// Interval at which a connection checks for the end of its database's long turn.
 const LONG_TURN_RETRY: Duration = Duration::from_millis(2);
 
 /// A turn that takes long; it ends when this is dropped.
@@ -91,7 +91,7 @@ impl FairShare {
         }
     }
 
-    /// How long to wait before the next turn.
+    /// The wait before the next turn.
     pub fn pause(&self) -> Option<Duration> {
         if self.tenants.catalogue.is_empty() || !self.share().is_contended() {
             return None;

@@ -18,7 +18,7 @@ const RECORDS_MAX: u64 = 400;
 /// Between two versions, and before the first.
 const VERSION_STEP: u64 = 1_000;
 
-/// Where the founder is killed.
+/// The point at which the founder is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     BeforeTheTransaction,

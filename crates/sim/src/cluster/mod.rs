@@ -47,7 +47,7 @@ const REST_TICKS_MAX: u64 = 20_000;
 pub struct Report {
     /// Hash of everything that was observed: the same each time the seed is run.
     pub hash: u64,
-    /// How often each state was reached.
+    /// The number of times that each state was reached.
     pub reached: BTreeMap<&'static str, u64>,
     /// Simulated time.
     pub simulated: Duration,

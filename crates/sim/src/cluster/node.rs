@@ -53,7 +53,7 @@ pub struct Node {
     pub synced: LogSequence,
     /// The lowest record at which it must open.
     kept: LogSequence,
-    /// How often its processes have reached each state.
+    /// The number of times that its processes have reached each state.
     pub counts: BTreeMap<&'static str, u64>,
     /// A layer's memory: what the row of a key says, by version.
     cache: BTreeMap<(Vec<u8>, Version), Vec<u8>>,

@@ -26,7 +26,7 @@ use crate::row::Row;
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY: &str = "checkpoint.partial";
 
-/// Where a store's checkpoints are.
+/// The files of a store's checkpoints.
 #[derive(Clone)]
 pub(crate) struct CheckpointFiles {
     disk: Arc<dyn Disk>,

@@ -26,11 +26,11 @@ use crate::row::Row;
 #[derive(Default)]
 pub struct MemoryStore {
     tree: Tree,
-    /// Where keys are that will be written next.
+    /// The places of keys that will be written next.
     fetched: Fetched,
     /// The position of the newest checkpoint.
     applied: Position,
-    /// Where checkpoints are; none for a store that is never flushed.
+    /// The checkpoints' files; none for a store that is never flushed.
     files: Option<CheckpointFiles>,
 }
 
@@ -396,7 +396,7 @@ mod tests {
         crate::conformance::check(MemoryStore::new);
     }
 
-    /// How many keys wait to be written, with a way or without.
+    /// The number of keys that wait to be written, with a way or without.
     fn waiting(store: &MemoryStore) -> (usize, usize) {
         let keys = &store.fetched.keys[store.fetched.written..];
         let known = keys.iter().filter(|(_, way)| way.is_some()).count();

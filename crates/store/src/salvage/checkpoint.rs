@@ -95,7 +95,7 @@ impl Parts {
         Ok(self.bytes(offset, FRAME_BYTES as u64)?.try_into().ok())
     }
 
-    /// Where the part would end by its own length, if that is possible.
+    /// The end of the part by its own length, if that is possible.
     fn end_by_frame(&self, offset: u64, frame: &FrameBytes) -> Option<u64> {
         let bytes = u64::from(u32_at(frame, 1));
         let end = offset + FRAME_BYTES as u64 + bytes;

@@ -54,7 +54,7 @@ pub(super) struct Tree {
     pub root: Child,
 }
 
-/// How much of a file there is, and how much of that the tree needs.
+/// The length of a file, and the part of it that the tree needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub bytes: u64,

@@ -27,7 +27,7 @@ const FLUSHES_KEPT: u64 = 64;
 /// A flush of a large tree does not empty more than this ahead of need.
 const AHEAD_BYTES_MAX: u64 = 1 << 30;
 
-/// When files are emptied, and how far.
+/// The condition on which files are emptied, and the extent.
 struct Bound {
     most_bytes: u64,
     goal_bytes: u64,

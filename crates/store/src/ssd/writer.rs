@@ -44,7 +44,7 @@ struct Current {
     number: u32,
     file: Arc<dyn File>,
     buffer: Vec<u8>,
-    /// Where the buffer will be written, and up to where what was written is synced.
+    /// The position of the buffer's next write, and the end of the synced part.
     offset: u64,
     synced: u64,
 }

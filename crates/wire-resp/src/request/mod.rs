@@ -298,7 +298,7 @@ pub fn parse(input: &[u8], limits: &Limits, args: &mut Args) -> Result<Parsed, P
     Progress::default().advance(input, limits, args)
 }
 
-/// How far a request was read. Offsets count from its first byte.
+/// The progress of reading a request. Offsets count from its first byte.
 #[derive(Debug, Default)]
 struct Progress {
     /// The first byte not understood yet; `position` > 0 once the count of elements is known.

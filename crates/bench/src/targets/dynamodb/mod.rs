@@ -26,7 +26,7 @@ const PRODUCTS: &str = "product";
 const NEWS: &str = "news";
 const RECORDS: &str = "ycsb";
 const NEWS_INDEX: &str = "section-view_count-index";
-/// How long a table may take to be made or deleted.
+/// Time limit for the creation or deletion of a table.
 const TABLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];

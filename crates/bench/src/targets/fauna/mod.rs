@@ -234,8 +234,8 @@ fn push_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// How many fields the objects of a reply have, all together. None of the workloads' texts looks
-/// like the end of a name.
+/// The total number of fields in the objects of a reply. None of the workloads' texts looks like
+/// the end of a name.
 fn fields(body: &str) -> usize {
     // Without a branch, so that the compiler takes many bytes at once.
     let pairs = body.as_bytes().iter().zip(body.as_bytes().iter().skip(1));

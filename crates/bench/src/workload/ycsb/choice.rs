@@ -104,7 +104,7 @@ mod tests {
 
     const DRAWS: u64 = 200_000;
 
-    /// How often each of `records` is chosen.
+    /// The number of choices of each of `records`.
     fn counts(distribution: Distribution, records: u64) -> Vec<u64> {
         let (mut choice, mut random) = (Choice::new(distribution, records), Random::new(1, &[]));
         let mut counts = vec![0; records as usize];

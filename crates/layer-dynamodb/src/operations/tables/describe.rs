@@ -21,7 +21,7 @@ pub struct Sizes {
     parts: Vec<(u64, u64)>,
 }
 
-/// How many items a table has, and about how many bytes.
+/// The number of a table's items, and their approximate bytes.
 pub fn measure_items(transaction: &mut Transaction<'_>, table: &Table) -> (u64, u64) {
     measure(transaction, &KeyRange::prefix(&key::items(table.id, 0)))
 }

@@ -224,7 +224,7 @@ impl Condition {
         }
     }
 
-    /// How many values it compares at most.
+    /// The most values that it compares.
     pub fn tests_count(&self) -> usize {
         match self {
             Condition::In(_, list) => list.len(),

@@ -115,7 +115,7 @@ impl Update {
     }
 }
 
-/// How many bytes an update may still copy.
+/// The remaining bytes that an update may copy.
 struct Room(usize);
 
 impl Room {

@@ -106,7 +106,7 @@ fn actions_of_role(definition: &mut Definition<'_>, list: &'static str, actions:
     kept
 }
 
-/// How many arguments the predicate of each action is given.
+/// The number of arguments of each action's predicate.
 const ARITIES: [(&str, usize); 9] = [
     ("read", 1),
     ("write", 2),

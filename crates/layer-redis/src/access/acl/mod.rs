@@ -264,8 +264,7 @@ impl Users {
     }
 }
 
-/// Where ACL SAVE writes to and ACL LOAD reads from. The server supplies it: the layer touches no
-/// file.
+/// The file of ACL SAVE and ACL LOAD. The server supplies it: the layer touches no file.
 pub trait UserFile: Send + Sync {
     /// `None`: there is no such file yet.
     fn read(&self) -> std::io::Result<Option<String>>;

@@ -99,7 +99,7 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// How many of the bits are set; `walk` visits the bytes of a range.
+/// The number of set bits; `walk` visits the bytes of a range.
 fn ones_of(bits: Range<u64>, walk: impl FnOnce(Range<u64>, VisitPiece<'_>)) -> u64 {
     let mut ones = 0;
     each_piece(bits, walk, &mut |piece, bits| {

@@ -143,7 +143,7 @@ pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-/// Where the invalidations of a connection go: an id, 0 to itself, -1 nowhere.
+/// The target of a connection's invalidations: an id, 0 for itself, -1 for none.
 pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(redirection(&context.client.shared));
     Ok(())

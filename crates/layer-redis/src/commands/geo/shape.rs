@@ -32,7 +32,7 @@ pub enum Extent {
     Polygon(Vec<Point>),
 }
 
-/// Where a search looks.
+/// The area of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     pub center: Point,

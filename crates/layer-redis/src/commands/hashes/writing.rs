@@ -16,7 +16,7 @@ const EXPIRED_AT_A_TIME: usize = 10_000;
 const PACKED_FIELDS_MAX: u64 = 128;
 const PACKED_BYTES_MAX: usize = 4096;
 
-/// When Redis would leave its compact form: from the configuration.
+/// The limits of Redis's compact form: from the configuration.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub entries_max: u64,

@@ -217,7 +217,7 @@ struct Child {
     /// Empty in an array.
     name: String,
     stub: Stub,
-    /// How many children of the document's it is.
+    /// The number of the document's children that it represents.
     count: usize,
 }
 
@@ -335,8 +335,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a path leads in a document in pieces. None if it may mean several values, or none, or
-    /// one that holds others.
+    /// Finds the place of a path's value in a document in pieces. None if it may mean several
+    /// values, or none, or a value with children.
     pub fn find(tx: &mut Transaction<'_>, entry: &Entry, path: &Path) -> Option<Place> {
         let steps = path.static_steps().filter(|_| entry.is_large())?;
         let elements = entry.elements();

@@ -449,7 +449,7 @@ fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     Ok(())
 }
 
-/// How long ago the key was last written or read.
+/// The time since the key was last written or read.
 pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
     let read_seconds = context.eviction().recency.read_seconds(context.client.db, name);
     let used_seconds = read_seconds.max(entry.written_micros() / 1_000_000);

@@ -201,7 +201,7 @@ type Edited<'v> = (RangeInclusive<i64>, &'v Edit<'v>);
 #[derive(Default)]
 struct Part {
     run: Run,
-    /// How many elements there are.
+    /// The number of elements in the old blocks.
     count_before: i64,
     /// The place of the block after them, if there is one.
     next: Option<i64>,

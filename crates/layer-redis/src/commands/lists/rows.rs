@@ -42,7 +42,7 @@ fn in_blocks<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], header: H
     list.write(keys, name, header);
 }
 
-/// How many elements the list has.
+/// The number of the list's elements.
 pub fn length(entry: &Entry) -> u64 {
     match entry.is_large() {
         true => entry

@@ -330,7 +330,7 @@ fn blocks(fixture: &Fixture) -> Vec<(Version, Vec<u8>)> {
     blocks
 }
 
-/// How many blocks a command writes.
+/// The number of blocks that a command writes.
 fn written(fixture: &Fixture, connection: &mut Connection, words: &[&str]) -> usize {
     let before = blocks(fixture);
     connection.run(words);

@@ -90,7 +90,7 @@ pub struct Answer {
 
 enum Element {
     Integer(i64),
-    /// Where it is in the buffer of the reply.
+    /// The bytes in the buffer of the reply.
     Text(Range<usize>),
 }
 

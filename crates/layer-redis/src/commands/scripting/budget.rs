@@ -21,7 +21,7 @@ pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 /// Instructions between two looks at the clock.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
-/// How long the present run may take.
+/// Time limit of the present run.
 #[derive(Clone)]
 pub enum Limit {
     /// A short run, which is restarted as a long one when its time has passed.

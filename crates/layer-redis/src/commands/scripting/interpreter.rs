@@ -501,7 +501,7 @@ pub fn limit_memory(lua: &Lua, bytes_max: usize) {
     let _ = lua.set_memory_limit(bytes_max);
 }
 
-/// Where a failure happened, which the prelude has noted, as Redis words it.
+/// The place of a failure, noted by the prelude, in Redis's words.
 fn place_of(failure: &Table, chunk: &Chunk<'_>) -> String {
     let text = |name: &str| failure.raw_get::<Option<LuaString>>(name).ok().flatten();
     match (text("source"), text("line")) {

@@ -34,7 +34,7 @@ pub struct StoredFunction {
     pub flags: u32,
 }
 
-/// Where a function is found.
+/// The place of a function.
 pub struct FunctionEntry {
     pub library: String,
     pub digest: Digest,

@@ -332,7 +332,7 @@ impl Run<'_> {
         })
     }
 
-    /// How long the script may take, and, if that is long, what was running long around it.
+    /// Time limit of the script, and, if it is long, the previous long run around it.
     fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> (Limit, Option<Outer>) {
         let groups = context.groups;
         if !context.client.may_take_long {

@@ -334,7 +334,7 @@ impl Stack {
         unsafe { ffi::lua_pop(self.state, 1) }
     }
 
-    /// How many values have been put.
+    /// The number of pushed values.
     fn put(&self) -> c_int {
         // SAFETY: the state is alive.
         unsafe { ffi::lua_gettop(self.state) - self.arguments }

@@ -25,7 +25,7 @@ use crate::keyspace::Entry;
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
 
-/// How many records a SORTBY gives that says nothing.
+/// Default number of records of a SORTBY.
 const SORTED_DEFAULT: usize = 10;
 
 /// Most properties of a SORTBY, as at the original.
@@ -34,7 +34,7 @@ const SORT_KEYS_MAX: usize = 8;
 /// Most properties of a GROUPBY, as at the original.
 const GROUP_KEYS_MAX: usize = u16::MAX as usize;
 
-/// How many records a piece has that says nothing.
+/// Default number of records of a piece.
 pub(super) const COUNT_DEFAULT: usize = 1000;
 
 /// Default lifetime of an idle cursor, and the longest lifetime that a request can set.
@@ -69,7 +69,7 @@ pub(super) struct Loaded {
     /// A path, or the name of a field.
     pub path: String,
     pub name: String,
-    /// How many steps precede it.
+    /// The number of steps before it.
     at: usize,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Loaded {
 /// last of LIMIT and MAX.
 #[derive(Default)]
 struct Arrangement {
-    /// How many steps precede it.
+    /// The number of steps before it.
     at: usize,
     keys: Option<Vec<(String, bool)>>,
     offset: usize,

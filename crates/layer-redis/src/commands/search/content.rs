@@ -199,7 +199,7 @@ pub fn contents(context: &mut Context<'_, '_>, index: &Index, name: &[u8]) -> Op
     Contents::find(&mut context.keys_of(0), index, name)
 }
 
-/// How far a hit is by the name that the query gives a distance.
+/// The distance of a hit, by the name that the query gives it.
 pub fn distance(query: &Query, hit: &Hit, name: &str) -> Option<f64> {
     let of_range = hit.range_distances.iter().find(|(known, _)| known == name);
     let is_nearest = query

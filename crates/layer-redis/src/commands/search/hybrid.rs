@@ -19,7 +19,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, RecordForm, Words, refused};
 
-/// How many searches there are, if the request says so.
+/// The number of searches, if the request gives it.
 const SEARCHES: u64 = 2;
 const WINDOW_DEFAULT: usize = 20;
 const CONSTANT_DEFAULT: f64 = 60.0;

@@ -385,7 +385,7 @@ struct Answer<'a> {
     index: &'a Index,
     query: &'a Query,
     asked: &'a SearchArguments,
-    /// How many documents the index has, if the answer depends on it.
+    /// The number of the index's documents, if the answer depends on it.
     documents: u64,
     /// Says how far the index is, if it is being filled.
     filling: Option<&'a str>,

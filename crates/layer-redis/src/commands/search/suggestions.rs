@@ -26,7 +26,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// Longest payload, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// How many suggestions are answered unless it is said.
+/// Default number of suggestions in an answer.
 const COUNT_DEFAULT: usize = 5;
 
 /// Edits of the prefix that FUZZY allows.

@@ -703,7 +703,7 @@ fn an_index_goes_while_it_is_filled() {
     }
 }
 
-/// How many terms the settled documents of the index `i` have.
+/// The number of terms of the settled documents in the index `i`.
 fn settled_terms(connection: &mut Connection) -> String {
     let Value::Array(info) = connection.run(&["FT.INFO", "i"]) else {
         panic!("FT.INFO answers a list");

@@ -22,7 +22,7 @@ use crate::keyspace::{Entry, Keyspace};
 /// Most bytes of a key's indexed values. A key with more is written and not found.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
-/// How many documents are settled in one transaction at most.
+/// Most documents that one transaction settles.
 const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
 
 /// More vectors than these are not left out of their graph: each search compares them all. Beyond,
@@ -344,7 +344,7 @@ pub fn fill(keys: &mut Keyspace<'_, '_>, index: &impl Followed, progress: Progre
     progress.is_none()
 }
 
-/// How many keys are in the index.
+/// The number of keys in the index.
 pub fn document_count(tx: &mut Transaction<'_>, index: &Index) -> usize {
     State::read(&mut rows(tx, index)).documents as usize
 }

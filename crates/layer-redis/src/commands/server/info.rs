@@ -145,7 +145,7 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "total_blocking_keys_on_nokey", waiting.keys_if_gone);
 }
 
-/// How many connections watch keys, and how many keys they watch.
+/// The number of connections that watch keys, and of the watched keys.
 fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
     let mut keys = FxHashSet::default();
     let mut watching = 0;
@@ -498,7 +498,7 @@ fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
     }
 }
 
-/// How many of the expiries are a database's, and the time left to them on average.
+/// A database's share of the expiries, and their average remaining time.
 fn share((total, sample): &(u64, Vec<(u8, u64)>), db: u8, now_ms: u64) -> (u64, u64) {
     let deadlines = sample.iter().filter(|(of, _)| *of == db);
     let seen = deadlines.clone().count() as u64;

@@ -93,7 +93,7 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(Outcome::After(Deferred::ReplicaOf(Some((host.into(), port)))))
 }
 
-/// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the
+/// The row in which a replica keeps its source and its progress, while it is one. Its text is the
 /// copy's own.
 const STANDING_ROW: &[u8] = b"R";
 
@@ -116,7 +116,7 @@ fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> boo
     true
 }
 
-/// How many replicas have everything up to `position`.
+/// The number of replicas that have everything up to `position`.
 pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
     context.replicas_at(position)
 }
@@ -130,7 +130,7 @@ impl Redis {
         self.engine.partition().execute(self.space, read).ok()?.0
     }
 
-    /// How many replicas have everything up to `position`.
+    /// The number of replicas that have everything up to `position`.
     pub fn replicas_at(&self, position: u64) -> u64 {
         let followers = self.replication.followers();
         let has_it = |follower: &&Arc<Follower>| {

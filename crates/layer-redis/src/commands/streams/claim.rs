@@ -17,7 +17,7 @@ use crate::{command::errors, command::parse};
 /// The options after the IDs of XCLAIM.
 #[derive(Default)]
 struct Options {
-    /// When the entry is said to have been delivered, as it was given.
+    /// The given time of the entry's delivery.
     delivered_ms: Option<i64>,
     deliveries: Option<u64>,
     force: bool,

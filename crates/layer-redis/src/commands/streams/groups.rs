@@ -42,7 +42,7 @@ pub struct Group {
     pub name: Vec<u8>,
     number: u32,
     pub last: StreamId,
-    /// How many of the stream's entries were delivered; `None` if unknown.
+    /// The number of the stream's delivered entries; `None` if unknown.
     pub entries_read: Option<u64>,
     next_consumer: u32,
 }
@@ -53,7 +53,7 @@ pub struct Consumer {
     pub number: u32,
     /// Time of its last request.
     pub seen_ms: u64,
-    /// When it last was given something; 0 if never.
+    /// The time of its last delivery; 0 if there was none.
     pub active_ms: u64,
 }
 
@@ -299,7 +299,7 @@ impl Group {
         true
     }
 
-    /// How many entries are pending, of a consumer or of all.
+    /// The number of pending entries, of a consumer or of all.
     pub fn pending_count(&self, tx: &mut Transaction<'_>, owner: Option<u32>) -> u64 {
         let (start, end) = match owner {
             Some(owner) => self.owned_range(owner, (StreamId::ZERO, StreamId::MAX)),

@@ -88,7 +88,7 @@ pub fn last_id(entry: &Entry) -> StreamId {
     Stream::of(entry).last
 }
 
-/// How many entries there are.
+/// The number of entries.
 pub fn length(entry: &Entry) -> u64 {
     Stream::of(entry).length
 }

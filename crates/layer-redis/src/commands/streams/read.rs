@@ -42,7 +42,7 @@ struct Request<'a> {
     no_ack: bool,
     /// CLAIM: entries that have been pending for at least this long are first.
     claim_idle_ms_min: Option<u64>,
-    /// When the first entry can be claimed that could not when it was looked at.
+    /// The time at which the first entry becomes claimable that was not so when it was examined.
     claimable_ms: Cell<Option<u64>>,
     names: Vec<&'a [u8]>,
     ids: Vec<&'a [u8]>,

@@ -331,7 +331,7 @@ impl Stream {
         found
     }
 
-    /// How many nodes Redis would have.
+    /// The number of nodes that Redis would have.
     pub fn node_count(&self, tx: &mut Transaction<'_>) -> u64 {
         if self.length == 0 {
             return 0;

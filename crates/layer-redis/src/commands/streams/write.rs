@@ -24,7 +24,7 @@ struct Options {
     limit: Option<u64>,
     no_stream: bool,
     policy: Option<Policy>,
-    /// How many words were options.
+    /// The number of words that were options.
     length: usize,
 }
 

@@ -19,7 +19,7 @@ pub struct Options<'a> {
     pub lifetime: Lifetime<'a>,
 }
 
-/// When SET or DELEX acts.
+/// The condition of SET or DELEX.
 #[derive(Clone, Copy, Default)]
 pub enum Condition<'a> {
     #[default]

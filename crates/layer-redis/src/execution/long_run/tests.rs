@@ -23,7 +23,7 @@ use crate::testing::{Connection, layer_with, show};
 /// Longer than a command may run with the lock held.
 const LONG_MICROS: u64 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a request is tried before the lock counts as held.
+/// The number of attempts of a request before the lock counts as held.
 const ATTEMPTS: u32 = 20;
 
 thread_local! {
@@ -33,7 +33,7 @@ thread_local! {
 
 struct SteppingClock {
     micros: AtomicU64,
-    /// How far time goes at each look.
+    /// The advance of time at each reading.
     step: AtomicU64,
 }
 

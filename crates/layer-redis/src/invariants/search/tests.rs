@@ -68,7 +68,7 @@ fn check(expected: &[&str], words: usize, change: impl FnOnce(&Fixture, &[u8])) 
     ));
 }
 
-/// How many documents have it if no key is lost.
+/// The number of documents that have it if no key is lost.
 const WORDS: usize = 37;
 
 fn clear_first(fixture: &Fixture, rows: &[u8], tag: u8) {

@@ -273,8 +273,7 @@ impl BodyReader {
         Ok(taken)
     }
 
-    /// How many bytes one step took; `None` if it needs more than there are, or there is none left
-    /// to take.
+    /// The length of one step; `None` if it needs more input, or if the body is complete.
     fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
         match self.state {
             State::Done => return Ok(None),

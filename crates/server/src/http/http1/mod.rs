@@ -35,7 +35,7 @@ const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 /// Size of one read from a peer that has not authenticated: ten thousand of them may have sent
 /// nothing yet.
 const STRANGER_BUFFER_BYTES: usize = 2 << 10;
-/// How long a connection that is given up is still read from, so that the peer sees why.
+/// Time for which a refused connection is still read, so that the peer sees the reason.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -73,7 +73,7 @@ struct Outgoing {
     /// It may be sent on this condition, in this partition.
     hold: Hold,
     partition: PartitionId,
-    /// When the request had arrived that is answered next.
+    /// The arrival of the next request to answer.
     arrivals: Arrivals,
     /// And on these: of answers before, from other partitions.
     others: Vec<(PartitionId, Hold)>,

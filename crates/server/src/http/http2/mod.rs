@@ -38,7 +38,7 @@ const STREAMS_MAX: u32 = 100;
 /// Bytes that a peer may send of all bodies, and of one, before they are read.
 const WINDOW_BYTES: u32 = 256 << 10;
 const HEAD_BYTES_MAX: u32 = 16 << 10;
-/// How long a connection that ends may take for what is being answered.
+/// Time limit of the remaining answers on an ending connection.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parts of an answer that wait for the peer to read.
 const PARTS_UNREAD_MAX: usize = 16;

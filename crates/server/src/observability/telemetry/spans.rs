@@ -153,7 +153,8 @@ impl Spans {
     }
 }
 
-/// How many spans wait, in all and of each database that has some: no more entries than spans.
+/// The numbers of waiting spans, in all and of each database with spans: no more entries than
+/// spans.
 #[derive(Default)]
 struct Waiting {
     total: usize,

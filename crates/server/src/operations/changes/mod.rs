@@ -63,7 +63,7 @@ pub struct Changes {
     places: Arc<Places>,
 }
 
-/// How many feeds there are.
+/// The number of feeds.
 #[derive(Default)]
 pub struct Places {
     taken: Mutex<HashMap<Scope, usize>>,

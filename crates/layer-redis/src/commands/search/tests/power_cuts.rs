@@ -227,7 +227,7 @@ enum Form {
     Total,
     /// The largest number first, those without one last.
     Sorted,
-    /// How many have each value of `g`.
+    /// The number of keys with each value of `g`.
     Counted,
 }
 
