@@ -44,8 +44,8 @@ impl Http {
         rest.split('/').next().unwrap_or_default()
     }
 
-    /// `request` returns headers and body for each attempt. `wants_patience`: the request must be
-    /// retried.
+    /// `request` gives headers and body anew for each attempt. `wants_patience`: the answer is to
+    /// be asked for again.
     pub fn ask(
         &self,
         path: &str,

@@ -415,7 +415,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// Returns `None` if it was interrupted.
+    /// Returns `None` if it was asked to end.
     fn read(layer: &DynamoDb, export: &Export, may_go_on: &dyn Fn() -> bool) -> io::Result<Option<Filled>> {
         let mut filled = Filled {
             file: DataFile::default(),
@@ -434,7 +434,8 @@ impl Filled {
         Ok(Some(filled))
     }
 
-    /// Adds the items after the place `after`; returns the last visited place, if there are more.
+    /// Adds the items behind the place `after`; answers the place of the last that was looked at,
+    /// if there are more.
     fn add_page(&mut self, layer: &DynamoDb, export: &Export, after: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let (id, version) = (export.table.id, Version(export.version));
         let mut line = Vec::new();

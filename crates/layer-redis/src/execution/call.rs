@@ -298,7 +298,7 @@ pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
     reply.error(&*error.text);
 }
 
-/// A command that was allowed when it was queued, or that a script calls, is checked when it runs.
+/// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
 fn denied(
     layer: &Redis,
     context: &Context<'_, '_>,

@@ -203,8 +203,8 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_none_or(|changed| changed == name)
     }
 
-    /// Notes a change that belongs to a key, but not to its own row: clients that also wait for
-    /// such changes are called again.
+    /// What belongs to a key has changed, but not its own row: those who wait for that too are asked
+    /// again.
     pub fn changed_below(&self, name: &[u8]) {
         let row = key_row(self.client.db, name);
         self.connections().blocking.changed_below(&row);

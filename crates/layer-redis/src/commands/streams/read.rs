@@ -406,10 +406,9 @@ fn deliver(
     delivered
 }
 
-/// Writes up to `count` entries that have been pending for long enough, with any consumer, and
-/// assigns them to the consumer; `claimable_ms` is set to the time when the first of the other
-/// entries becomes claimable. Each entry has the time of its pending state and its previous
-/// deliveries. Removed entries are skipped.
+/// Writes up to `count` entries that have been pending for long enough, with whomever, and makes
+/// them the consumer's; `claimable_ms` is when the first of the others can be. Each tells for how long it was pending, and how often it had been
+/// delivered. Entries that are gone from the stream are passed over.
 fn claim(
     context: &mut Context<'_, '_>,
     stream: &Stream,

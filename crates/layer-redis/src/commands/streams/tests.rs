@@ -198,8 +198,8 @@ fn reading_claims_what_is_idle() {
     );
 }
 
-/// Only new entries woke a consumer that waited with CLAIM: a dead consumer's entries remained with
-/// it until then, forever with BLOCK 0.
+/// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
+/// with it until then, with BLOCK 0 for ever.
 #[test]
 fn whoever_waits_with_claim_gets_what_becomes_claimable() {
     let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
