@@ -27,7 +27,7 @@ const MAGIC: &[u8; 4] = b"QFND";
 /// one for `meta`.
 pub const FOUNDED_PARTITIONS_MAX: u32 = 63;
 
-/// The state of one partition's folder at the founding of a cluster.
+/// The state of one partition's folder when it becomes the beginning of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundedState {
     /// The last record of its file log; zero if the partition has none.
@@ -38,7 +38,7 @@ pub struct FoundedState {
     pub state: u128,
 }
 
-/// A new cluster with data.
+/// A cluster that begins with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founding {
     cluster: ClusterId,
