@@ -12,7 +12,7 @@ pub enum LogError {
     /// The log goes on after another record than the caller believes: another writer has appended,
     /// so the caller's term has ended and it is home no longer. Nothing was written, and what was
     /// appended before and is not durable may not have survived. The caller steps down.
-    #[error("the log's tail is {}, not {}: its home is elsewhere", tail.0, expected.0)]
+    #[error("the log's tail is {}, not {}: another node is its home", tail.0, expected.0)]
     TailMoved { expected: LogSequence, tail: LogSequence },
     /// The payload does not fit a record. Nothing was written; a smaller one may be.
     #[error("a payload of {bytes} bytes is larger than a log record can be")]
@@ -21,7 +21,7 @@ pub enum LogError {
     #[error("{0}")]
     NoRoom(Cause),
     /// Records so old are not kept any more: a checkpoint holds what they say.
-    #[error("the log begins at record {}, and record {} is asked for", first.0, wanted.0)]
+    #[error("the log starts at record {}, and record {} was requested", first.0, wanted.0)]
     Trimmed { wanted: LogSequence, first: LogSequence },
     /// Durable records cannot be read back, or cannot be applied: an operator must decide.
     #[error("{0}")]

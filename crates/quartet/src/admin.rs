@@ -182,7 +182,7 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
         let described: Value = serde_json::from_str(&answer)?;
         let mut moves = described["moves"].as_array().into_iter().flatten();
         let mine = moves.find(|one| one["database"] == name);
-        let mine = mine.with_context(|| format!("the server has been started anew, or {name} was deleted"))?;
+        let mine = mine.with_context(|| format!("the server was restarted, or {name} was deleted"))?;
         let line = describe_move(mine);
         if line != told {
             println!("{line}");

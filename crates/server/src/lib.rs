@@ -497,7 +497,7 @@ fn open_disk(data: &Data, memory_bytes: u64) -> Result<Arc<dyn Disk>> {
             Ok(Arc::new(disk))
         }
         Data::Memory => {
-            tracing::warn!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+            tracing::warn!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
             Ok(Arc::new(MemoryDisk::new(memory_bytes)))
         }
     }

@@ -152,7 +152,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
             None => std::thread::yield_now(),
         }
     };
-    assert_eq!(told, "the log's tail is 2, not 1: its home is elsewhere");
+    assert_eq!(told, "the log's tail is 2, not 1: another node is its home");
     let mut partition = engine.partition();
     let refused = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
         tx.set(b"never", b"3");

@@ -235,7 +235,9 @@ impl Tls {
                 *self.current.write() = Some(acceptors);
                 tracing::info!(certificate = %source.files.certificate.display(), "the certificate was read again");
             }
-            Err(error) => tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}"),
+            Err(error) => {
+                tracing::error!("the certificate is unchanged, the new certificate cannot be used: {error:#}")
+            }
         }
     }
 }
@@ -268,7 +270,7 @@ fn client_verifier(
     }
     ensure!(
         !files.client_roots.as_os_str().is_empty(),
-        "clients are asked for certificates, and no file names their roots"
+        "clients must present certificates, and no file has their roots"
     );
     let roots = quartet_tls::roots(certificates(&files.client_roots)?).with_context(|| in_file(&files.client_roots))?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);

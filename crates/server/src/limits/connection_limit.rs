@@ -99,7 +99,7 @@ impl ConnectionLimit {
                 connections_max,
                 wanted,
                 files_max,
-                "fewer connections than wanted: the limit on open files is too low (ulimit -n)"
+                "fewer connections than configured: the limit on open files is too low (ulimit -n)"
             );
         }
         Ok(ConnectionLimit::new(connections_max))
