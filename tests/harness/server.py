@@ -33,6 +33,11 @@ def binary() -> str:
     return os.environ.get("QUARTET_BIN", str(ROOT / "target" / "release" / "quartet"))
 
 
+def library() -> Path:
+    """The library that bindings of FoundationDB load, built beside the program."""
+    return Path(binary()).parent / "libfdb_c.so"
+
+
 # Two runs beside each other choose from ranges of their own.
 _PORTS = [int(port) for port in os.environ.get("QUARTET_TEST_PORTS", "20000-29999").split("-")]
 _GIVEN: set[int] = set()

@@ -429,10 +429,15 @@ pub static PARTS: [Part; 34] = [
             Need::Node("tests/packages/testcontainers-node"),
             JAVAC,
             IP,
+            REDIS_CLI,
+            ETCD,
+            Need::Program("iptables", "iptables"),
+            Need::Program("lintian", "lintian"),
+            Need::Program("go", "golang"),
             Need::Jars("tests/packages/java/jars.sha256", "testcontainers-jars"),
         ],
         covers: &[&["quartet", "fdb-c", "packaging", "tests/packages"]],
-        run: |run| pytest(run, "packages", &["--timeout", "900", "tests/packages"]),
+        run: packages,
     },
     Part {
         name: "book",
@@ -441,11 +446,14 @@ pub static PARTS: [Part; 34] = [
         needs: &[
             Need::Server,
             REDIS_CLI,
+            REDIS_SERVER,
+            ETCD,
             Need::Program("curl", "curl"),
             IP,
             REDIS_NODE,
             DYNAMODB_NODE,
             FAUNA_NODE,
+            Need::Environment("examples/agent", "target/examples-agent-venv"),
         ],
         covers: &[HEART, AROUND, &["docs", "book", "README.md", "examples", "tests/book"]],
         run: |run| pytest(run, "book", &["--timeout", "600", "tests/book"]),
@@ -635,6 +643,20 @@ fn cluster_clients(run: &mut Run) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Helm's releases are on a forge; its program is a Go module too.
+fn packages(run: &mut Run) -> Result<()> {
+    let folder = run.work().join("helm");
+    if !folder.join("helm").exists() {
+        let version = std::env::var("HELM_VERSION").unwrap_or_else(|_| "v3.17.4".to_owned());
+        let module = format!("helm.sh/helm/v3/cmd/helm@{version}");
+        let place = format!("GOBIN={}", folder.display());
+        run.patiently(&["env", "GOFLAGS=-mod=mod", &place, "go", "install", &module])?;
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    run.set("PATH", format!("{}:{path}", folder.display()));
+    pytest(run, "packages", &["--timeout", "900", "tests/packages"])
 }
 
 fn redis_tools(run: &mut Run) -> Result<()> {

@@ -169,8 +169,8 @@ fn a_consumer_comes_to_be_by_asking() {
     assert!(waiter.mail().is_empty());
 }
 
-/// Redis 8.4: what others have left pending for long enough comes first, with its idle time and
-/// number of deliveries.
+/// Redis 8.4: entries that were pending for long enough with other consumers are returned first,
+/// with their idle time and number of deliveries.
 #[test]
 fn reading_claims_what_is_idle() {
     let fixture = Fixture::new();
@@ -196,6 +196,44 @@ fn reading_claims_what_is_idle() {
          XREAD CLAIM 1 STREAMS s 0 => !ERR syntax error
          COMMAND GETKEYS XREADGROUP GROUP g c CLAIM 5 STREAMS a b > > => [a b]",
     );
+}
+
+/// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
+/// with it until then, with BLOCK 0 for ever.
+#[test]
+fn whoever_waits_with_claim_gets_what_becomes_claimable() {
+    let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
+    let die = "MULTI => OK
+               XADD s 5-1 a b => QUEUED
+               XREADGROUP GROUP g dead STREAMS s > => QUEUED
+               EXEC => [5-1 [[s [[5-1 [a b]]]]]]";
+    let redeliver = "XGROUP SETID s g 0 => OK
+                     XREADGROUP GROUP g dead STREAMS s > => [[s [[5-1 [a b]]]]]";
+    let age = "XCLAIM s g other 0 5-1 IDLE 400 JUSTID => [5-1]";
+    for (before, during, takes_ms) in [
+        (die, "PING => PONG", 400),
+        ("PING => PONG", die, 400),
+        ("XADD s 5-1 a b => 5-1\nXGROUP SETID s g $ => OK", redeliver, 400),
+        (die, age, 0),
+    ] {
+        for block in ["0", "900"] {
+            let fixture = Fixture::new();
+            let (mut waiter, mut other) = (fixture.connect(), fixture.connect());
+            other.check("XGROUP CREATE s g $ MKSTREAM => OK");
+            other.check(before);
+            assert_eq!(waiter.bytes(&wait(block).split(' ').collect::<Vec<_>>()), b"");
+            other.check(during);
+            if takes_ms > 0 {
+                fixture.advance_ms(takes_ms - 1);
+                fixture.layer.expire_due();
+                assert!(waiter.mail().is_empty(), "{during}");
+                fixture.advance_ms(1);
+                fixture.layer.expire_due();
+            }
+            assert_eq!(show_bytes(&waiter.mail()), "[[s [[5-1 [a b] 400 1]]]]", "{during}");
+            other.check("XPENDING s g - + 5 alive => [[5-1 alive 0 2]]");
+        }
+    }
 }
 
 /// Two consumers of one group wait; each entry goes to one of them, the one that came first.
@@ -234,7 +272,7 @@ fn keys_stand_behind_the_word_streams() {
     );
 }
 
-/// Nothing that belonged to a group or consumer that is gone may come back with one of its name.
+/// No state of a removed group or consumer may reappear with a new one of its name.
 #[test]
 fn names_come_again_with_nothing() {
     Fixture::new().connect().check(
@@ -386,7 +424,7 @@ fn compare(connection: &mut Connection, model: &Model) {
         let pending = connection.run(&["XPENDING", "s", "g", "-", "+", "1000", &name]);
         assert_eq!(ids_of(&pending), numbers(model.pending_of(consumer)));
     }
-    // However it came to be: a copy is the same.
+    // A copy is the same for every history.
     connection.run(&["COPY", "s", "copy", "REPLACE"]);
     let digests = show(&connection.run(&["DEBUG", "DIGEST-VALUE", "s", "copy"]));
     let (one, other) = digests[1..digests.len() - 1].split_once(' ').unwrap();
