@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_log_begins_right_behind_what_its_folder_has() {
+    fn each_log_starts_right_after_the_records_of_its_folder() {
         let (mut store, founding) = (Store::default(), founding());
         let first = ask(&mut store, &founding.request("/x/"));
         assert!(founding.is_founded(&first));

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn given_options_are_asked_for_and_no_others() {
+    fn only_given_options_are_requested() {
         let decisions = Decisions {
             durability: Some("none".into()),
             consistency: None,

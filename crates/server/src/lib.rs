@@ -518,7 +518,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_have_equal_parts_of_what_a_log_takes() {
+    fn partitions_have_equal_parts_of_the_logs_room() {
         let parts = |wanted: u64, partitions| segment_bytes(wanted << 20, partitions) >> 20;
         assert_eq!(
             [parts(64, 1), parts(64, 4), parts(64, 16), parts(64, 64)],

@@ -780,7 +780,7 @@ mod tests {
 
     /// One node that is cut off from the home does not take its place while another hears it.
     #[test]
-    fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
+    fn a_home_counts_as_alive_for_nodes_with_recent_reports() {
         let start = Instant::now();
         let mut view = View::default();
         let heard = |view: &View, at: Duration| view.is_heard_elsewhere(ME, PartitionId(0), HOME, start + at);
@@ -845,7 +845,7 @@ mod tests {
 
     /// Nodes of earlier versions say nothing about partitions behind the first.
     #[test]
-    fn each_partitions_home_is_heard_by_itself() {
+    fn each_partitions_home_is_tracked_separately() {
         let start = Instant::now();
         let mut view = View::default();
         view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, Some(1))], 1), start, 0);
@@ -989,7 +989,7 @@ mod tests {
 
     /// An etcd that has gone back in time has the key of an earlier process, whose lease runs.
     #[test]
-    fn a_value_that_nobody_renews_is_written_over() {
+    fn an_expired_value_is_overwritten() {
         let etcd = Rc::default();
         let mut earlier = Process::new(&etcd, 1, "b:7000");
         assert!(earlier.looks());

@@ -465,7 +465,7 @@ mod tests {
     /// The system's clock: a clock that stands still goes on to the next deadline whenever the
     /// bytes are still on their way through the system.
     #[tokio::test]
-    async fn bytes_of_a_handshake_count_among_those_of_strangers() {
+    async fn bytes_of_a_handshake_count_among_unauthenticated_bytes() {
         let stranger_bytes = StrangerBytes::with_limits(1000, 200);
         let ended = opened(vec![0; 256], &stranger_bytes).await;
         assert_eq!(ended, io::ErrorKind::QuotaExceeded);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stranger_makes_room_and_authenticated_peers_stay() {
+    fn the_oldest_unauthenticated_peer_makes_room_and_authenticated_peers_stay() {
         let limit = ConnectionLimit::new(3);
         let closed = Arc::new(Mutex::new(Vec::new()));
         let stranger = |name: &'static str| {
