@@ -1,4 +1,4 @@
-//! One request over HTTP, one answer; retried while the server cannot be reached or requests
+//! One request over HTTP, one answer; asked again while the other side cannot be reached or asks
 //! for patience.
 
 use std::io::Read;
@@ -44,8 +44,8 @@ impl Http {
         rest.split('/').next().unwrap_or_default()
     }
 
-    /// `request` gives headers and body anew for each attempt. `wants_patience`: the request
-    /// is to be retried.
+    /// `request` gives headers and body anew for each attempt. `wants_patience`: the answer is to
+    /// be asked for again.
     pub fn ask(
         &self,
         path: &str,
@@ -68,11 +68,11 @@ impl Http {
     }
 
     fn once(&self, path: &str, headers: Vec<(&'static str, String)>, body: String) -> Result<Answer, String> {
-        let mut request = self.agent.post(format!("{}{path}", self.url));
+        let mut asked = self.agent.post(format!("{}{path}", self.url));
         for (name, value) in headers {
-            request = request.header(name, value);
+            asked = asked.header(name, value);
         }
-        let response = request.send(body).map_err(|error| error.to_string())?;
+        let response = asked.send(body).map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
         let mut body = Vec::new();
         let reader = response.into_body().into_reader();

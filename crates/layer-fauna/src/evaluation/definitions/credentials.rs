@@ -116,8 +116,8 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
 }
 
-/// Returns the hash that a write gives a document: of its password, or the hash given by a caller
-/// with access to all documents; a hash of other callers is ignored (as in the original).
+/// Returns the hash that a write gives a document: of its password, or as it is told by a caller
+/// that is trusted with all documents; others' is passed over (as in the original).
 pub(super) fn new_hash(
     evaluation: &mut Evaluation<'_>,
     params: &Fields,
