@@ -116,9 +116,9 @@ export function Databases({ session, reloadSession }) {
     reloadSession();
   };
   const askToDelete = ({ name }) =>
-    setAsk({ title: `Delete the database ${name}?`, text: "Its connections are closed, and all its keys, tables and documents are gone.", word: name, action: "Delete", act: async () => { await api.admin("DELETE", `databases/${name}`); reload(); reloadSession(); } });
+    setAsk({ title: `Delete the database ${name}?`, text: "Its connections are closed, and all its keys, tables and documents are deleted.", word: name, action: "Delete", act: async () => { await api.admin("DELETE", `databases/${name}`); reload(); reloadSession(); } });
   const askToRenew = ({ name }) =>
-    setAsk({ title: `New credentials for ${name}?`, text: "The old ones end at once, and its connections are closed.", action: "Renew", act: async () => done(await api.admin("POST", `databases/${name}/credentials`)) });
+    setAsk({ title: `New credentials for ${name}?`, text: "The old credentials end at once, and its connections are closed.", action: "Renew", act: async () => done(await api.admin("POST", `databases/${name}/credentials`)) });
   return html`<section><h2>Databases</h2>
     <div class="row"><button id="new-database" onClick=${() => edit("new")}>New database</button><button onClick=${reload}>Refresh</button><${Busy} when=${loading} /></div>
     <${Problem} error=${error} />

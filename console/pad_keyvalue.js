@@ -76,10 +76,10 @@ export function requests(text) {
     const [usage, least, most] = COMMANDS[name];
     if (given.length < least || given.length > most) throw new Error(`it is written ${usage}`);
     if (name === "begin") {
-      if (together) throw new Error("a transaction has begun already");
+      if (together) throw new Error("a transaction has already started");
       together = [];
     } else if (name === "commit") {
-      if (!together) throw new Error("no transaction has begun");
+      if (!together) throw new Error("no transaction has started");
       list.push({ name: "write", line, writes: together });
       together = null;
     } else {

@@ -87,7 +87,7 @@ function BulkDelete({ database, pattern, type, chosen, onDone }) {
       if (isOver.current) return;
       setAsk({
         title: `Delete all ${count(number)} keys that fit ${pattern}?`,
-        text: `Counted now: ${count(number)}${type ? ` of type ${type}` : ""}. Keys that come to fit meanwhile are deleted too.`,
+        text: `Counted now: ${count(number)}${type ? ` of type ${type}` : ""}. Keys that match meanwhile are deleted too.`,
         word: String(number),
         action: `Delete ${count(number)} keys`,
         act: async () => {

@@ -71,12 +71,12 @@ function RedisTail({ database, name }) {
       flags.reload();
     });
   return html`<section><h2>Redis, as it happens</h2>
-    <${Tabs} label="What to listen to" names=${["keys", "messages"]} chosen=${kind} onChoose=${choose} />
+    <${Tabs} label="Source of events" names=${["keys", "messages"]} chosen=${kind} onChoose=${choose} />
     <form class="row" onSubmit=${(event) => { event.preventDefault(); settle(pattern); }}>
       <input class="grow mono" id="pattern" aria-label="Pattern" value=${pattern} onInput=${(event) => setPattern(event.target.value)} /><button>Listen</button>
     </form>
     ${isSilent &&
-    html`<p class="problem" role="alert">Notifications are off. The server tells of keys only if <code>notify-keyspace-events</code> says so. <button id="turn-on" onClick=${turnOn}>Turn it on</button></p>`}
+    html`<p class="problem" role="alert">Notifications are off. The server sends events of keys only if <code>notify-keyspace-events</code> is set. <button id="turn-on" onClick=${turnOn}>Turn it on</button></p>`}
     <${Problem} error=${error ?? flags.error} />
     <${Live} id="events" open=${open} inputs=${[database, channel]} silent=${isSilent ? "notifications are off" : ""} /></section>`;
 }
@@ -140,7 +140,7 @@ export function Tail({ database, parts, session }) {
   const [chosen, choose] = useState(wanted);
   useEffect(() => void (wanted && choose(wanted)), [parts.join("/")]);
   const name = names.includes(chosen) ? chosen : names[0];
-  if (!name) return html`<p>This session has no credential for a layer of <b>${database}</b> that tells what happens.</p>`;
+  if (!name) return html`<p>This session has no credential for a layer of <b>${database}</b> that has a stream of changes.</p>`;
   return html`<${Tabs} label="Layer" names=${names} chosen=${name} onChoose=${choose} />
     <${Source} key=${name} name=${name} database=${database} parts=${parts} />`;
 }

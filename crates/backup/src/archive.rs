@@ -301,7 +301,7 @@ impl Reading<'_> {
             return Err(damaged(
                 &file,
                 0,
-                "the rows of its parts are not those that were backed up",
+                "the rows of its parts differ from the rows that were backed up",
             ));
         }
         Ok(Some(self.step.first_sequence))

@@ -356,7 +356,7 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
                 let mut own = manifest.parts.into_iter().map(|part| part.name).collect();
                 remove(self.target, &mut own)?;
                 return Err(BackupError::Address(format!(
-                    "another backup was taken into the same place at the same time, and has written {name}: begin this one anew"
+                    "another backup into the same target at the same time has written {name}: run this backup again"
                 )));
             }
             put => put.map_err(BackupError::target(&name))?,

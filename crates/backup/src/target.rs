@@ -83,7 +83,8 @@ pub fn partition_address(address: &str, partition: u32) -> String {
 pub fn state_partitions(target: &dyn Target, count: u32) -> Result<(), BackupError> {
     let there = partitions_in(target)?;
     if there > count {
-        let message = format!("the target has backups of a server with {there} partitions, and this one has {count}");
+        let message =
+            format!("the target has backups of a server with {there} partitions, and this server has {count}");
         return Err(BackupError::Address(message));
     }
     if there == count {

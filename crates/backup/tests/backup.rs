@@ -391,7 +391,7 @@ fn versions_that_a_trimmed_log_has_lost_are_named_and_refused() {
 
 /// Repeated backups never contain a transaction twice.
 #[test]
-fn a_log_that_is_not_the_one_before_begins_a_new_chain() {
+fn another_log_starts_a_new_chain() {
     let (disk, mut random) = (FaultyDisk::new(), Random(8));
     let engine = open(&disk, StoreKind::Memory);
     let folder = tempfile::tempdir().unwrap();
@@ -416,7 +416,7 @@ fn a_log_that_is_not_the_one_before_begins_a_new_chain() {
 }
 
 #[test]
-fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
+fn an_interrupted_backup_does_not_count_and_the_next_continues() {
     let (disk, mut random) = (FaultyDisk::new(), Random(9));
     let engine = open(&disk, StoreKind::Memory);
     let folder = tempfile::tempdir().unwrap();

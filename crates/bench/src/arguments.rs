@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_those_that_the_line_asks_for() {
+    fn vectors_are_the_requested_vectors() {
         let Some(BenchCommand::Vectors(vectors)) = check("vectors --tests vsim,knn --vectors 7 --candidates 50") else {
             panic!("not vectors")
         };

@@ -67,7 +67,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn strings_come_back_as_they_were_put() {
+    fn strings_survive_a_round_trip() {
         let mut strings = ByteStrings::default();
         strings.push(b"stale");
         strings.clear();

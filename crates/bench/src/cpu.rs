@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_found_behind_any_name() {
+    fn ticks_are_found_after_any_name() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 3 0 250 17 5 6 20 0 4 0 1000 0 0";
         assert_eq!(ticks(stat), Some(267));
         assert_eq!(ticks("42 (short) S 1"), None);

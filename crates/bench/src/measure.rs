@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_ends_when_the_time_is_over() {
+    fn the_loop_ends_when_its_time_has_passed() {
         let measured = check(SHORT, 2, u64::MAX, u64::MAX).unwrap();
         assert!(measured.elapsed >= SHORT && measured.errors == 0);
     }

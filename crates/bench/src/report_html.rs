@@ -279,7 +279,7 @@ mod tests {
     use crate::results::samples;
 
     #[test]
-    fn a_page_stands_alone_and_marks_what_was_published() {
+    fn a_page_is_self_contained_and_marks_published_figures() {
         let html = page(&samples::results("product", "read"));
         assert_eq!(html.matches("<svg").count(), 2);
         assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_come_back_as_they_were_given() {
+    fn mutations_survive_a_round_trip() {
         let mut mutations = Mutations::default();
         let given: [(MutationKind, &[u8], &[u8]); 4] = [
             (MutationKind::Set, b"k", b"value"),

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_an_authority_nobody_is_trusted_unless_anybody_is() {
+    fn without_an_authority_no_peer_is_trusted_unless_all_are() {
         let settings = |verify: Option<&str>| TlsSettings {
             verify_peers: verify.map(str::to_owned),
             ..TlsSettings::default()

@@ -26,13 +26,13 @@ use crate::partition::shared::Shared;
 #[derive(Debug, thiserror::Error)]
 pub enum LogReadError {
     /// The requested record is no longer kept: the reader starts again from a snapshot.
-    #[error("the log begins at record {}: what was asked for is too old", oldest.0)]
+    #[error("the log starts at record {}: the requested record is too old", oldest.0)]
     TooOld {
         /// The oldest record that is kept.
         oldest: LogSequence,
     },
     /// The log ends before that record: the caller's position is from another log.
-    #[error("the log ends at record {}: what was asked for has not been written", newest.0)]
+    #[error("the log ends at record {}: the requested record has not been written", newest.0)]
     Beyond {
         /// The newest record that is durable.
         newest: LogSequence,

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_waits_for_an_attempt_sent_behind_its_arrival() {
+    fn a_reply_waits_for_an_attempt_sent_after_its_arrival() {
         let standing = home();
         standing.sends(1);
         let arrival = standing.arrival(Durability::Always);
@@ -420,7 +420,7 @@ mod tests {
 
     /// All replies that waited were lost, though what they rested on had landed.
     #[test]
-    fn replies_that_rest_on_what_was_confirmed_leave_behind_the_end() {
+    fn replies_that_depend_on_confirmed_versions_leave_after_the_end() {
         let standing = home();
         let early = standing.arrival(Durability::Always);
         let relaxed = standing.arrival(Durability::Interval);
@@ -442,7 +442,7 @@ mod tests {
     /// A request that arrived at a follower and was executed after its promotion waits for an
     /// attempt of the new home.
     #[test]
-    fn a_request_that_came_before_the_promotion_waits_for_the_new_home() {
+    fn a_request_from_before_the_promotion_waits_for_the_new_home() {
         let standing = Standing::new(Role::Alone, Box::new(|_| {}));
         let arrival = standing.arrival(Durability::Always);
         standing.begin_home();

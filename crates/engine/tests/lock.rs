@@ -160,7 +160,7 @@ fn is_open(lock: &FairLock) -> bool {
 }
 
 #[test]
-fn a_writer_is_alone_and_nobody_sleeps_for_ever() {
+fn a_writer_excludes_others_and_no_thread_sleeps_indefinitely() {
     for step in [Duration::ZERO, SHORT, LONG] {
         explore(move || {
             primitives::begin(step, false);
@@ -254,7 +254,7 @@ fn the_second_of_the_queue_is_not_passed_by_either() {
 /// Overlapping readers never leave the lock free. A sleeping writer is woken only by the timer, and
 /// closes the lock to them.
 #[test]
-fn readers_that_always_overlap_end_when_the_turn_of_a_writer_comes() {
+fn overlapping_readers_end_at_the_turn_of_a_writer() {
     explore(|| {
         primitives::begin(SHORT, true);
         let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
@@ -307,7 +307,7 @@ fn a_wait_ends_at_its_deadline_while_the_lock_is_kept() {
 /// A reader that sleeps after a writer because the lock is closed enters with the other readers
 /// once the writer gives up, although the lock never becomes free.
 #[test]
-fn a_reader_behind_a_writer_who_gives_up_goes_in() {
+fn a_reader_queued_after_a_cancelled_writer_gets_the_lock() {
     explore(|| {
         primitives::begin(SHORT, true);
         let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
@@ -328,7 +328,7 @@ fn a_reader_behind_a_writer_who_gives_up_goes_in() {
 }
 
 #[test]
-fn whoever_gives_up_leaves_nothing_behind() {
+fn a_cancelled_waiter_leaves_no_trace() {
     for step in [SHORT, LONG] {
         explore(move || {
             primitives::begin(step, true);
@@ -356,7 +356,7 @@ fn whoever_gives_up_leaves_nothing_behind() {
 /// Lending as `PartitionLock` does it: the holder waits until the flusher has taken the queued
 /// epochs, all other threads wait until the lock is returned.
 #[test]
-fn a_lent_lock_is_returned_and_nobody_comes_in_between() {
+fn a_lent_lock_is_returned_without_another_holder() {
     struct World {
         lock: FairLock,
         guarded: Guarded,

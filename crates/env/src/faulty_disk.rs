@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_takes_back_what_was_not_synced() {
+    fn a_crash_undoes_unsynced_writes() {
         let (disk, file) = disk_with(b"synced");
         file.write_at(0, b"UNSYNCED").unwrap();
         disk.create("g").unwrap();
@@ -684,7 +684,7 @@ mod tests {
 
     /// A name that was given, taken or changed since the directory was synced is as it was then.
     #[test]
-    fn a_crash_takes_back_names_that_were_not_synced() {
+    fn a_crash_undoes_unsynced_names() {
         let (disk, _file) = disk_with(b"abc");
         disk.create("removed").unwrap();
         disk.sync_directory().unwrap();
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_was_not_synced_may_come_back() {
+    fn an_unsynced_truncation_may_be_undone() {
         let (disk, file) = disk_with(b"abcdef");
         file.set_len(2).unwrap();
         disk.crash();

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn more_waits_for_the_disk_while_nobody_else_syncs() {
+    fn a_write_waits_for_the_disk_without_another_sync() {
         let others = Others::default();
         assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
         others.note_sync();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn files_get_the_length_that_is_asked_for() {
+    fn files_get_the_requested_length() {
         let file = tempfile::tempfile().unwrap();
         for bytes in [
             0,
@@ -351,7 +351,7 @@ mod tests {
 
     /// The count is used once no file is left: it decides whether the next file has room.
     #[test]
-    fn a_file_that_is_gone_is_not_counted() {
+    fn a_removed_file_is_not_counted() {
         let removed = Arc::new(Removed::default());
         for _ in 0..200 {
             let file = tempfile::tempfile().unwrap();

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_refuses_and_what_goes_makes_room() {
+    fn a_full_disk_refuses_and_removals_make_room() {
         let disk = MemoryDisk::new(2 * PIECE);
         let (first, second) = (disk.create("first").unwrap(), disk.create("second").unwrap());
         first.write_at(0, &[1; PIECE_BYTES + 1]).unwrap();

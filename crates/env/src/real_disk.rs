@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_opened_to_read_stays_as_it_is() {
+    fn a_directory_opened_to_read_is_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("a"), "content").unwrap();
         let disk = RealDisk::open_to_read(directory.path()).unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_created_file_is_for_its_owner_alone() {
+    fn a_created_file_is_only_for_its_owner() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");

@@ -139,7 +139,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn work_goes_on_until_it_is_done() {
+    fn work_continues_until_it_is_done() {
         let mut left = 3;
         let step = move || {
             left -= 1;

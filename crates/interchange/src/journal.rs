@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_goes_on_in_its_own_journal_only() {
+    fn a_copy_continues_in_its_own_journal_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let mut journal = Journal::open(&path, "a", "b").unwrap();

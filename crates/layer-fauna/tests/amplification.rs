@@ -142,7 +142,7 @@ fn memory(field: &str) -> u64 {
 }
 
 #[test]
-fn small_requests_do_not_come_to_much() {
+fn small_requests_sum_to_little() {
     let world = World::new(1_700_000_000_000_000);
     for query in [
         r#"{"create_collection":{"object":{"name":"plain"}}}"#,

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_what_lies_between_the_keys_that_their_selectors_name() {
+    fn ranges_hold_the_rows_between_their_selectors() {
         let (engine, space) = crate::test_engine();
         let keys: BTreeSet<Vec<u8>> = [&b"a"[..], b"b", b"b\0", b"bb", b"c", b"\xfe"]
             .map(<[u8]>::to_vec)

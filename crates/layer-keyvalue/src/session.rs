@@ -561,7 +561,7 @@ mod tests {
 
     /// Each commit between two of them made the next one copy its changed nodes.
     #[test]
-    fn read_versions_of_a_batch_share_a_state_also_when_a_commit_comes_between() {
+    fn read_versions_of_a_batch_share_a_state_across_a_commit() {
         let (engine, space) = crate::test_engine();
         let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
         let mut session = Session::new(layer.clone(), true, Arc::new(|| {}));
@@ -736,7 +736,7 @@ mod tests {
     /// The states of its first commits stayed for seconds, and every write meanwhile copied what it
     /// changed.
     #[test]
-    fn a_busy_client_that_names_no_version_leaves_no_state_behind() {
+    fn a_busy_client_without_named_versions_retains_no_state() {
         let (engine, space) = crate::test_engine();
         let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
         let commits = |count, then_kept| {

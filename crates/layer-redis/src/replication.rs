@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_come_whole_in_order_and_with_their_hold() {
+    fn transactions_arrive_whole_in_order_and_with_their_hold() {
         let replication = Replication::default();
         replication.commit(Version(1));
         let (follower, goes_on) = attach(&replication, None);
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_lags_too_far_is_lost_and_one_back_in_time_goes_on() {
+    fn a_replica_that_lags_too_far_is_lost_and_a_timely_replica_continues() {
         let replication = Replication::default();
         let (slow, _) = attach(&replication, None);
         let (quick, _) = attach(&replication, None);
@@ -560,7 +560,7 @@ mod tests {
 
     /// The first PING was sent immediately, between a transaction and a waiting client.
     #[test]
-    fn a_stream_that_begins_says_nothing_for_a_period() {
+    fn a_new_stream_is_silent_for_a_period() {
         let replication = Replication::default();
         let (follower, _) = attach(&replication, None);
         replication.ping(9, 10);
@@ -571,7 +571,7 @@ mod tests {
 
     /// A stream without followers has a gap, which no replica may skip.
     #[test]
-    fn nobody_goes_on_behind_a_rest() {
+    fn no_message_follows_a_final_one() {
         let replication = Replication::default();
         let (follower, _) = attach(&replication, None);
         replication.detach(&follower, 5);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_judged_by_version_and_quota() {
+    fn members_are_checked_by_version_and_quota() {
         assert_eq!(check("3.4.23", 0, |_| {}), Ok(()));
         assert_eq!(check("3.7.3", 2 << 30, |_| {}), Ok(()));
         let version = "3.5.1".to_owned();

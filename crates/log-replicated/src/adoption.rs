@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_goes_on_as_another_cluster_behind_all_that_the_node_has() {
+    fn a_history_continues_as_another_cluster_after_all_records_of_the_node() {
         let mut store = Store::default();
         // Two chunks of a group whose end is lost follow the last whole record.
         let (last, tail) = (reached(9), LogSequence(11));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_share_an_attempt() {
+    fn waiting_requests_share_an_attempt() {
         let mut confirmations = Confirmations::default();
         assert!(!confirmations.needs_attempt([]));
         confirmations.want(confirmations.arrival());

@@ -789,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_begun_behind_a_request_spares_its_confirmation() {
+    fn an_append_started_after_a_request_spares_its_confirmation() {
         let (mut store, mut home) = home();
         let early = home.arrival();
         home.want(early);

@@ -48,7 +48,7 @@ pub use adoption::{Adopted, Adoption, adopted};
 pub use configured::{Configured, configured, configured_request, configures, join_request, remove_request};
 pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
-pub use founding::{FOUNDED_PARTITIONS_MAX, FoundedState, Founding};
+pub use founding::{FOUNDED_PARTITIONS_MAX, Founding};
 pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,
@@ -56,7 +56,9 @@ pub use home::{
 };
 pub use place::{Place, TermValue, cluster_of, meta_key};
 pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
-pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
+pub use record::{
+    BODY_BYTES_MAX, Body, FoundedState, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin,
+};
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 pub use stop::StopReason;
 pub use take_over::{Progress, TakeOver};

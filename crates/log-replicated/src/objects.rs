@@ -239,7 +239,7 @@ mod tests {
     /// Relaxed replies may be sent until two seconds after the start of an upload, even if the home
     /// is confirmed meanwhile: it may give up, and they would be lost.
     #[test]
-    fn evidence_behind_the_beginning_of_an_upload_does_not_count_for_relaxed_replies() {
+    fn evidence_after_the_start_of_an_upload_does_not_count_for_relaxed_replies() {
         let (_, mut sequencer) = world(1, Chaos::default());
         let mut home = home(&mut sequencer, 1);
         let at = |seconds| Moment(Duration::from_secs(seconds));
@@ -252,7 +252,7 @@ mod tests {
 
     /// A reader that finds no object checks again whether the record exists.
     #[test]
-    fn an_object_that_is_gone_is_lost_only_if_its_record_is_there() {
+    fn a_missing_object_is_lost_only_if_its_record_exists() {
         let (_, mut sequencer) = world(1, Chaos::default());
         let mut home = home(&mut sequencer, 1);
         home.append(vec![1; 200]).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_the_whole_and_names_tell_the_record() {
+    fn pieces_make_the_whole_and_names_have_the_record() {
         let epoch: Vec<u8> = (0..=99).collect();
         let pointer = Pointer::to(&epoch, 30).unwrap();
         let pieces = (0..pointer.pieces()).map(|piece| epoch[pointer.piece(piece)].to_vec());

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_page_and_stand_in_order() {
+    fn keys_are_those_of_the_page_and_in_order() {
         let place = place();
         assert_eq!(place.record_key(LogSequence(255)), b"/prod/p/2/r/00000000000000ff");
         assert_eq!(place.term_key(), b"/prod/p/2/term");

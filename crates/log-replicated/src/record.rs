@@ -10,10 +10,10 @@
 //! | hash of the one before | body, packed or not | checksum u32 |
 //! ```
 //!
-//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding. `packed` is 1 if the body is
-//! an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are packed, and only if that makes
-//! them smaller. `body length` is that of the body unpacked. The checksum is the CRC-32 of all
-//! bytes before it.
+//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding;
+//! `packed` is 1 if the body is an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are
+//! packed, and only if that makes them smaller. `body length` is that of the body unpacked. The
+//! checksum is the CRC-32 of all bytes before it.
 //!
 //! ```text
 //! epoch   any bytes
@@ -32,7 +32,6 @@
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::founding::FoundedState;
 use crate::pointer::Pointer;
 use crate::words::{ClusterId, NodeId, PartitionId, RecordHash, Term, Writer};
 
@@ -71,6 +70,17 @@ pub struct Record {
     pub before: RecordHash,
     /// The content.
     pub body: Body,
+}
+
+/// The state of one partition's folder at the start of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundedState {
+    /// The last record of its file log; zero if the partition has none.
+    pub last: LogSequence,
+    /// The version of its newest transaction.
+    pub version: Version,
+    /// The hash of all its rows.
+    pub state: u128,
 }
 
 /// The content of a record, by kind.

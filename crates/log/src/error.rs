@@ -12,7 +12,7 @@ pub enum LogError {
     /// The log's tail is not the caller's expected tail: another writer has appended, so the
     /// caller's term has ended and it is no longer home. Nothing was written, and earlier appends
     /// that are not durable may be lost. The caller steps down.
-    #[error("the log's tail is {}, not {}: its home is elsewhere", tail.0, expected.0)]
+    #[error("the log's tail is {}, not {}: another node is its home", tail.0, expected.0)]
     TailMoved { expected: LogSequence, tail: LogSequence },
     /// The payload does not fit a record. Nothing was written; a smaller payload may succeed.
     #[error("a payload of {bytes} bytes is larger than a log record can be")]
@@ -21,7 +21,7 @@ pub enum LogError {
     #[error("{0}")]
     NoRoom(Cause),
     /// Records of that age have been trimmed: a checkpoint holds their effects.
-    #[error("the log begins at record {}, and record {} is asked for", first.0, wanted.0)]
+    #[error("the log starts at record {}, and record {} was requested", first.0, wanted.0)]
     Trimmed { wanted: LogSequence, first: LogSequence },
     /// Durable records cannot be read back, or cannot be applied: an operator must decide.
     #[error("{0}")]

@@ -28,7 +28,7 @@ pub enum FileLogError {
     /// Data that was durable cannot be read back.
     #[error(
         "{file} is damaged at byte {offset}, in record {}, which was durable: {reason}. \
-         Restore this file from a backup or a replica; `quartet check` says how to go on without it", sequence.0
+         Restore this file from a backup or a replica; `quartet check` says how to continue without it", sequence.0
     )]
     Damaged {
         file: String,
@@ -39,7 +39,7 @@ pub enum FileLogError {
     /// Records between the checkpoint and the log, or inside the log, are missing as a whole.
     #[error(
         "the log continues at record {} but record {} is needed: {reason}. \
-         Restore the missing files from a backup or a replica; `quartet check` says how to go on without them", found.0, needed.0
+         Restore the missing files from a backup or a replica; `quartet check` says how to continue without them", found.0, needed.0
     )]
     Gap {
         needed: LogSequence,
@@ -49,7 +49,7 @@ pub enum FileLogError {
     /// Records at the log's end that were durable are missing with their file, or with all files.
     #[error(
         "{file}, which the log had begun, is missing: the log ends at record {}, and it was durable at least up to \
-         record {}. Restore the missing files from a backup or a replica; `quartet check` says how to go on without them",
+         record {}. Restore the missing files from a backup or a replica; `quartet check` says how to continue without them",
         tail.0, durable.0
     )]
     EndMissing {
@@ -60,7 +60,7 @@ pub enum FileLogError {
     /// The statement of the log's reach is unreadable, so a missing end would go unnoticed.
     #[error(
         "log-reach, which says how far the log reached, is damaged. \
-         Restore it from a backup; `quartet check` says how to go on without it"
+         Restore it from a backup; `quartet check` says how to continue without it"
     )]
     ReachUnreadable,
     /// A version of the program that this one does not know wrote the file.

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_statement_counts_and_the_one_before_it_stands_in() {
+    fn the_newest_statement_counts_and_the_previous_is_its_fallback() {
         let disk = FaultyDisk::new();
         assert_eq!(found(&disk), None);
         let mut file = ReachFile::open(&disk, None, reach(1, 0), false).unwrap();

@@ -614,7 +614,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rolled_back_transactions_leave_no_trace_and_empty_ones_their_version() {
+    fn rolled_back_transactions_leave_no_trace_and_empty_transactions_their_version() {
         let mut writer = EffectsWriter::default();
         writer.begin();
         writer.set(b"k", b"v");

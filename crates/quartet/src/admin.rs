@@ -182,7 +182,7 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
         let described: Value = serde_json::from_str(&answer)?;
         let mut moves = described["moves"].as_array().into_iter().flatten();
         let mine = moves.find(|one| one["database"] == name);
-        let mine = mine.with_context(|| format!("the server has been started anew, or {name} was deleted"))?;
+        let mine = mine.with_context(|| format!("the server was restarted, or {name} was deleted"))?;
         let line = describe_move(mine);
         if line != told {
             println!("{line}");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn given_options_are_asked_for_and_no_others() {
+    fn only_given_options_are_requested() {
         let decisions = Decisions {
             durability: Some("none".into()),
             consistency: None,

@@ -86,7 +86,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
     for partition in 0..partitions {
         ensure!(
             partition == 0 || !stop.load(Ordering::Relaxed),
-            "it was asked to end before partition {partition}"
+            "it was stopped before partition {partition}"
         );
         let target = open_target(&partition_address(&arguments.to, partition), true)?;
         if partitions > 1 {
@@ -141,12 +141,11 @@ fn warn_of_gap(gap: Option<Gap>) {
     let Some(Gap { after, before }) = gap else { return };
     match after < before {
         true => eprintln!(
-            "warning: the server's log does not reach back to the last step: what was written behind version {} and before version {} is in no \
-             backup",
+            "warning: the server's log does not reach back to the last step: writes after version {} and before version {} are in no backup",
             after.0, before.0
         ),
         false => eprintln!(
-            "warning: the server does not continue what was backed up last, at version {}: a new base begins at version {}",
+            "warning: the server does not continue the last backup, at version {}: a new base starts at version {}",
             after.0, before.0
         ),
     }
@@ -329,7 +328,7 @@ fn check_partition(address: &str, out: &mut dyn Write) -> Result<()> {
         if let Some(after) = before.filter(|after| !chain.follows() && *after < chain.oldest()) {
             writeln!(
                 out,
-                "what was written behind version {} and before version {} is in no backup",
+                "writes after version {} and before version {} are in no backup",
                 after.0,
                 chain.oldest().0
             )?;
@@ -340,7 +339,7 @@ fn check_partition(address: &str, out: &mut dyn Write) -> Result<()> {
         bar.finish_and_clear();
         writeln!(
             out,
-            "versions {} to {}: {} rows at its beginning, {} steps, {} bytes",
+            "versions {} to {}: {} rows in its base, {} steps, {} bytes",
             chain.oldest().0,
             chain.covered().0,
             chain.base().rows,

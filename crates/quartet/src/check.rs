@@ -545,7 +545,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_directory_in_use_or_missing_is_not_judged() {
+    fn a_directory_in_use_or_missing_is_not_checked() {
         let (data, _) = directory();
         let engine = open(data.path());
         let refused = judge(data.path(), false, &mut Vec::new()).unwrap_err();

@@ -99,7 +99,7 @@ fn hand_over(server: &Server, to: &str) -> Result<()> {
             return Ok(());
         }
         if Instant::now() >= until {
-            bail!("{to} is not home yet; `quartet cluster status` tells which node is");
+            bail!("{to} is not home yet; `quartet cluster status` shows which node is");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -128,7 +128,7 @@ fn adopt(arguments: &AdoptArguments, is_json: bool) -> Result<()> {
         return Ok(());
     }
     println!(
-        "cluster {} goes on behind record {} of cluster {}, in term {}",
+        "cluster {} continues after record {} of cluster {}, in term {}",
         adopted.cluster, adopted.last, adopted.from, adopted.term
     );
     println!("start {} first, then the other nodes: they copy it", arguments.from);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays_as_it_is() {
+    fn everything_else_is_unchanged() {
         check("# mine\ndata = 'd'  # here\n", &[], "# mine\ndata = 'd'  # here\n");
         check(
             "# mine\ndata = 'd'  # here\n",

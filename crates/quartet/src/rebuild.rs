@@ -103,7 +103,7 @@ pub fn foresee(disk: Arc<RealDisk>, tell: &mut dyn FnMut(String)) -> Result<(), 
     match quartet_engine::salvage(&damaged, &mut |damage| tell(in_words(&damage))) {
         Ok(salvaged) => tell(sum_in_words(&salvaged)),
         Err(error) if error.is_damage() => {
-            tell("nothing can be put in its place but a backup: see `quartet restore`".into());
+            tell("only a backup can replace it: see `quartet restore`".into());
         }
         Err(error) => return Err(error),
     }
@@ -128,7 +128,7 @@ fn lost_in_words(lost: &Lost) -> String {
     if let (Some(1), [only]) = (rows, likely.as_slice()) {
         return format!("dropped: {}: {what}", key_in_words(only));
     }
-    let rows = rows.map_or("the rows that stood there".into(), |rows| format!("{rows} rows"));
+    let rows = rows.map_or("the rows that were there".into(), |rows| format!("{rows} rows"));
     let before = match before {
         Some(before) => format!("before {}", key_in_words(before)),
         None => "up to the end".into(),

@@ -77,10 +77,7 @@ fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<E
                 };
                 if !repaired {
                     writeln!(out, "damaged: {error}")?;
-                    writeln!(
-                        out,
-                        "nothing can be put in its place but a backup: see `quartet restore`"
-                    )?;
+                    writeln!(out, "only a backup can replace it: see `quartet restore`")?;
                     report.say(&format!("left as it is: {error}"))?;
                     return Ok(ExitCode::from(EXIT_DAMAGED));
                 }

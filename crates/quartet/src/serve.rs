@@ -22,7 +22,7 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     let settings = arguments.validated()?;
     let server = ending.may_come_before(|| Server::start(settings))?;
     if arguments.data() == Data::Memory {
-        println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+        println!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
     }
     let endpoints = server.endpoints();
     for endpoint in &endpoints {
@@ -100,7 +100,7 @@ impl Ending {
                     }
                 });
                 if is_over {
-                    tracing::info!("stopping before the server has begun");
+                    tracing::info!("stopping before the server has started");
                     std::process::exit(0);
                 }
             });

@@ -98,7 +98,8 @@ impl Begin {
             });
         };
         let index = files.iter().position(|file| file_name(file) == name);
-        let index = index.ok_or_else(|| Error::Source(format!("{name}, where the copy had come to, is gone")))?;
+        let index =
+            index.ok_or_else(|| Error::Source(format!("{name}, the file at the copy's position, is missing")))?;
         Ok(Begin {
             index,
             offset,

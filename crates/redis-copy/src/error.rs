@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{0}")]
     NotEmpty(String),
     /// The watcher has requested it.
-    #[error("stopped; the same command goes on from here")]
+    #[error("stopped; the same command continues from here")]
     Stopped,
 }
 

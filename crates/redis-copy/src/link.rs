@@ -144,7 +144,7 @@ fn first_copy(mut connection: Connection, position: Position, address: &Address)
             line => break line?,
         }
     };
-    let unknown = || Error::Source(format!("{address} begins its copy with {}", line.escape_ascii()));
+    let unknown = || Error::Source(format!("{address} starts its copy with {}", line.escape_ascii()));
     let (bytes, mark) = match line.strip_prefix(b"$EOF:") {
         Some(mark) if mark.len() == MARK_BYTES => (None, Some(mark.to_vec())),
         Some(_) => return Err(unknown()),
@@ -239,5 +239,5 @@ pub fn replication_offset(connection: &mut Connection) -> Result<u64> {
     let fields = info(connection, "replication")?;
     let offset = fields.iter().find(|(name, _)| name == "master_repl_offset");
     let offset = offset.and_then(|(_, value)| value.parse().ok());
-    offset.ok_or_else(|| Error::Source("INFO does not tell how long its stream of commands is".into()))
+    offset.ok_or_else(|| Error::Source("INFO does not report the length of its stream of commands".into()))
 }

@@ -124,7 +124,7 @@ pub fn prepare(target: &mut dyn Target, source: &str, databases: u64, merges: bo
         Some(progress) if progress.source == source => return Ok(Some(progress)),
         Some(progress) => {
             return Err(Error::NotEmpty(format!(
-                "the target holds part of {}: go on with that, or empty it with FLUSHALL",
+                "the target holds part of {}: continue that import, or empty the target with FLUSHALL",
                 progress.source
             )));
         }

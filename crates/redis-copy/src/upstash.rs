@@ -217,7 +217,7 @@ fn copy_keys(source: &Rest, names: &[Vec<u8>], carrier: &mut Carrier<'_>) -> Res
     let told = source.ask(&asked)?;
     for (name, told) in names.iter().zip(told.chunks(2)) {
         let [Ok(kind), Ok(remaining)] = told else {
-            carrier.reject(0, shown(name), "the source does not tell what it holds");
+            carrier.reject(0, shown(name), "the source does not list its keys");
             continue;
         };
         let mark = carrier.mark();
@@ -363,7 +363,7 @@ impl Key<'_, '_> {
         ];
         let mut told = self.source.ask(&asked)?.into_iter();
         let (Some(Ok(groups)), Some(Ok(stream))) = (told.next(), told.next()) else {
-            return Ok(Err("the source does not tell of its groups".into()));
+            return Ok(Err("the source does not report its groups".into()));
         };
         for group in groups.as_array().into_iter().flatten() {
             let (name, last) = (field(group, "name"), field(group, "last-delivered-id"));

@@ -877,7 +877,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_row_is_that_of_the_same_words() {
+    fn a_settled_row_is_equal_for_equal_words() {
         let row = document(&[("title", "red green blue pink pink"), ("price", "3")])
             .unwrap()
             .to_row();
@@ -911,7 +911,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_absent_is_noted_where_that_is_asked_for() {
+    fn an_absent_field_is_recorded_if_the_schema_requires_it() {
         let rows: Vec<_> = document(&[]).unwrap().rows_beside(1).map(|(key, _)| key).collect();
         assert_eq!(rows, [missing_row(2, 1)]);
     }

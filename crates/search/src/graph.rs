@@ -1289,7 +1289,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_are_not_taken_in_or_are_gone_do_not_show() {
+    fn unlinked_or_deleted_vectors_do_not_show() {
         let mut rows = MemoryRows::default();
         for key in 0..COUNT {
             put(&mut rows, key, &vector(key, false));

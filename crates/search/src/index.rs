@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_tags_come_once_each() {
+    fn values_of_tags_are_listed_once() {
         let mut rows = MemoryRows::default();
         for (key, text) in [("a", "Red,blue"), ("b", "red"), ("c", "green")] {
             put(&mut rows, &document(key, text));
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn settling_goes_on_where_it_stopped_and_ends() {
+    fn settling_continues_after_a_stop_and_ends() {
         let mut rows = MemoryRows::default();
         (0..10).for_each(|at| _ = put(&mut rows, &document(&at.to_string(), "word")));
         remove(&mut rows, b"9");

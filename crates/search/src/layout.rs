@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_tags_come_back_and_none_is_the_start_of_another() {
+    fn values_of_tags_decode_and_are_prefix_free() {
         for value in [&b""[..], b"a", b"a\0", b"\0\0", b"a\0b", &[0xff; 3]] {
             let row = tag_row(7, value, 9);
             assert_eq!(tag_of(&row), value);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn long_terms_with_the_same_beginning_differ() {
+    fn long_terms_with_a_common_prefix_differ() {
         let long = vec![b'x'; TERM_BYTES_MAX + 1];
         let longer = vec![b'x'; TERM_BYTES_MAX + 2];
         assert_ne!(term_row(&long), term_row(&longer));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_survive_a_round_trip() {
         let mut out = Vec::new();
         let numbers = [0, 127, 128, u128::from(u64::MAX), u128::MAX];
         numbers.iter().for_each(|&number| push_number(&mut out, number));

@@ -103,7 +103,7 @@ mod tests {
     use crate::MemoryRows;
 
     #[test]
-    fn lengths_come_back_until_their_documents_are_gone() {
+    fn lengths_are_read_until_their_documents_are_deleted() {
         let mut rows = MemoryRows::default();
         write(&mut rows, &[(3, 1), (1023, LOOK), (1024, 8), (4000, 61)]);
         write(&mut rows, &[(1025, 9)]);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_follows_what_is_seen_and_not_what_was_taken_back() {
+    fn an_image_follows_commits_and_no_rolled_back_changes() {
         let resident = Resident::default();
         assert!(!resident.is_wanted());
         assert_eq!(seen(&resident, 1), None);

@@ -112,7 +112,7 @@ mod tests {
     use crate::MemoryRows;
 
     #[test]
-    fn terms_are_found_by_their_numbers_until_they_are_gone() {
+    fn terms_are_found_by_their_numbers_until_removed() {
         let mut rows = MemoryRows::default();
         let all: Vec<Vec<u8>> = (0..200).map(|at: u8| vec![b'x'; at.into()]).collect();
         let terms: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();

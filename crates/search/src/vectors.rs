@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn small_floats_come_back() {
+    fn small_floats_survive_a_round_trip() {
         for number in [
             0.0,
             1.0,

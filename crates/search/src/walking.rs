@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_sorted_wherever_they_lie() {
+    fn ids_are_sorted_from_any_range() {
         for (step, count) in [(1, 0), (1, 1), (7, 300), (97, 1000), (9973, 500), (1 << 40, 100)] {
             for first in [0, 1, 63, 64, 1000] {
                 let ids: Vec<u64> = (0..count).map(|at| first + at * 31 % 211 * step).collect();

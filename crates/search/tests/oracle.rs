@@ -240,7 +240,7 @@ fn searches_find_what_the_original_finds() {
 }
 
 #[test]
-fn neither_settling_nor_what_was_there_before_shows() {
+fn neither_settling_nor_earlier_documents_show() {
     let (recording, schema) = (Recording::read(), schema());
     let other = recording.documents[0].1.clone();
     for settled_at_a_time in [1, 7, 1000] {

@@ -495,7 +495,7 @@ fn open_disk(data: &Data, memory_bytes: u64) -> Result<Arc<dyn Disk>> {
             Ok(Arc::new(disk))
         }
         Data::Memory => {
-            tracing::warn!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+            tracing::warn!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
             Ok(Arc::new(MemoryDisk::new(memory_bytes)))
         }
     }
@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_have_equal_parts_of_what_a_log_takes() {
+    fn partitions_have_equal_parts_of_the_logs_room() {
         let parts = |wanted: u64, partitions| segment_bytes(wanted << 20, partitions) >> 20;
         assert_eq!(
             [parts(64, 1), parts(64, 4), parts(64, 16), parts(64, 64)],

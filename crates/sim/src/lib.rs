@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_finds_nothing() {
+    fn the_checker_finds_nothing() {
         for seed in 0..50 {
             run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         }
@@ -92,18 +92,18 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_finds_a_disk_that_lies_about_syncs() {
+    fn the_checker_finds_a_disk_with_false_syncs() {
         let is_it = |found: &Violation| matches!(found, Violation::Lost { .. } | Violation::Damage(_));
         assert!(found(Planted::LyingDisk, is_it) > 0);
     }
 
     #[test]
-    fn the_judge_finds_answers_given_too_early() {
+    fn the_checker_finds_answers_given_too_early() {
         assert!(found(Planted::EarlyAnswers, |found| matches!(found, Violation::Lost { .. })) > 0);
     }
 
     #[test]
-    fn the_judge_finds_transactions_that_are_not_certified() {
+    fn the_checker_finds_transactions_that_are_not_certified() {
         assert!(
             found(Planted::UncertifiedReads, |found| matches!(
                 found,

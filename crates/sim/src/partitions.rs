@@ -670,7 +670,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_finds_nothing_and_moves_end_in_every_way() {
+    fn the_checker_finds_nothing_and_moves_end_in_every_way() {
         let mut reached = BTreeMap::new();
         for seed in 0..100 {
             let report = run(seed, None).unwrap_or_else(|finding| panic!("seed {seed}: {finding}"));
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_finds_each_mistake() {
+    fn the_checker_finds_each_mistake() {
         let found = |mistake, is_it: fn(&Finding) -> bool| {
             let mut outcomes = (0..30).map(|seed| run(seed, Some(mistake)));
             outcomes.any(|outcome| outcome.as_ref().is_err_and(is_it))

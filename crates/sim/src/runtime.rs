@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_lets_no_step_begin() {
+    fn a_stall_starts_no_step() {
         let runtime = SeededRuntime::new(1, Arc::default());
         let task = runtime.start("work", Box::new(|| Next::Done)).unwrap();
         runtime.stall(Duration::from_millis(5));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_hashes_as_a_store_of_its_rows_alone() {
+    fn a_range_hashes_as_a_store_with_only_its_rows() {
         let mut store = MemoryStore::new();
         for key in [b"a", b"b", b"c"] {
             store.set(Row::new(key, b"v", Version(1))).unwrap();

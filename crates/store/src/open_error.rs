@@ -20,11 +20,10 @@ pub enum OpenError {
     #[error("{0}")]
     Store(#[from] StoreError),
     /// Another version of this program wrote the directory, which must stay unchanged.
-    #[error("the base has format version {0}, which this program does not know: use the one that wrote it")]
+    #[error("the base has format version {0}, which this program does not support: use the program that wrote it")]
     UnknownFormat(u32),
     #[error(
-        "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or bring them over with \
-         `quartet convert --to {wanted}` while no server runs"
+        "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or convert them with `quartet convert --to {wanted}` while no server runs"
     )]
     /// The directory holds the rows of one engine, and another was requested. Nothing was changed.
     OtherEngine {
@@ -71,6 +70,6 @@ pub enum CheckpointError {
         what: &'static str,
     },
     /// Written by a version of this program with another format; use that version.
-    #[error("checkpoint of format version {0}, which this program does not know")]
+    #[error("checkpoint of format version {0}, which this program does not support")]
     UnknownFormat(u32),
 }

@@ -635,7 +635,7 @@ mod tests {
     /// All kept blocks are reused, whether the next row of their size has the same length or not; a
     /// larger row takes another block.
     #[test]
-    fn the_next_rows_take_the_blocks_of_those_that_were_freed() {
+    fn the_next_rows_reuse_the_blocks_of_freed_rows() {
         let rows = |value: &[u8]| {
             (0..KEPT_BLOCKS + 1)
                 .map(|_| Row::new(b"key", value, Version(1)))

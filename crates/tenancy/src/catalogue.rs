@@ -948,7 +948,7 @@ mod tests {
     }
 
     #[test]
-    fn old_credentials_end_with_the_new_ones() {
+    fn old_credentials_end_when_new_credentials_start() {
         let catalogue = open(&Arc::new(FaultyDisk::new()));
         let (_, old) = catalogue.create(definition("shop")).unwrap();
         let (_, new) = catalogue.renew_credentials("shop").unwrap();

@@ -256,7 +256,7 @@ mod tests {
 
     /// Power fails at any sync of either disk, and each keeps a random part of its unsynced data.
     #[test]
-    fn a_partition_has_each_change_that_was_answered_and_none_is_lost_by_a_power_cut() {
+    fn a_partition_has_each_answered_change_and_loses_none_in_a_power_cut() {
         let disks: Disks = [(); 2].map(|()| Arc::new(FaultyDisk::new()));
         let (cuts, answered) = (
             Arc::<Mutex<Vec<_>>>::default(),
@@ -325,7 +325,7 @@ mod tests {
 
     /// Something keeps the partition while its databases change.
     #[test]
-    fn a_partition_that_could_not_be_told_is_told_again() {
+    fn a_failed_push_to_a_partition_is_retried() {
         let catalogue = open(engines(&[(); 2].map(|()| Arc::new(FaultyDisk::new()))));
         catalogue.create(definition("shop")).unwrap();
         catalogue.create(definition("news")).unwrap();
@@ -363,7 +363,7 @@ mod tests {
 
     /// One of the folders is from a backup, or from before partitions knew of their databases.
     #[test]
-    fn folders_of_different_times_agree_behind_the_next_start() {
+    fn folders_of_different_times_agree_after_the_next_start() {
         let disks: Disks = [(); 2].map(|()| Arc::new(FaultyDisk::new()));
         let catalogue = open(engines(&disks));
         let (database, _) = catalogue.create(definition("shop")).unwrap();

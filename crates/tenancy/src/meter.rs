@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn written_counts_go_on() {
+    fn written_counts_continue() {
         let meter = Meter::default();
         assert_eq!(meter.command(&limits(None, None), NOON), Ok(()));
         meter.charge(Charge::WRITE);

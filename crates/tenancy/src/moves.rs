@@ -539,7 +539,7 @@ mod tests {
     /// A home that was deposed while it moved a database left it closed. The same process, home
     /// again, refused everything of it.
     #[test]
-    fn a_term_begins_with_every_database_where_the_catalogue_has_it() {
+    fn a_term_starts_with_every_database_in_its_catalogued_partition() {
         let disks = disks();
         let catalogue = open(&disks).unwrap();
         let (database, appends) = (shop(&catalogue), Appends::default());
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_keep_their_versions_and_later_ones_are_above() {
+    fn rows_keep_their_versions_and_later_versions_are_above() {
         let disks = disks();
         let catalogue = open(&disks).unwrap();
         let (database, appends) = (shop(&catalogue), Appends::default());
@@ -743,7 +743,7 @@ mod tests {
 
     /// The clock is set back before each step of a move, and over the restart after it.
     #[test]
-    fn versions_go_on_when_the_clock_is_set_back_during_a_move() {
+    fn versions_ascend_when_the_clock_is_set_back_during_a_move() {
         let disks = disks();
         let clock = Arc::new(ManualClock::new(NOW));
         let catalogue = open_at(&disks, clock.clone()).unwrap();

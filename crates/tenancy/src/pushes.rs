@@ -193,7 +193,7 @@ mod tests {
 
     /// A partition takes pushes above the last taken, and repeats its answer to a repeated push.
     #[test]
-    fn what_comes_late_changes_nothing() {
+    fn a_late_push_changes_nothing() {
         let engine = engine();
         let place = (PartitionId(1), &*engine);
         let defined = |name: &str| Push::of(7, Some(&definition(name)));
@@ -377,7 +377,7 @@ mod tests {
     /// Databases are created, changed and deleted by successive homes, while pushes arrive late,
     /// twice, in any order, or never.
     #[test]
-    fn homes_apart_go_by_what_was_answered() {
+    fn separate_homes_agree_with_answered_changes() {
         let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
         for seed in 0..seeds {
             let world = World::new(seed);

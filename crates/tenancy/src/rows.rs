@@ -36,7 +36,7 @@ pub enum CatalogueError {
     Moving,
     #[error("the database is not being moved")]
     NotMoving,
-    #[error("partition {partition} and the catalogue, one of which is older, do not agree on the database {name}")]
+    #[error("partition {partition} and the catalogue disagree on the database {name}: one of them is older")]
     NotThere { name: String, partition: u32 },
     #[error("the database {name} is in partition {partition}, which is not there")]
     NoPartition { name: String, partition: u32 },
@@ -48,7 +48,7 @@ pub enum CatalogueError {
     NoHome(u32),
     #[error("another node is home of the catalogue")]
     Stale,
-    #[error("the partitions have homes at different nodes: this one takes over all of them, ask again then")]
+    #[error("the partitions have homes at different nodes: this node takes over all of them; send the request again")]
     Apart,
     #[error("{0}")]
     Busy(#[from] Busy),

@@ -85,7 +85,7 @@ mod tests {
     /// Two databases that always want the lock get half of the time each; a third that wants little
     /// is never made to wait.
     #[test]
-    fn everybody_gets_an_equal_part() {
+    fn every_database_gets_an_equal_part() {
         let share = Share::default();
         share.set_active(2);
         let (turns, mut now, mut held) = (Turns::default(), 1_000_000, 0);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nobody_waits() {
+    fn a_single_active_database_never_waits() {
         let (share, turns) = (Share::default(), Turns::default());
         share.set_active(1);
         share.took_turn(&turns, 0, 10_000_000);

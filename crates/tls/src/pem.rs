@@ -9,11 +9,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Returns the certificates of a PEM text in their order, at least one. Errors: there is none, or
 /// one is malformed.
 pub fn certificates(pem: &[u8]) -> io::Result<Vec<CertificateDer<'static>>> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let found = found.map_err(io::Error::other)?;
-    match found.is_empty() {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(io::Error::other)?;
+    match certificates.is_empty() {
         true => Err(io::Error::other("it holds no certificate")),
-        false => Ok(found),
+        false => Ok(certificates),
     }
 }
 

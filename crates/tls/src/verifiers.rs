@@ -137,9 +137,9 @@ mod tests {
             let mut own = CertificateParams::default();
             own.subject_alt_names = vec![SanType::DnsName(Ia5String::try_from(name).unwrap())];
             let certificate = own.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
-            let asked = ServerName::try_from("localhost").unwrap();
+            let server = ServerName::try_from("localhost").unwrap();
             let now = UnixTime::since_unix_epoch(Duration::from_secs(1_750_000_000));
-            let verified = verifier.verify_server_cert(certificate.der(), &[], &asked, &[], now);
+            let verified = verifier.verify_server_cert(certificate.der(), &[], &server, &[], now);
             verified.is_ok()
         };
         assert!(accepts("localhost"));

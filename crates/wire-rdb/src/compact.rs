@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn listpacks_come_back() {
+    fn listpacks_survive_a_round_trip() {
         let mut elements: Elements = [
             0,
             127,

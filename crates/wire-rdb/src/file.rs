@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_of_valkey_9_come_with_their_deadlines() {
+    fn hashes_of_valkey_9_have_their_deadlines() {
         let mut file = b"VALKEY080\x16\x01h\x02\x01f\x01v".to_vec();
         file.extend_from_slice(&(-1i64).to_le_bytes());
         file.extend_from_slice(b"\x01g\x01w");

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_come_back() {
+    fn strings_survive_a_round_trip() {
         let long = b"abcabcabcabcabcabcabcabcabcabcabcabcabcabcabc".repeat(3);
         for text in [
             &b""[..],

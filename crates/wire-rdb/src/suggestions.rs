@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_byte_behind_a_payload_means_nothing() {
+    fn the_byte_after_a_payload_means_nothing() {
         let mut payload = RECORDED[..RECORDED.len() - 10].to_vec();
         let behind = payload.len() - 2;
         payload[behind] = 0x8c;

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back() {
+    fn values_survive_a_round_trip() {
         let field = |name: &str, deadline_ms| Field {
             name: name.into(),
             value: b"v".to_vec(),

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_alone_is_a_command() {
+    fn a_body_without_a_path_is_a_command() {
         check(
             "/",
             None,
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_may_stand_in_the_query() {
+    fn the_token_may_be_in_the_query() {
         assert_eq!(token_of_query(Some("EX=1&_token=a%3Db")).as_deref(), Some("a=b"));
         assert_eq!(token_of_query(Some("token=a")), None);
         assert_eq!(token_of_query(None), None);

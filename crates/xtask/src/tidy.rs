@@ -145,7 +145,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_circle_smaller_than_its_record_asks_to_be_recorded() {
+    fn a_circle_smaller_than_its_record_is_remarked() {
         let mut found = Findings::default();
         found.compare("a", &[], Some(2));
         assert!(found.failures.is_empty());

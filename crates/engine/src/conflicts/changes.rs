@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_clears_lose_their_own_evidence_alone() {
+    fn endless_clears_lose_only_the_records_of_their_space() {
         let limits = Limits {
             space_count: 100,
             space_bytes: 1 << 20,

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_flush_slows_nobody_down() {
+    fn a_quick_flush_slows_no_writer() {
         let mut backlog = Backlog::default();
         for _ in 0..3 {
             let taken = taken_each_second(&mut backlog, 10, 150_000, 10_000_000);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_takes_longer_than_the_last_goes_on_taking_epochs() {
+    fn a_flush_slower_than_the_last_still_accepts_epochs() {
         let mut backlog = Backlog::default();
         taken_each_second(&mut backlog, 5, 150_000, 10_000_000);
         let taken = taken_each_second(&mut backlog, 60, 150_000, 10_000_000);

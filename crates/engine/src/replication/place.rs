@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_behind_a_checkpoint_is_one_chain_from_its_record() {
+    fn the_log_after_a_checkpoint_is_one_chain_from_its_record() {
         let chain = [
             placed(9, 7, Kind::Whole),
             placed(10, 109, Kind::Part),

@@ -147,7 +147,7 @@ fn small_epochs(world: World) -> World {
 
 /// Threads that never pause let the others in: each of them has a number of transactions to do.
 #[test]
-fn nobody_starves_behind_those_who_never_pause() {
+fn no_thread_starves_beside_threads_without_pauses() {
     const TRANSACTIONS: u64 = 200;
     let world = World::default();
     let engine = &world.open();

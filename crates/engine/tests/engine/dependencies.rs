@@ -45,7 +45,7 @@ fn an_error_waits_for_what_it_read() {
 /// Reads of several rows at once, and of numbers at the ends of keys, find what single reads do and
 /// wait for as much.
 #[test]
-fn several_reads_at_once_wait_for_as_much_as_single_ones() {
+fn batched_reads_have_the_dependency_of_single_reads() {
     let engine = World::default().open();
     let mut partition = engine.partition();
     let numbers = || (0..100).map(|root: u64| root * root * 50);
@@ -226,7 +226,7 @@ fn optimistic_writes_without_effect_wait_for_their_reads() {
 
 /// Touching a watched key without writing closed the same effects twice and panicked.
 #[test]
-fn touching_alone_tells_the_watchers() {
+fn a_touch_without_a_write_notifies_watchers() {
     let engine = World::default().open();
     let told = Arc::new(AtomicUsize::new(0));
     let counter = told.clone();
@@ -277,7 +277,7 @@ fn a_read_version_from_before_a_restart_is_too_old() {
 }
 
 #[test]
-fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
+fn a_thread_with_one_connection_makes_its_write_durable_itself() {
     let world = World::default();
     let engine = world.open();
     let syncs = || engine.statistics().syncs.load(Ordering::Relaxed);

@@ -55,7 +55,7 @@ fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
 
 /// A thread that waits for the log while holding it lends the lock only to the flusher.
 #[test]
-fn nobody_comes_between_the_transactions_of_one_hold() {
+fn no_transaction_runs_between_those_of_one_hold() {
     let engine = world().open();
     let seen_by_holder = |partition: &mut PartitionGuard<'_>| {
         let seen: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| {
@@ -82,7 +82,7 @@ fn nobody_comes_between_the_transactions_of_one_hold() {
 }
 
 #[test]
-fn a_checkpoint_amid_full_epochs_stands_at_an_edge() {
+fn a_checkpoint_amid_full_epochs_is_at_an_edge() {
     let world = world();
     let engine = world.open();
     std::thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn a_checkpoint_amid_full_epochs_stands_at_an_edge() {
 }
 
 #[test]
-fn nobody_waits_for_a_failed_log() {
+fn no_reply_waits_for_a_failed_log() {
     for nth in 1..40 {
         let world = world();
         let engine = world.open();

@@ -75,7 +75,7 @@ fn a_full_disk_is_no_failure() {
 /// The newest segment is never trimmed, and it counted: a log with a newest segment above the limit
 /// triggered one checkpoint after another, without a single write.
 #[test]
-fn a_large_newest_segment_asks_for_one_checkpoint() {
+fn a_large_newest_segment_requests_one_checkpoint() {
     let world = World {
         checkpoint_log_bytes: 2000,
         ..World::default()
@@ -96,7 +96,7 @@ fn a_large_newest_segment_asks_for_one_checkpoint() {
 /// Log kept for readers counted as if no checkpoint had it: each start wrote another, of all rows,
 /// before anything had changed.
 #[test]
-fn a_start_asks_for_no_checkpoint_of_what_is_in_one() {
+fn a_start_requests_no_checkpoint_of_checkpointed_records() {
     let world = World {
         checkpoint_log_bytes: 6000,
         log_retention: Duration::from_secs(3600),

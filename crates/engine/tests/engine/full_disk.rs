@@ -92,7 +92,7 @@ fn a_full_disk_refuses_writes_and_takes_deletions_and_reads() {
 }
 
 #[test]
-fn writes_go_on_by_themselves_when_there_is_space() {
+fn writes_resume_when_there_is_space() {
     let world = world();
     let engine = world.open();
     fill(&world);

@@ -186,7 +186,7 @@ fn concurrent_interactive_transactions_are_strictly_serializable() {
 
 /// A cleared range leaves no row, so it can be certified only as long as the evidence is kept.
 #[test]
-fn a_read_version_behind_the_conflict_window_is_too_old() {
+fn a_read_version_before_the_conflict_window_is_too_old() {
     let world = World::default();
     let engine = world.open();
     world.clock.set(100_000_000);
@@ -226,7 +226,7 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
 /// While a transaction runs, the evidence for its certification is kept, durable or not: clears of
 /// other keys do not refuse it.
 #[test]
-fn a_running_transaction_can_be_judged() {
+fn a_running_transaction_can_be_certified() {
     let engine = World::default().open();
     for key in [b"a", b"b"] {
         engine.wait_durable(set(&engine, ALWAYS, key, b"v"));
@@ -388,7 +388,7 @@ fn versionstamps_are_the_commit_version_and_grow() {
 }
 
 #[test]
-fn a_refusal_names_what_changed_when_asked() {
+fn a_refusal_names_the_changed_ranges_on_request() {
     let engine = World::default().open();
     let read_version = engine.read_version(ALWAYS).version;
     set(&engine, ALWAYS, b"b", b"1");
@@ -423,7 +423,7 @@ fn a_read_version_shows_one_space_only() {
 /// either, so transactions that had read in it committed. A mutation's writes count, even where
 /// they change no row.
 #[test]
-fn clearing_what_is_not_there_refuses_those_who_have_read_it() {
+fn clearing_absent_keys_conflicts_with_their_readers() {
     let clear = |key: &[u8]| Mutation::Clear { key: key.to_vec() };
     let clear_range = |start, end| Mutation::ClearRange {
         range: KeyRange::new(start, end),

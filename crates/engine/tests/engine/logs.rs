@@ -131,7 +131,7 @@ fn no_more_is_acknowledged_than_the_log_says_is_durable() {
 /// The flusher passed the log's own tail as its expected tail, so it appended after another
 /// writer's records.
 #[test]
-fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
+fn a_home_acknowledges_nothing_after_another_writer_appended() {
     let disk = FaultyDisk::new();
     let (watched, told) = (Watched::default(), Arc::new(Mutex::new(None)));
     let tells = told.clone();
@@ -152,7 +152,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
             None => std::thread::yield_now(),
         }
     };
-    assert_eq!(told, "the log's tail is 2, not 1: its home is elsewhere");
+    assert_eq!(told, "the log's tail is 2, not 1: another node is its home");
     let mut partition = engine.partition();
     let refused = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
         tx.set(b"never", b"3");
@@ -175,7 +175,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
 }
 
 #[test]
-fn a_reader_gets_durable_records_only_and_hears_when_there_are_more() {
+fn a_reader_gets_only_durable_records_and_is_notified_of_more() {
     let watched = Watched::default();
     let engine = watched.open(&FaultyDisk::new(), |error| panic!("the log failed: {error}"));
     let first = set(&engine, ALWAYS, b"a", b"1");

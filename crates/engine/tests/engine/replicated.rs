@@ -166,7 +166,7 @@ fn a_home_is_answered_by_the_sequencer() {
 
 /// A reply to a read of settled rows waits until it is shown that the node is still home.
 #[test]
-fn a_read_waits_for_a_confirmation_behind_its_arrival() {
+fn a_read_waits_for_a_confirmation_after_its_arrival() {
     let shelf = founded();
     let node = Node::new(&shelf, 1);
     node.become_home();
@@ -181,7 +181,7 @@ fn a_read_waits_for_a_confirmation_behind_its_arrival() {
 }
 
 #[test]
-fn a_home_that_is_cut_off_refuses_commits_and_goes_on_afterwards() {
+fn a_home_that_is_cut_off_refuses_commits_and_recovers() {
     let shelf = founded();
     let node = Node::new(&shelf, 1);
     node.become_home();
@@ -267,7 +267,7 @@ fn a_transaction_above_the_limit_is_refused_by_its_size() {
 }
 
 #[test]
-fn a_follower_applies_tells_watches_and_counts() {
+fn a_follower_applies_notifies_watches_and_counts() {
     let shelf = founded();
     let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     home.become_home();
@@ -311,7 +311,7 @@ fn a_follower_without_hints_reads_what_there_is() {
 }
 
 #[test]
-fn a_follower_goes_on_from_its_own_files_after_a_restart() {
+fn a_follower_continues_from_its_own_files_after_a_restart() {
     let shelf = founded();
     let (home, mut follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     home.become_home();
@@ -381,7 +381,7 @@ fn a_new_home_has_everything_and_older_readers_are_too_old() {
 
 /// A deposed home ended its process. It now rolls back its unconfirmed writes, and follows.
 #[test]
-fn a_deposed_home_takes_back_what_is_not_confirmed() {
+fn a_deposed_home_rolls_back_unconfirmed_commits() {
     let shelf = founded();
     let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     first.become_home();
@@ -419,7 +419,7 @@ fn a_deposed_home_takes_back_what_is_not_confirmed() {
 /// home's version of the same number for its own: CREATE reported success for a database that did
 /// not exist.
 #[test]
-fn a_commit_that_is_taken_back_while_its_home_is_deposed_is_not_durable() {
+fn a_commit_rolled_back_with_its_deposed_home_is_not_durable() {
     let shelf = founded();
     let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     first.become_home();
@@ -752,7 +752,7 @@ fn goes_on_behind_parts(store: StoreKind, has_checkpoint: bool, is_killed: bool,
 }
 
 #[test]
-fn a_node_goes_on_behind_parts_of_a_group_at_the_end_of_its_log() {
+fn a_node_continues_after_parts_of_a_group_at_the_end_of_its_log() {
     for (store, has_checkpoint, is_killed, group) in [
         (StoreKind::Memory, true, false, Group::GoesOn),
         (StoreKind::Memory, true, true, Group::IsCut),
@@ -835,7 +835,7 @@ fn changed(disk: &FaultyDisk, from: &[u8], to: &[u8]) -> FaultyDisk {
 /// A row of a node differs while all checksums of its files are right, as after a bit flip in
 /// memory. The node detects it at the next mark, stops serving, and copies the home.
 #[test]
-fn a_state_that_differs_is_found_at_a_mark_and_copied_anew() {
+fn a_state_that_differs_is_found_at_a_mark_and_copied_again() {
     let shelf = held();
     let (home, mut node) = (Node::new(&shelf, 1), Node::down(&shelf, 2));
     home.become_home();
@@ -1000,7 +1000,7 @@ fn a_node_of_another_cluster_is_refused_by_name() {
 }
 
 #[test]
-fn a_directory_of_a_server_alone_does_not_join() {
+fn a_directory_of_a_standalone_server_does_not_join() {
     let world = World::default();
     let engine = world.open();
     set(&engine, ALWAYS, b"key", b"value");

@@ -103,7 +103,7 @@ fn open_with(disk: &HeldDisk, options: EngineOptions) -> Engine {
 /// Writes were blocked once four times as much had gathered as triggers a flush. From half of that
 /// on they are slower, and continue.
 #[test]
-fn writes_become_slower_and_go_on() {
+fn writes_become_slower_and_continue() {
     let disk = HeldDisk::default();
     let engine = open(&disk);
     let write = |numbers: std::ops::Range<u64>| {
@@ -245,7 +245,7 @@ fn one_hold_of_the_lock_writes_more_than_may_gather() {
 
 /// Rows that a snapshot holds are no reason to wait: only its end would end that.
 #[test]
-fn a_snapshot_that_is_held_stops_nobody() {
+fn a_held_snapshot_blocks_no_writer() {
     let engine = open_with(&HeldDisk::default(), with_little_memory());
     for number in 0..2_000_u64 {
         set(&engine, RELAXED, &number.to_be_bytes(), &[7; 100]);

@@ -240,7 +240,7 @@ fn optimistic_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>),
 }
 
 #[test]
-fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
+fn no_sent_reply_depends_on_a_write_that_a_crash_undid() {
     let mut lost = 0;
     for seed in 0..60 {
         let (world, mut random) = (World::default(), Random(seed));

@@ -87,7 +87,7 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
 /// Clearing a range fired the watches of absent keys: Redis' FLUSHALL does not trigger a WATCH of
 /// an absent key, so EXEC failed where Redis' succeeds.
 #[test]
-fn a_cleared_range_tells_only_of_what_was_there() {
+fn a_cleared_range_reports_only_present_rows() {
     let engine = World::default().open();
     let told = Told::default();
     set(&engine, ALWAYS, b"k", b"v");

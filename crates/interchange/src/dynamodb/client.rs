@@ -80,9 +80,9 @@ impl Client {
     }
 
     /// Makes the table, and waits until it may be used.
-    pub fn create(&self, wanted: &Value) -> Result<(), Refused> {
-        self.ask("CreateTable", wanted)?;
-        let name = wanted["TableName"].as_str().unwrap_or_default();
+    pub fn create(&self, request: &Value) -> Result<(), Refused> {
+        self.ask("CreateTable", request)?;
+        let name = request["TableName"].as_str().unwrap_or_default();
         while self
             .describe(name)?
             .is_none_or(|table| table["TableStatus"] != "ACTIVE")
@@ -124,7 +124,7 @@ fn refusal(answer: &Answer) -> Refused {
 /// Builds a CreateTable request from a table's description, without the parts that its server has
 /// added.
 pub fn like(description: &Value, name: &str) -> Value {
-    let mut wanted = json!({
+    let mut request = json!({
         "TableName": name,
         "AttributeDefinitions": description["AttributeDefinitions"],
         "KeySchema": description["KeySchema"],
@@ -138,13 +138,13 @@ pub fn like(description: &Value, name: &str) -> Value {
             .map(index_like)
             .collect();
         if !indexes.is_empty() {
-            wanted[kind] = indexes.into();
+            request[kind] = indexes.into();
         }
     }
     if description["StreamSpecification"]["StreamEnabled"] == true {
-        wanted["StreamSpecification"] = description["StreamSpecification"].clone();
+        request["StreamSpecification"] = description["StreamSpecification"].clone();
     }
-    wanted
+    request
 }
 
 fn index_like(index: &Value) -> Value {

@@ -100,11 +100,11 @@ fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &Journal) -> Result<()>
     if to.merges || journal.goes_on() {
         return Ok(());
     }
-    let found = to
+    let scan = to
         .client
         .ask("Scan", &json!({ "TableName": name, "Limit": 1 }))
         .map_err(target)?;
-    match found["Count"].as_u64() {
+    match scan["Count"].as_u64() {
         Some(0) => Ok(()),
         _ => Err(Error::NotEmpty(format!(
             "the table {name} holds items; --merge copies beside them, and over those of the same key"

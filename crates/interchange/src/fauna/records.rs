@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_found_whatever_they_hold() {
+    fn elements_are_found_with_any_content() {
         let read = |text: &str, capacity: usize| -> io::Result<Vec<String>> {
             let mut input = BufReader::with_capacity(capacity, text.as_bytes());
             assert_eq!(first_byte(&mut input)?, Some(b'['));

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_must_be_escaped_is_wherever_it_stands() {
+    fn special_bytes_are_escaped_at_every_position() {
         for byte in 0..=0x7f_u8 {
             for before in 0..20 {
                 let text =

@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_come_first() {
+    fn kinds_are_first() {
         check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
         check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
         check_text(r#"{"Flag":"x"}"#, "Unexpected token received from parser");

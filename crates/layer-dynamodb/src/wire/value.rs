@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_in_normal_form() {
+    fn values_are_read_in_normal_form() {
         for (given, expected) in [
             (r#"{"S":""}"#, r#"{"S":""}"#),
             (r#"{"N":"1.0"}"#, r#"{"N":"1"}"#),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_the_documented_ones() {
+    fn sizes_are_as_documented() {
         for (given, size) in [
             (r#"{"S":"abc"}"#, 3),
             // Numbers as recorded at the limit of an item's size, where the digits after the point

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_tells_what_it_is_for() {
+    fn a_secret_has_its_scope() {
         let key = Secret::key(None, 42, &[7; 20]);
         assert!(key.text.starts_with("fn"));
         assert_eq!(elsewhere_of(&key.text), None);

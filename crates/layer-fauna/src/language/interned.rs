@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_itself_whatever_came_before_it() {
+    fn a_name_is_itself_after_any_token() {
         for round in 0..2 {
             for number in 0..3 * SLOTS {
                 let text = format!("name{number}");

@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn special_bytes_are_found_wherever_they_stand() {
+    fn special_bytes_are_found_at_every_position() {
         for special in (0..=255_u8).filter(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
             for at in 0..20 {
                 let mut bytes = [0xc3; 20];

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_refuses_nobody() {
+    fn no_limit_refuses_no_request() {
         let limits = RateLimits::default();
         limits.charge(&[1; 32], &[u64::MAX; 3], 1);
         assert!(limits.check(&[1; 32], 1).is_ok() && !limits.are_set());

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_begins_within_a_group_is_widened_to_all_of_it() {
+    fn a_range_from_within_a_group_is_widened_to_all_of_it() {
         let range = Range::default().after(&element(5), false);
         assert!(!range.contains(&element(5)) && range.contains(&element(6)));
         assert!(range.widened().contains(&element(0)));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_behind_the_last_key() {
+    fn nothing_follows_the_last_key() {
         let last = rows::entry_document(u64::MAX, u64::MAX);
         let range = Range::default().after(&last, false);
         assert!(range.is_empty() && !range.contains(&last));

@@ -166,7 +166,7 @@ fn databases_keys_and_tokens_are_kept_apart() {
 }
 
 #[test]
-fn a_past_that_was_shown_stays_as_it_was() {
+fn an_observed_past_never_changes() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
         starts.ask(CREATE);
@@ -276,7 +276,7 @@ fn expired_documents_stay_expired() {
 
 /// The events of a stream and their times; events before the stream's start are excluded.
 #[test]
-fn streams_go_on_after_the_clock_was_set() {
+fn streams_continue_after_the_clock_was_set() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
         starts.ask(r#"{"create":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{}}}"#);

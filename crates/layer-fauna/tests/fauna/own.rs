@@ -133,7 +133,7 @@ fn a_token_cannot_be_given_to_another_identity() {
 }
 
 #[test]
-fn tokens_of_ones_own_are_read_and_deleted() {
+fn a_caller_reads_and_deletes_its_tokens() {
     let users = users();
     check(&users.secret, &users.world, &users.strange_token, &[]);
     check(&users.secret, &users.world, &users.other_own_token, &["read", "delete"]);
@@ -143,7 +143,7 @@ fn tokens_of_ones_own_are_read_and_deleted() {
 }
 
 #[test]
-fn credentials_of_ones_own_are_read_and_their_password_changed() {
+fn a_caller_reads_its_credentials_and_changes_the_password() {
     let users = users();
     let (own, strange) = (credentials(&users.world, 0), credentials(&users.world, 1));
     check(&users.secret, &users.world, &strange, &[]);

@@ -136,6 +136,6 @@ fn sources_of_events() {
 }
 
 #[test]
-fn definitions_are_judged_as_by_the_original() {
+fn definitions_are_checked_as_by_the_original() {
     run("definitions");
 }

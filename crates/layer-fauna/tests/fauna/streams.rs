@@ -119,7 +119,7 @@ fn a_document_is_followed_through_its_life() {
 }
 
 #[test]
-fn sets_tell_who_comes_and_who_leaves() {
+fn sets_report_added_and_removed_members() {
     let world = world();
     put(&world, 1, 1);
     let mut by_x = open(

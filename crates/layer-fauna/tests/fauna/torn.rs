@@ -239,7 +239,7 @@ fn a_token_that_logs_out_opens_until_that_is_durable_or_the_refusal_waits() {
 }
 
 #[test]
-fn a_key_that_is_new_is_known_with_what_came_with_it() {
+fn a_new_key_is_known_with_its_role() {
     let (place, _, _) = credentials();
     let made = r#"{"do":[{"update":{"ref":{"collection":"old"},"id":"1"},"params":{"object":{"data":{"object":{"v":2}}}}},{"create_key":{"object":{"role":"server"}}}]}"#;
     let (_, key, _) = place.ask("secret", made);

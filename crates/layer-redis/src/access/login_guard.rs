@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_grows_for_one_peer_and_user_and_for_nobody_else() {
+    fn the_delay_grows_for_one_peer_and_user_only() {
         let guard = LoginGuard::default();
         let delays: Vec<u64> = (0..20).map(|_| guard.failed(peer(1), b"alice", 1_000)).collect();
         assert_eq!(delays[..8], [0; 8]);

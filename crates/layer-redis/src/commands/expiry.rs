@@ -161,7 +161,7 @@ mod tests {
     use crate::testing::Fixture;
 
     #[test]
-    fn deadlines_come_and_pass() {
+    fn deadlines_approach_and_pass() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check(

@@ -156,7 +156,7 @@ mod tests {
     use quartet_model::Version;
 
     #[test]
-    fn waiting_messages_are_taken_in_order_and_in_parts() {
+    fn waiting_messages_are_delivered_in_order_and_in_parts() {
         let memory = Arc::<ClientMemory>::default();
         let mut mailbox = Mailbox::new(memory.clone());
         let message = SharedBytes::new(&memory, b">shared".to_vec());

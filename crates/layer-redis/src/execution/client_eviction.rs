@@ -60,7 +60,7 @@ mod tests {
     /// With busy threads the task of a closed connection may end late. Until then its memory was
     /// counted, and each check closed another connection because of it.
     #[test]
-    fn nobody_is_closed_for_memory_that_is_about_to_be_freed() {
+    fn no_connection_is_closed_for_memory_about_to_be_freed() {
         let fixture = Fixture::new();
         let layer = &fixture.layer;
         let mut operator = fixture.connect();

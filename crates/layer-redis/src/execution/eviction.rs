@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn without_eviction_writes_are_refused_and_deleting_goes_on() {
+    fn without_eviction_writes_are_refused_and_deletions_work() {
         let fixture = Fixture::of_several();
         let mut connection = fixture.connect();
         fill(&fixture, &mut connection, "noeviction");
@@ -283,7 +283,7 @@ mod tests {
     /// Evicted keys were published to listeners of keyspace events, but not to clients that cache
     /// them.
     #[test]
-    fn a_client_that_caches_an_evicted_key_hears_of_it() {
+    fn a_client_that_caches_an_evicted_key_is_notified() {
         let fixture = Fixture::of_several();
         let (mut connection, mut reader) = (fixture.connect(), fixture.connect());
         fill(&fixture, &mut connection, "volatile-ttl");
@@ -375,7 +375,7 @@ mod tests {
 
     /// More had to go than may go at once, and the command in between was refused.
     #[test]
-    fn commands_go_on_while_there_is_more_to_evict() {
+    fn commands_continue_while_keys_can_be_evicted() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         for key in 0..3 * EVICTED_AT_ONCE {

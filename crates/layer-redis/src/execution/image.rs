@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_shows_one_version_whatever_is_written_after() {
+    fn an_image_shows_one_version_despite_later_writes() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check("SET a 1 => OK\nRPUSH b x y => 2\nPSETEX gone 5 x => OK\nJSON.SET j $ 1 => OK\nSELECT 15 => OK\nHSET h f v => 1");

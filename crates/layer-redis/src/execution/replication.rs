@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_whose_last_field_has_expired_is_sent_as_removed() {
+    fn a_hash_without_unexpired_fields_is_sent_as_removed() {
         let prepared = ["HSET h f 1", "PEXPIRE h 1000", "HPEXPIRE h 5 FIELDS 1 f"];
         for command in ["HSET h g 1", "RPUSH h x", "HSETNX h f 1", "APPEND h x"] {
             assert_eq!(
@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_need_only_the_state_before_are_sent_as_they_came() {
+    fn commands_that_need_only_the_previous_state_are_sent_unchanged() {
         let prepared = ["SET n 1 EX 100", "RPUSH l a b", "SET v x EX 100"];
         let commands = [
             "INCR n",

@@ -239,7 +239,7 @@ mod tests {
 
     /// 512 was the most, and the original takes more.
     #[test]
-    fn as_many_links_may_be_asked_for_as_at_the_original() {
+    fn the_limit_of_links_is_as_in_the_original() {
         let links = |links: &str| {
             let words = ["TYPE", "FLOAT32", "DIM", "4", "DISTANCE_METRIC", "L2", "M", links];
             let pairs = words.map(str::as_bytes);

@@ -151,7 +151,7 @@ mod tests {
     /// replies that are completed later: in pipelines, between other elements, in transactions, of
     /// values in one row and in chunks, and of a key that the command itself removes.
     #[test]
-    fn long_values_stand_where_they_belong() {
+    fn long_values_are_in_their_positions() {
         let mut connection = Fixture::new().connect();
         let long = "0123456789abcdef".repeat(LONG / 16);
         connection.run(&["SET", "whole", &long]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_goes_on_behind_a_long_value() {
+    fn a_pipeline_continues_after_a_long_value() {
         let mut connection = Fixture::new().connect();
         let long = "x".repeat(LONG);
         connection.run(&["SET", "a", &long]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn suppressed_parts_are_not_put_in() {
+    fn suppressed_parts_are_omitted() {
         let mut connection = Fixture::new().connect();
         connection.run(&["SET", "a", &"x".repeat(LONG)]);
         let mut out = Vec::new();

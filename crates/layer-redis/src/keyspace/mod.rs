@@ -998,7 +998,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_end_where_the_next_prefix_begins() {
+    fn elements_end_at_the_next_prefix() {
         for id in [[7; 10], [0xff; 10], [1, 2, 3, 4, 5, 6, 7, 0xff, 0xff, 0xff]] {
             let elements = Elements::of(id);
             assert_eq!(elements.end().as_slice(), quartet_model::next_prefix(&elements.prefix));

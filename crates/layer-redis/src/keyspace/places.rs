@@ -105,7 +105,7 @@ mod tests {
     /// All names of up to four bytes of a few, in the order of their rows: cursors never decrease,
     /// and the page of each starts at the first of its keys.
     #[test]
-    fn pages_begin_at_the_first_key_of_their_cursor() {
+    fn pages_start_at_the_first_key_of_their_cursor() {
         let bytes = [0, 1, b'a', 0xff];
         let mut names: Vec<Vec<u8>> = vec![Vec::new()];
         for length in 1..=4 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_of_no_place_are_behind_all() {
+    fn cursors_of_no_place_are_after_all_keys() {
         assert_eq!(start_of_page(0, 1 << 53), None);
         assert_eq!(start_of_page(0, u64::MAX), None);
         let last = start_of_page(0, (1 << 53) - 1).unwrap();

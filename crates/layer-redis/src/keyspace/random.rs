@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_picked_as_asked() {
+    fn the_requested_number_is_picked() {
         let random = Random::seeded(7);
         let picked = |count: &[u8], size| PickCount::parse(count).unwrap().positions(&random, size);
         for (count, size, expected) in [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_comes_about_equally_often() {
+    fn every_number_is_about_equally_frequent() {
         let random = Random::seeded(1);
         let mut counts = [0; 10];
         for _ in 0..10_000 {

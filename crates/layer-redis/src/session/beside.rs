@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_of_reads_runs_beside_readers_unless_it_has_to_be_alone() {
+    fn a_transaction_of_reads_shares_the_lock_unless_it_needs_it_exclusively() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check("SET a 1 => OK\nRPUSH l x => 1\nSET gone v PX 10 => OK");
@@ -315,7 +315,7 @@ mod tests {
 
     /// Each key is counted once, also where the command runs twice.
     #[test]
-    fn a_command_that_finds_an_expired_key_runs_again_alone() {
+    fn a_command_that_finds_an_expired_key_runs_again_exclusively() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check("SET gone v PX 10 => OK\nSET stays v => OK\nDBSIZE => 2");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_beside_others_is_remembered_and_misses_are_told() {
+    fn shared_reads_are_recorded_and_misses_are_published() {
         let fixture = Fixture::new();
         let (mut reader, mut writer) = (fixture.connect(), fixture.connect());
         reader.session.speak_resp3();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_goes_on_alone_from_its_first_write_on() {
+    fn a_pipeline_is_exclusive_from_its_first_write() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         let (mut requests, mut out) = (Vec::new(), Vec::new());

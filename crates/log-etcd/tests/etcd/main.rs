@@ -88,7 +88,7 @@ fn compact_each_second(options: &EtcdOptions, over: &AtomicBool, compactions: &A
 /// A suspended member answers nothing; another member is called.
 #[test]
 #[ignore = "needs etcd: ./test etcd"]
-fn a_member_that_stands_still_is_passed_over() {
+fn a_paused_member_is_skipped() {
     let members = Members::start(3);
     let mut options = members.options();
     let still = members.stop_a_follower();

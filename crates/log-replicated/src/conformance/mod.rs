@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_conforms_behind_a_bad_network() {
+    fn the_model_conforms_over_a_bad_network() {
         for seed in 0..50 {
             let chaos = Chaos {
                 lost_requests: 20,

@@ -117,7 +117,7 @@ fn a_failing_write_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn beginning_a_segment_may_fail_anywhere() {
+fn starting_a_segment_may_fail_at_any_step() {
     for operation in [
         Operation::Create,
         Operation::Allocate,

@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_and_resumes_when_there_is_room() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;
     fill(&disk);
@@ -119,7 +119,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
 /// Starting a segment created a file: without a descriptor for it the log failed, and the server
 /// stopped.
 #[test]
-fn the_next_segment_is_there_before_it_is_needed() {
+fn the_next_segment_exists_before_it_is_needed() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 4096).unwrap().log;
     disk.fail(Operation::Create, 1, Fault::NoDescriptor);

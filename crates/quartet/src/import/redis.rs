@@ -126,7 +126,7 @@ pub(super) fn told(copied: Copied, verdict: Option<Verdict>) -> ExitCode {
         Some(verdict) if !verdict.is_equal() => {
             let Verdict { keys, differences } = verdict;
             println!(
-                "compared {keys} keys: {differences} differ. The source takes writes again; the same command goes on"
+                "compared {keys} keys: {differences} differ. The source accepts writes again; the same command continues"
             );
             return ExitCode::from(DIFFERENT);
         }
@@ -181,12 +181,12 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
         Export::Keyvalue(arguments) => return records::export_keyvalue(arguments),
     };
     let LinkStart::FirstCopy(first) = link::begin_records(from)? else {
-        bail!("{from} did not begin a copy");
+        bail!("{from} did not start a copy");
     };
     let writing = || format!("writing {}", to.display());
     let (mut file, was_begun) = WholeFile::begin(to).with_context(writing)?;
     if was_begun {
-        eprintln!("an earlier export ended in the middle: it is begun anew");
+        eprintln!("an earlier export was interrupted: it starts again");
     }
     let mut keys = 0;
     let bytes = {

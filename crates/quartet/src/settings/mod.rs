@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_those_that_help_does_not_show() {
+    fn secrets_are_the_options_hidden_by_help() {
         let expected = [
             "--root-key",
             "--rest-token",

@@ -42,7 +42,7 @@ impl TelemetryOptions {
         };
         anyhow::ensure!(
             endpoint.starts_with("http://") || endpoint.starts_with("https://"),
-            "otlp-endpoint: '{endpoint}' does not begin with http:// or https://"
+            "otlp-endpoint: '{endpoint}' does not start with http:// or https://"
         );
         let sampling_ratio = self.otlp_sampling_ratio.unwrap_or(0.01);
         anyhow::ensure!(

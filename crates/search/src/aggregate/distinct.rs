@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_estimate_is_near_and_counts_a_value_once() {
+    fn an_estimate_is_close_and_counts_a_value_once() {
         for count in [0_u32, 1, 10, 100, 1000, 100_000] {
             let mut distinct = Distinct::new();
             for _ in 0..2 {

@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_told_as_8_does() {
+    fn wrong_arguments_are_reported_as_by_8() {
         let check = |text: &str, expected: &str| assert_eq!(answer(text), format!("ERR {expected}"));
         check(
             "split()",

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_number_is_there_is_no_least_and_no_sum() {
+    fn without_numbers_there_is_no_minimum_and_no_sum() {
         for (name, arguments, answer) in [
             ("SUM", &["@z"][..], "nan"),
             ("AVG", &["@z"], "nan"),
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_values_are_a_group_and_come_last() {
+    fn missing_values_are_a_group_and_are_last() {
         let properties = vec!["m".to_owned()];
         let count = (Reducer::parse("COUNT", &[]).unwrap(), "c".to_owned());
         let steps = [Step::GroupBy {

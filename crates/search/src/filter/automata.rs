@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_near_by_their_errors() {
+    fn words_are_ordered_by_their_errors() {
         for (word, distance, swaps, prefix, term, expected) in [
             ("laptopp", 1, true, false, "laptop", true),
             ("haedphone", 1, true, false, "headphone", true),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_beginning_is_that_of_no_match() {
+    fn a_dead_prefix_matches_nothing() {
         let automaton = near("abcd", 1, true, false);
         let Compared::Dead(bytes) = automaton.compare(b"xyzzy") else {
             panic!("no match begins so");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_sort_as_values_do_and_come_back() {
+    fn bytes_sort_as_values_do_and_decode() {
         let lists: [(FieldType, &[Value]); 4] = [
             (FieldType::U64, &[Value::U64(0), Value::U64(9), Value::U64(u64::MAX)]),
             (

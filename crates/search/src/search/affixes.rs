@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_whose_time_is_over_looks_at_no_more_terms() {
+    fn a_search_that_timed_out_reads_no_more_terms() {
         let mut rows = MemoryRows::default();
         let affix = Affix::Infix(b"ab".to_vec());
         let none = DocumentRows::default();

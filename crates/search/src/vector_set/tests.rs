@@ -121,7 +121,7 @@ fn equal_commands_make_equal_rows() {
 }
 
 #[test]
-fn a_set_comes_back_from_its_nodes() {
+fn a_set_is_restored_from_its_nodes() {
     let vectors = clustered(200, 16, 10, &mut Choice(5));
     let (mut rows, mut head) = filled(&vectors, Quantization::Bytes);
     set_attributes(&mut rows, &mut head, b"e7", b"{}");

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_founding_that_is_killed_at_any_step_goes_on() {
+    fn a_founding_that_is_killed_at_any_step_continues() {
         let (founded, requests) = Outside::new().found(usize::MAX, usize::MAX);
         assert!(founded.unwrap().is_some());
         assert_eq!(requests, 2, "what there is, and the cluster");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_has_changed_does_not_found_what_it_has_begun() {
+    fn a_changed_folder_does_not_complete_its_founding() {
         let mut outside = Outside::new();
         assert!(outside.found(1, 1).0.is_err());
         let other = Outside::new();

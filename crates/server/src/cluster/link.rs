@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_of_a_cluster_talk_and_nobody_else() {
+    async fn only_nodes_of_a_cluster_talk() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) = (made(folder.path(), "ours"), made(folder.path(), "theirs"));
         let link = |cluster, certificates| Link::new(cluster, certificates).unwrap();
@@ -308,7 +308,7 @@ mod tests {
 
     /// Without a certificate and without the cluster's name not one byte is returned.
     #[tokio::test]
-    async fn a_stranger_learns_nothing() {
+    async fn an_unauthenticated_peer_learns_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let node = Link::new(CLUSTER, None).unwrap();

@@ -782,7 +782,7 @@ mod tests {
 
     /// A single node without contact to the home does not depose it if another node hears it.
     #[test]
-    fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
+    fn a_home_counts_as_alive_for_nodes_with_recent_reports() {
         let start = Instant::now();
         let mut view = View::default();
         let heard = |view: &View, at: Duration| view.is_heard_elsewhere(ME, PartitionId(0), HOME, start + at);
@@ -847,7 +847,7 @@ mod tests {
 
     /// Nodes of earlier versions report only the first partition.
     #[test]
-    fn each_partitions_home_is_heard_by_itself() {
+    fn each_partitions_home_is_tracked_separately() {
         let start = Instant::now();
         let mut view = View::default();
         view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, Some(1))], 1), start, 0);
@@ -991,7 +991,7 @@ mod tests {
 
     /// An etcd restored to an older state has the key of an earlier process, under a live lease.
     #[test]
-    fn a_value_that_nobody_renews_is_written_over() {
+    fn an_expired_value_is_overwritten() {
         let etcd = Rc::default();
         let mut earlier = Process::new(&etcd, 1, "b:7000");
         assert!(earlier.looks());

@@ -1614,7 +1614,7 @@ mod tests {
     /// Layers over all partitions are there while the node is home of all, and see one term of
     /// each.
     #[test]
-    fn a_node_stands_by_its_roles() {
+    fn a_node_is_classified_by_its_roles() {
         let following = || Role::Following {
             term: Term(4),
             home: None,
@@ -1639,7 +1639,7 @@ mod tests {
 
     /// A node that serves only partition 0 keeps serving while other partitions are gained or lost.
     #[test]
-    fn layers_are_over_with_a_term_that_they_are_of() {
+    fn layers_end_with_any_of_their_terms() {
         let one = [home(3), home(5)];
         assert!(is_in(&[Term(3), Term(5)], &one) && is_in(&[Term(3)], &one));
         assert!(!is_in(&[Term(3), Term(4)], &one) && !is_in(&[Term(2)], &one));

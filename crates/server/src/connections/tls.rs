@@ -233,7 +233,9 @@ impl Tls {
                 *self.current.write() = Some(acceptors);
                 tracing::info!(certificate = %source.files.certificate.display(), "the certificate was read again");
             }
-            Err(error) => tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}"),
+            Err(error) => {
+                tracing::error!("the certificate is unchanged, the new certificate cannot be used: {error:#}")
+            }
         }
     }
 }
@@ -266,7 +268,7 @@ fn client_verifier(
     }
     ensure!(
         !files.client_roots.as_os_str().is_empty(),
-        "clients are asked for certificates, and no file names their roots"
+        "clients must present certificates, and no file has their roots"
     );
     let roots = quartet_tls::roots(certificates(&files.client_roots)?).with_context(|| in_file(&files.client_roots))?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
@@ -461,7 +463,7 @@ mod tests {
     /// The system's clock: a paused clock would jump to the next deadline while the bytes are still
     /// in transit.
     #[tokio::test]
-    async fn bytes_of_a_handshake_count_among_those_of_strangers() {
+    async fn bytes_of_a_handshake_count_among_unauthenticated_bytes() {
         let stranger_bytes = StrangerBytes::with_limits(1000, 200);
         let ended = opened(vec![0; 256], &stranger_bytes).await;
         assert_eq!(ended, io::ErrorKind::QuotaExceeded);

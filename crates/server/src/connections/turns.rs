@@ -60,7 +60,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn alone_is_who_had_all_the_latest_turns() {
+    fn a_connection_with_all_recent_turns_is_the_only_active_one() {
         let thread_turns = ThreadTurns::default();
         let mut one = pin!(thread_turns.with(std::future::pending::<()>()));
         let mut other = pin!(thread_turns.with(std::future::pending::<()>()));

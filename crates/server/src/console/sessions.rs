@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_nobody_uses_it_and_after_its_longest_time() {
+    fn a_session_ends_when_idle_and_at_its_maximum_age() {
         let (sessions, start) = (Sessions::new(1), Instant::now());
         let (cookie, proof) = opened(&sessions, start);
         let nearly = IDLE_MAX - Duration::from_secs(1);

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_comes_back_whole_however_it_is_framed() {
+    async fn an_answer_arrives_whole_in_any_framing() {
         let known = b"HTTP/1.1 200 OK\r\nX-Own: 1\r\ndate: now\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody";
         let headers: Headers = vec![("x-own", "1".into())];
         assert_eq!(read(known).await.unwrap(), (200, headers.clone(), b"body".to_vec()));

@@ -63,7 +63,7 @@ mod tests {
     const MUCH: usize = 1 << 40;
 
     #[test]
-    fn everybody_shares_the_budget_of_the_process_and_strangers_theirs() {
+    fn all_peers_share_the_budget_of_the_process_and_unauthenticated_peers_theirs() {
         let memory = Arc::new(Memory::default());
         memory.set_budget(Some(4 * MUCH as u64));
         let strangers = StrangerBytes::with_limits(100_000, 100_000);

@@ -7,7 +7,7 @@
 use crate::http::Head;
 
 /// The answer to such a request.
-pub const REFUSAL: &str = "a web page of another site may not use a server that asks for no credentials";
+pub const REFUSAL: &str = "a web page of another site may not use a server without credentials";
 
 /// The request comes for a page that is not of this machine.
 pub fn comes_from_elsewhere(head: &Head<'_>) -> bool {

@@ -100,7 +100,7 @@ impl ConnectionLimit {
                 connections_max,
                 wanted,
                 files_max,
-                "fewer connections than wanted: the limit on open files is too low (ulimit -n)"
+                "fewer connections than configured: the limit on open files is too low (ulimit -n)"
             );
         }
         Ok(ConnectionLimit::new(connections_max))
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stranger_makes_room_and_authenticated_peers_stay() {
+    fn the_oldest_unauthenticated_peer_makes_room_and_authenticated_peers_stay() {
         let limit = ConnectionLimit::new(3);
         let closed = Arc::new(Mutex::new(Vec::new()));
         let stranger = |name: &'static str| {

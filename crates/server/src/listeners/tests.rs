@@ -94,7 +94,7 @@ fn a_layer_more_is_a_row_and_a_struct() {
 
 /// Each time the same sockets, and databases as they were left.
 #[test]
-fn layers_are_dropped_and_made_anew_over_one_engine() {
+fn layers_are_dropped_and_made_again_over_one_engine() {
     let mut server = Server::start_with(settings(), &LAYERS).unwrap();
     create(&server, "first");
     create(&server, "second");

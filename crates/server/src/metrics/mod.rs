@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_once_and_says_kind_and_unit() {
+    fn a_name_is_unique_and_says_kind_and_unit() {
         let mut names = BTreeSet::new();
         for Family { name, kind, unit, help } in families() {
             assert!(names.insert(*name), "{name} stands twice");

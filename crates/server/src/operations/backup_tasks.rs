@@ -285,7 +285,7 @@ impl BackupTasks {
     ) -> Result<(u16, Value), Refused> {
         let mut running = self.running.lock();
         if running.as_ref().is_some_and(|running| !running.thread.is_finished()) {
-            return Err(refused(409, "another backup, check or restoration is going on"));
+            return Err(refused(409, "another backup, check or restoration is running"));
         }
         let state = Arc::new(TaskState {
             kind,

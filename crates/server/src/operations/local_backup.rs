@@ -12,7 +12,7 @@ use quartet_model::LogSequence;
 use crate::operations::backups::{database_names, mark};
 use crate::tenants::Tenants;
 
-const STOPPED: &str = "it was asked to end";
+const STOPPED: &str = "it was stopped";
 
 /// True once the backup is to end.
 pub type IsStopped<'s> = &'s (dyn Fn() -> bool + Sync);
@@ -85,7 +85,7 @@ impl LocalSource<'_> {
         }
         self.session
             .as_mut()
-            .ok_or_else(|| BackupError::Source("no backup was begun".into()))
+            .ok_or_else(|| BackupError::Source("no backup was started".into()))
     }
 }
 

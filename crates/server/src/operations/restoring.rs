@@ -152,7 +152,7 @@ fn leave_only(catalogue: &Catalogue, name: &str, id: DatabaseId) -> Result<()> {
         .any(|database| database.id == id && database.definition().name == name);
     ensure!(
         is_there || name == DEFAULT_NAME,
-        "the database {name} of the backup's base was deleted before the version that is to be restored"
+        "the database {name} of the backup's base was deleted before the version to restore"
     );
     for database in catalogue.list() {
         let definition = database.definition();

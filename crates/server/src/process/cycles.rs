@@ -92,7 +92,7 @@ mod tests {
     /// A panic ended the thread of the cycles unnoticed: keys no longer expired, databases were no
     /// longer cleaned up.
     #[test]
-    fn a_cycle_that_panics_is_run_again_and_the_others_go_on() {
+    fn a_cycle_that_panics_is_run_again_and_the_others_continue() {
         let (told, heard) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
         let other = told.clone();

@@ -71,7 +71,7 @@ impl RedisParts {
         use_tls(named.map(|name| layer.config.text_of(name))).context("TLS")?;
         layer.process.use_tls = Some(Box::new(move |named| {
             use_tls(named).map_err(|error| {
-                tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}");
+                tracing::error!("the certificate is unchanged, the new certificate cannot be used: {error:#}");
                 format!("{error:#}")
             })
         }));
@@ -242,7 +242,7 @@ fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
     parsed.map_err(|errors| anyhow!("the file of users {path}: {errors}"))?;
     kept.write(&text).with_context(|| format!("taking in {path}"))?;
     let aside = file.set_aside().with_context(|| format!("setting {path} aside"))?;
-    tracing::info!("{path} was taken in, and is {} now", aside.display());
+    tracing::info!("{path} was imported, and is {} now", aside.display());
     Ok(())
 }
 

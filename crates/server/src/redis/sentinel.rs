@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribers_hear_that_the_master_is_another() {
+    fn subscribers_are_notified_of_another_master() {
         let mut connection = connection();
         let mut heard = |request: &str| {
             let (mut input, mut output) = (format!("{request}\r\n").into_bytes(), Vec::new());

@@ -308,7 +308,7 @@ impl Tenants {
     /// Tells partitions what they have not heard of yet.
     pub fn tell_homes(&self) {
         if let Err(error) = self.catalogue.tell_again() {
-            tracing::warn!(%error, "a partition has not heard of a change of its databases yet");
+            tracing::warn!(%error, "a partition has not received a change of its databases yet");
         }
         for database in self.catalogue.unfinished() {
             if self.elsewhere(&database).is_some() {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_behind_the_other_is_right() {
+    fn sequential_operations_are_valid() {
         let (first, second) = (
             transaction((0, 1), &[("a", &[])], &[("a", 1)]),
             transaction((2, 3), &[("a", &[1]), ("b", &[])], &[("b", 2)]),

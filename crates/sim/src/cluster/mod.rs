@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_finds_nothing() {
+    fn the_checker_finds_nothing() {
         for seed in 0..10 {
             run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         }
@@ -278,7 +278,7 @@ mod tests {
     /// fault of the engine's test of parts at the end of a log; in the others the disks of two
     /// nodes were slow to the end.
     #[test]
-    fn the_judge_finds_nothing_where_it_once_did() {
+    fn the_checker_finds_nothing_in_past_failures() {
         for seed in [137, 5800, 7325, 7379] {
             run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         }
@@ -295,7 +295,7 @@ mod tests {
 
     /// Mistakes that need many seeds are run by `quartet-sim --cluster --mistakes`.
     #[test]
-    fn the_judge_finds_mistakes() {
+    fn the_checker_finds_mistakes() {
         for mistake in [
             Mistake::WithoutTerm,
             Mistake::ChangedEpoch,

@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_set_to_all_ones_or_zeros_is_refused() {
+    fn every_byte_set_to_255_or_0_is_refused() {
         let (bytes, _) = written(store(20, 10).snapshot());
         for (index, byte) in (0..bytes.len()).flat_map(|index| [(index, 0), (index, 0xff)]) {
             let mut damaged = bytes.clone();

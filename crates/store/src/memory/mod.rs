@@ -437,7 +437,7 @@ mod tests {
 
     /// Prefetching reads rows' headers, of any length of theirs, and of keys that are not there.
     #[test]
-    fn rows_are_fetched_whatever_their_size() {
+    fn rows_of_any_size_are_fetched() {
         let mut store = MemoryStore::new();
         let key = |number: u64| number.to_be_bytes();
         for number in (0..2 * FAR_FROM_ROWS).step_by(2) {

@@ -1848,7 +1848,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_put_back_leaves_no_trace_of_the_newer_one() {
+    fn a_restored_row_leaves_no_trace_of_the_newer_row() {
         let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
         for number in 0..50_000 {
             let old = tree.insert(row(&numbered(number), 7)).expect("a row that was loaded");
@@ -1906,7 +1906,7 @@ mod tests {
     /// A checkpoint held the whole tree until its end: overwriting everything meanwhile took twice
     /// the memory.
     #[test]
-    fn draining_lets_go_of_what_was_visited() {
+    fn draining_releases_visited_rows() {
         let tree = Tree::from_sorted((0..10_000).map(|number| row(&numbered(number), 1)));
         let held = tree.clone();
         let (mut visited, mut let_go) = (0, 0);
@@ -1953,7 +1953,7 @@ mod tests {
     /// A list grows at its ends between the rows of others: its leaves were left half full, and
     /// next to a row of another kind a leaf could not distinguish its rows without following them.
     #[test]
-    fn keys_that_begin_alike_leave_full_leaves_wherever_they_stand() {
+    fn keys_with_a_common_prefix_leave_full_leaves_in_any_range() {
         let others = [b"a key of its own".to_vec(), b"z".to_vec()];
         let mut tree = Tree::from_sorted(others.iter().map(|key| row(key, 1)));
         let element = |number: u64| [b"elements of a list ".as_slice(), &numbered(number)].concat();

@@ -161,7 +161,7 @@ fn the_keys_that_a_damaged_block_names_are_listed() {
 
 /// A sector that reads as zeros, at any offset: a frame, rows, the footer.
 #[test]
-fn a_sector_of_zeros_costs_no_more_than_what_it_touches() {
+fn a_sector_of_zeros_costs_only_the_rows_it_overlaps() {
     for kind in StoreKind::ALL {
         let (disk, rows) = directory(kind, value);
         for name in disk.list().unwrap().iter().filter(|name| name.contains('-')) {
@@ -182,7 +182,7 @@ fn a_sector_of_zeros_costs_no_more_than_what_it_touches() {
 }
 
 #[test]
-fn the_beginning_of_a_checkpoint_that_ends_early_is_saved() {
+fn the_start_of_a_truncated_checkpoint_is_saved() {
     let (disk, rows) = directory(StoreKind::Memory, value);
     let name = checkpoint_name(&disk);
     let third = parts(&disk.content(&name))[2] as u64;

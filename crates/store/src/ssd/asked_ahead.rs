@@ -145,7 +145,7 @@ fn flush(store: &mut SsdStore, sequence: u64) {
 /// sequential reads, both by the flush and by the writer before it, although the disk could do five
 /// reads in that time.
 #[test]
-fn leaves_are_asked_for_before_the_first_of_them_is_read() {
+fn leaves_are_requested_before_the_first_of_them_is_read() {
     let disk = WatchedDisk::default();
     create(&disk).unwrap();
     let mut store = SsdStore::open(Arc::new(disk.clone()), CACHE_BYTES, 0).unwrap();

@@ -358,7 +358,7 @@ pub(super) mod tests {
     /// All of them were closed for one more, and a tree of more files opened one for nearly each
     /// read.
     #[test]
-    fn one_file_too_many_closes_the_oldest_alone() {
+    fn one_file_too_many_closes_only_the_oldest() {
         let disk = Arc::new(FaultyDisk::new());
         let files = Files::new(disk.clone(), 0);
         let last = OPEN_MAX as u32 + 2;

@@ -500,7 +500,7 @@ fn opening_does_not_depend_on_the_rows() {
 
 /// Only a repair reads the copy, so a missing or outdated copy would go unnoticed.
 #[test]
-fn the_copy_of_the_root_is_that_of_the_root() {
+fn the_copy_of_the_root_equals_the_root() {
     let disk = FaultyDisk::new();
     let mut store = filled(&disk, 20, 10);
     let is_copied = || disk.content(root::NAME) == disk.content(root::COPY);
@@ -816,7 +816,7 @@ fn nodes_that_are_not_cached_any_more_are_read() {
 
 /// A backup that read everything once put what others read again and again out of the cache.
 #[test]
-fn a_walk_keeps_no_leaves_at_hand() {
+fn a_walk_keeps_no_leaves_in_memory() {
     let disk = FaultyDisk::new();
     drop(filled(&disk, 20_000, 100));
     let store = open(&disk);

@@ -57,7 +57,7 @@ fn integers_and_bulks_of_every_width() {
 }
 
 #[test]
-fn heads_that_come_last() {
+fn heads_that_are_last() {
     let since = |reply: &mut Reply<'_>| {
         reply.integer(1);
         let mark = reply.mark();

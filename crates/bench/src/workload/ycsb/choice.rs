@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_record_is_always_the_one() {
+    fn one_record_is_always_picked() {
         for distribution in [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest] {
             assert_eq!(counts(distribution, 1), [DRAWS]);
         }

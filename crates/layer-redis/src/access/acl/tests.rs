@@ -86,7 +86,7 @@ fn request_of(command: &Command) -> Vec<String> {
 }
 
 #[test]
-fn every_key_of_every_command_is_judged() {
+fn every_key_of_every_command_is_checked() {
     let commands = (0..table().size()).map(|index| table().at(index));
     let generated = commands
         .filter(|command| !matches!(command.keys, Keys::None | Keys::Channels { .. }))
@@ -177,7 +177,7 @@ fn changes_of(fixture: &Fixture, connection: &mut Connection, words: &[String]) 
 
 /// The rules apply to the request itself, inside EXEC, and when a blocking command is called again.
 #[test]
-fn the_rules_hold_wherever_a_command_runs() {
+fn the_rules_hold_in_every_context_of_a_command() {
     let fixture = Fixture::new();
     let (mut admin, mut user) = (fixture.connect(), fixture.connect());
     admin.check("ACL SETUSER u on nopass ~k* +@all => OK");

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_as_good_as_its_password() {
+    fn a_token_is_equivalent_to_its_password() {
         let users = users_with(b"app", "secret");
         let given = users.token_of(b"", b"app", b"secret").unwrap();
         assert_eq!(users.of_token(given.as_bytes()).unwrap().name, b"app");

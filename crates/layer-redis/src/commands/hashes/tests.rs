@@ -458,7 +458,7 @@ impl Model {
 /// Until the next expiry cycle, such a hash existed for EXISTS, TYPE and SCAN, was of another kind
 /// for RPUSH, and kept its deadline.
 #[test]
-fn a_hash_is_gone_with_its_last_field() {
+fn a_hash_is_removed_with_its_last_field() {
     let commands = [
         "EXISTS h => 0",
         "TYPE h => none",

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn additions_are_judged_before_they_are_made() {
+    fn additions_are_checked_before_they_are_made() {
         let value = Json::parse(b"[1,2]").unwrap();
         assert!(value.check_additions(1000, 1000).is_ok());
         assert!(value.check_additions(20_000, 200_000).is_err());

@@ -212,7 +212,7 @@ fn arrays_are_changed() {
 }
 
 #[test]
-fn a_path_that_meets_a_value_twice_changes_it_once() {
+fn a_path_with_a_value_twice_changes_it_once() {
     check(
         r#"
         JSON.SET d $ {"a":{"a":{"a":[1,2]}}} => OK

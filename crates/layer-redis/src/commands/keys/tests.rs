@@ -131,7 +131,7 @@ fn databases_change_places() {
 
 /// A key that is in neither database has not changed.
 #[test]
-fn a_swap_leaves_watches_of_absent_keys_alone() {
+fn a_swap_keeps_watches_of_absent_keys() {
     let fixture = Fixture::new();
     fixture.connect().check(
         "SET b 1 => OK
@@ -360,7 +360,7 @@ fn a_changed_element_of_a_large_key_is_a_use_of_it() {
 }
 
 #[test]
-fn patterns_begin_where_they_must() {
+fn patterns_match_only_at_valid_starts() {
     let mut connection = Fixture::new().connect();
     connection.run(&["MSET", "user:1", "a", "user:2", "b", "use", "c", "zebra", "d"]);
     assert_eq!(show(&connection.run(&["KEYS", "user:*"])), "[user:1 user:2]");

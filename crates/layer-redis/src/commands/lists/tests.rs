@@ -123,7 +123,7 @@ fn waits_that_end_while_a_row_is_served_are_not_forgotten() {
 }
 
 #[test]
-fn a_transaction_is_whole_before_anybody_is_served() {
+fn a_transaction_is_whole_before_a_waiter_is_served() {
     let fixture = Fixture::new();
     let (mut waiter, mut writer) = (fixture.connect(), fixture.connect());
     assert!(waiter.bytes(&["BLPOP", "a", "0"]).is_empty());
@@ -251,7 +251,7 @@ fn queues_run_in_both_directions() {
 
 /// The reason for blocks: the number of a list's rows, and of the rows written by a push.
 #[test]
-fn short_elements_share_rows_and_long_ones_do_not() {
+fn short_elements_share_rows_and_long_elements_do_not() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let rows = || {

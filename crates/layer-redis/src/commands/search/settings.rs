@@ -147,7 +147,7 @@ mod tests {
     use crate::indexes::CURSORS_OF_INDEX_MAX;
 
     #[test]
-    fn shown_limits_are_those_that_hold() {
+    fn shown_limits_are_the_effective_limits() {
         let shown = |name: &str| Parameter::find(name.as_bytes()).unwrap().default;
         for (name, limit) in [
             ("search-cursor-max-idle", IDLE_MS_MAX as usize),

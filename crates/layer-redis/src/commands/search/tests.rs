@@ -1398,7 +1398,7 @@ fn a_graph_finds_the_nearest() {
 }
 
 #[test]
-fn an_index_says_which_vectors_were_asked_for() {
+fn an_index_reports_the_requested_vectors() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let refused = "!SEARCH_PARSE_ARGS";
@@ -1626,7 +1626,7 @@ fn aggregations_show_scores_and_leave_contents_out() {
 
 /// As search 2.10 was seen to answer.
 #[test]
-fn a_suggestion_keeps_its_payload_until_another_comes() {
+fn a_suggestion_keeps_its_payload_until_it_is_replaced() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -1663,7 +1663,7 @@ fn a_key_of_suggestions_is_announced_when_it_is_new() {
 
 /// As 8.x does, and 2.10 does not.
 #[test]
-fn an_index_tells_whether_it_indexes_all() {
+fn an_index_reports_whether_it_indexes_all() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(

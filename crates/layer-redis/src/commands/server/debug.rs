@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_is_refused_from_elsewhere() {
+    fn debug_is_refused_from_remote_peers() {
         let fixture = Fixture::new();
         fixture.layer.config.start_with("enable-debug-command", "local".into());
         let elsewhere = fixture.layer.connections.clients.connect(

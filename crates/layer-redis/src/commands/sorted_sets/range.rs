@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_cut_from_the_side_the_range_begins_at() {
+    fn limits_cut_from_the_start_of_the_range() {
         assert_eq!(limited(2..8, false, 1, 2), 3..5);
         assert_eq!(limited(2..8, true, 1, 2), 5..7);
         assert_eq!(limited(2..8, false, -1, 2), 8..8);

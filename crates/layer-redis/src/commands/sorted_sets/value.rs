@@ -551,7 +551,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_sort_as_scores_and_come_back() {
+    fn orders_sort_as_scores_and_decode() {
         let scores = [
             f64::NEG_INFINITY,
             f64::MIN,

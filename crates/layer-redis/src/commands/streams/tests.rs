@@ -14,7 +14,7 @@ fn show_bytes(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn ids_come_from_the_time_of_the_transaction() {
+fn ids_are_of_the_time_of_the_transaction() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -123,7 +123,7 @@ fn readers_are_served() {
 }
 
 #[test]
-fn readers_with_a_group_learn_that_it_is_gone() {
+fn readers_with_a_group_learn_of_its_removal() {
     let gone = "!NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
     let another_kind = "!WRONGTYPE Operation against a key holding the wrong kind of value";
     for (commands, expected) in [
@@ -146,7 +146,7 @@ fn readers_with_a_group_learn_that_it_is_gone() {
 /// Since Redis 7.2. Before, and here until INFO said 7.4, a consumer was listed from its first
 /// entry on.
 #[test]
-fn a_consumer_comes_to_be_by_asking() {
+fn a_read_makes_the_consumer() {
     let fixture = Fixture::new();
     let (mut waiter, mut other) = (fixture.connect(), fixture.connect());
     other.check(
@@ -201,7 +201,7 @@ fn reading_claims_what_is_idle() {
 /// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
 /// with it until then, with BLOCK 0 for ever.
 #[test]
-fn whoever_waits_with_claim_gets_what_becomes_claimable() {
+fn a_reader_waiting_with_claim_gets_claimable_entries() {
     let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
     let die = "MULTI => OK
                XADD s 5-1 a b => QUEUED
@@ -251,7 +251,7 @@ fn an_entry_goes_to_one_waiting_consumer() {
 }
 
 #[test]
-fn the_last_entry_can_be_asked_for() {
+fn the_last_entry_can_be_requested() {
     Fixture::new().connect().check(
         "XADD s 1 a 1 => 1-0
          XADD s 2 a 2 => 2-0
@@ -264,7 +264,7 @@ fn the_last_entry_can_be_asked_for() {
 }
 
 #[test]
-fn keys_stand_behind_the_word_streams() {
+fn keys_follow_the_word_streams() {
     Fixture::new().connect().check(
         "COMMAND GETKEYS XREAD COUNT 1 BLOCK 1 STREAMS a b 0 0 => [a b]
          COMMAND GETKEYS XREADGROUP COUNT 1 GROUP streams c NOACK STREAMS a > => [a]
@@ -274,7 +274,7 @@ fn keys_stand_behind_the_word_streams() {
 
 /// No state of a removed group or consumer may reappear with a new one of its name.
 #[test]
-fn names_come_again_with_nothing() {
+fn a_reused_name_is_empty() {
     Fixture::new().connect().check(
         "XADD s 1 a 1 => 1-0
          XGROUP CREATE s g 0 => OK

@@ -340,7 +340,7 @@ mod tests {
     use crate::testing::Fixture;
 
     #[test]
-    fn values_come_back() {
+    fn values_survive_a_round_trip() {
         let fixture = Fixture::new();
         fixture.connect().check(
             "GET a => nil

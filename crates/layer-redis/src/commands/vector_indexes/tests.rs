@@ -82,7 +82,7 @@ fn scores_of_each_metric_grow_with_nearness() {
 }
 
 #[test]
-fn requests_that_ask_for_nothing_possible_are_refused() {
+fn impossible_requests_are_refused() {
     check(
         "SET s 1 => OK
          VECTOR.CREATE v DIM 2 METRIC COSINE => 1

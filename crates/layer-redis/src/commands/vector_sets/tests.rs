@@ -295,7 +295,7 @@ fn no_events_but_new_keys() {
 }
 
 #[test]
-fn the_graph_is_judged_beside_all_vectors() {
+fn the_graph_is_compared_with_all_vectors() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let component = |at: usize, axis: usize| ((at * 37 + axis * 101 + at * axis * 13) % 97) as f32 - 48.0;
@@ -362,7 +362,7 @@ fn fill(connection: &mut Connection, name: &str) {
 
 /// Every command handles elements that are not linked yet, and elements that are linked later.
 #[test]
-fn elements_that_wait_are_there() {
+fn waiting_elements_are_visible() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     fill(&mut connection, "v");
@@ -490,7 +490,7 @@ fn add_in_vain(fixture: &Fixture, name: &str, element: &str) {
 /// The same commands with cached rows and without: in transactions and scripts, some of them rolled
 /// back, with deadlines that pass, on other threads, and at states that no client sees again.
 #[test]
-fn rows_at_hand_change_no_answer() {
+fn cached_rows_change_no_answer() {
     for seed in 0..6 {
         let fixtures = [Fixture::new(), Fixture::new()];
         let mut connections = fixtures.each_ref().map(Fixture::connect);

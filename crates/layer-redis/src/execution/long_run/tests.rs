@@ -194,7 +194,7 @@ fn comparable(request: &[&str], value: &Value) -> String {
 /// At each of the search's clock readings, a client changes keys: the reply is the content of one
 /// version, from some reading on that of the start, and it blocks no other client.
 #[test]
-fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
+fn a_long_search_reads_one_state_and_delays_no_client() {
     let world = World::new();
     let (mut searcher, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
     for request in REQUESTS {
@@ -267,7 +267,7 @@ fn stopped_at(begun: Box<LongRun>, look: u64, meanwhile: impl FnOnce() -> bool) 
 /// Commands that know the number of elements to visit start with the lock held only if it is small.
 /// The clock is stopped: they do not find out by taking long.
 #[test]
-fn what_is_known_to_be_large_keeps_nobody_waiting() {
+fn a_command_known_to_be_large_delays_no_client() {
     let world = World::new();
     let (mut reader, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
     let numbers: Vec<String> = (0..12_000).map(|number| number.to_string()).collect();
@@ -391,7 +391,7 @@ fn ended_by(end: fn(&Redis, &Client)) -> (String, u64) {
 }
 
 #[test]
-fn a_search_that_nobody_waits_for_ends() {
+fn a_search_without_a_waiting_client_ends() {
     let ends: [fn(&Redis, &Client); 3] = [
         |_, client| client.killed.store(true, Ordering::SeqCst),
         |_, client| client.is_gone.store(true, Ordering::SeqCst),
@@ -467,7 +467,7 @@ const OF_RESULTS: &[&str] = &[
 ];
 
 #[test]
-fn a_search_that_may_answer_a_part_has_what_it_found_when_its_time_was_over() {
+fn a_search_that_may_answer_a_part_has_the_results_found_in_time() {
     let world = World::new();
     let mut searcher = Connection::to(&world.layer);
     searcher.session.speak_resp3();

@@ -188,7 +188,7 @@ fn rows_without_an_index_and_indexes_without_a_key() {
 
 /// Expired keys, and keys that were deliberately not indexed, may differ.
 #[test]
-fn what_is_over_or_was_not_looked_at_is_no_fault() {
+fn expired_or_unread_rows_are_no_fault() {
     let fixture = start();
     let mut connection = fixture.connect();
     connection.check(

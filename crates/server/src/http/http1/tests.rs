@@ -77,7 +77,7 @@ impl HttpLayer for Telling {
 
 /// The paused clock advances only for timers.
 #[test]
-fn wrong_credentials_are_answered_later_each_time_and_right_ones_at_once() {
+fn wrong_credentials_are_delayed_more_each_time_and_valid_credentials_are_not() {
     let peer = Peer::for_test(StrangerBytes::new());
     let ask = |credential: &'static str| {
         let request = format!("POST / HTTP/1.1\r\nauthorization: {credential}\r\ncontent-length: 50000\r\n\r\n");
@@ -239,7 +239,7 @@ fn a_connection_is_kept_as_long_as_the_peer_wants() {
 
 /// The layer does not see the body of an unauthenticated peer whose credential is wrong.
 #[test]
-fn a_stranger_is_refused_before_his_request_is_answered() {
+fn an_unauthenticated_peer_is_refused_before_its_request_is_answered() {
     let guarded = |credential: &str| {
         format!("POST /guarded HTTP/1.1\r\nauthorization: {credential}\r\ncontent-length: 2\r\n\r\nhi")
     };
@@ -258,7 +258,7 @@ fn a_stranger_is_refused_before_his_request_is_answered() {
 }
 
 #[test]
-fn a_head_alone_is_answered_without_body() {
+fn a_head_request_is_answered_without_body() {
     assert_eq!(
         exchange(&[b"HEAD /h HTTP/1.1\r\n\r\n"]),
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"
@@ -313,7 +313,7 @@ fn an_unreadable_request_ends_the_connection() {
 }
 
 #[test]
-fn an_answer_may_go_on() {
+fn an_answer_may_continue() {
     let request = b"POST /stream HTTP/1.1\r\n\r\nGET /next HTTP/1.1\r\n\r\n";
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\npart 1\r\n6\r\npart 3\r\n0\r\n\r\n";
     assert_eq!(exchange(&[request]), chunks.to_owned() + &told("[GET /next ]"));
@@ -388,7 +388,7 @@ fn a_dripping_request_has_one_deadline() {
 }
 
 #[test]
-fn a_large_body_is_taken_only_from_those_who_may_send_it() {
+fn a_large_body_is_accepted_only_from_authorised_peers() {
     for length in ["content-length: 1000000", "transfer-encoding: chunked"] {
         let head = format!("POST / HTTP/1.1\r\nauthorization: wrong\r\nexpect: 100-continue\r\n{length}\r\n\r\n");
         let answer = exchange(&[head.as_bytes()]);
@@ -409,7 +409,7 @@ fn a_large_body_is_taken_only_from_those_who_may_send_it() {
 /// Four unauthenticated peers send heads of 10,000 bytes each, but only the first three fit; an
 /// authenticated peer is not counted among them.
 #[test]
-fn strangers_share_a_budget_of_bytes() {
+fn unauthenticated_peers_share_a_budget_of_bytes() {
     let budget = StrangerBytes::with_limits(35_000, 35_000);
     let others: Vec<_> = (0..3)
         .map(|_| {

@@ -201,19 +201,19 @@ impl EventEncoder {
             self.look_for_a_move();
             if self.until.is_some_and(|until| self.seen >= until) {
                 self.tell_progress()?;
-                return Ok("the database was moved to another partition; go on from the last version");
+                return Ok("the database was moved to another partition; continue from the last version");
             }
             if self.is_interrupted {
                 self.tell_progress()?;
                 return Ok(
-                    "a database was moved to this partition or from it; read what there is, and go on from the last version",
+                    "a database was moved to this partition or from it; read the present data, and continue from the last version",
                 );
             }
             match reader.next() {
                 Ok(Some(record)) => self.tell_record(record.payload)?,
                 Ok(None) => self.wait_for_more()?,
                 Err(LogReadError::TooOld { .. }) => {
-                    return Ok("too old: the log is not kept any more from where this feed is; begin anew");
+                    return Ok("too old: the log no longer has this feed's position; start again");
                 }
                 Err(error) => {
                     tracing::error!(%error, "the log could not be read for a feed");

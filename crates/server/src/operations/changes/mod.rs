@@ -158,7 +158,7 @@ impl Changes {
 
     fn caller(&self, head: &Head<'_>, admin: &Admin) -> Result<Caller, Answer> {
         if head.method != "GET" {
-            return Err(refusal(METHOD_NOT_ALLOWED, "a feed is asked for with GET"));
+            return Err(refusal(METHOD_NOT_ALLOWED, "a feed is requested with GET"));
         }
         if self.is_open && comes_from_elsewhere(head) {
             return Err(refusal(FORBIDDEN, web_pages::REFUSAL));
@@ -325,7 +325,7 @@ fn not_readable(engine: &Engine, error: &LogReadError) -> Answer {
     match error {
         LogReadError::TooOld { .. } => {
             let newest = engine.durable().0;
-            let way_out = "ask without `from`, note the version of the first line, read what there is, and go on from that version";
+            let way_out = "connect without `from`, store the version of the first line, read the present data, and continue from that version";
             let body = json!({ "error": "too old: the log is not kept from that version on", "newest": newest, "way_out": way_out });
             let mut answer = Answer::settled(GONE, body.to_string());
             answer.headers.push(("content-type", "application/json".into()));

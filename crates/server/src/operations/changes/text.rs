@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_part_of_a_transaction_can_be_gone_on_from() {
+    fn a_feed_can_continue_only_after_the_last_part_of_a_transaction() {
         let first = String::from_utf8(part(Version(7), Some("shop"), "1", false, true)).unwrap();
         assert_eq!(
             first,

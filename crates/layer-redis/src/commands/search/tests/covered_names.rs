@@ -79,7 +79,7 @@ fn a_script_s_definition_is_known_to_its_next_write() {
 }
 
 #[test]
-fn definitions_that_go_with_all_keys_come_again() {
+fn definitions_removed_with_all_keys_can_be_made_again() {
     for flush in ["FLUSHALL", "FLUSHDB"] {
         let (_fixture, mut connection) = beside_another();
         connection.run(&[flush]);
@@ -96,7 +96,7 @@ fn definitions_that_go_with_all_keys_come_again() {
 /// A rolled-back transaction may have dropped an index: other writes have been noted meanwhile, or
 /// not.
 #[test]
-fn a_drop_that_is_taken_back_leaves_the_index_known() {
+fn a_drop_that_is_rolled_back_keeps_the_index() {
     let (fixture, mut connection) = beside_another();
     connection.check(
         "FT.CREATE new PREFIX 1 b: SCHEMA t TAG => OK

@@ -62,7 +62,7 @@ fn entries_are_documents() {
 
 /// A name that occurs several times in an entry has all these values.
 #[test]
-fn fields_may_come_several_times() {
+fn fields_may_occur_several_times() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -236,7 +236,7 @@ fn long_streams_are_filled_in_the_background() {
 
 /// Entries that go in great number while few stay are not taken out one by one.
 #[test]
-fn an_index_begins_anew_when_most_of_a_stream_is_trimmed() {
+fn an_index_is_rebuilt_when_most_of_a_stream_is_trimmed() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check("SEARCH.CREATE i ON STREAM s SCHEMA n U64 FAST => 1");

@@ -170,7 +170,7 @@ fn documents_have_paths_and_arrays() {
 }
 
 #[test]
-fn aliases_stand_for_indexes() {
+fn aliases_resolve_to_indexes() {
     let (_fixture, mut connection) = shop();
     connection.check(
         "
