@@ -81,7 +81,7 @@ fn put(out: &mut Vec<u8>, tag: u8, pieces: &[&[u8]]) {
     pieces.iter().for_each(|piece| out.extend_from_slice(piece));
 }
 
-/// Walks the frames of `bytes`, which come from `file` and begin there at `offset`.
+/// Iterates over the frames of `bytes`, which were read from `file` at `offset`.
 pub(crate) struct Frames<'a> {
     pub file: &'a str,
     pub offset: u64,

@@ -1,8 +1,7 @@
-//! Results as one page that needs nothing else: no script, no style sheet, no font, no picture from
-//! elsewhere.
+//! Results as one self-contained page: no external script, style sheet, font or picture.
 //!
-//! Published figures stand beside the measured ones in columns of their own, always with the
-//! hardware they come from.
+//! Published figures are next to the measured ones in columns of their own, always with the
+//! hardware they were measured on.
 
 use crate::published::{self, Figures};
 use crate::results::{Cell, Results};

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 pub struct TlsSettings {
     /// The certificates that the server's must lead to. Without them no server is trusted.
     pub authorities: Option<Vec<u8>>,
-    /// The client's own certificate and key, if the server asks for one.
+    /// The client's own certificate, if the server requires one.
     pub certificate: Option<Vec<u8>>,
     /// The private key of `certificate`.
     pub key: Option<Vec<u8>>,

@@ -6,7 +6,7 @@
 //! data/NAME.json.gz        lines, each of one item
 //! ```
 //!
-//! The layer writes such exports when a client asks it to, and `quartet export dynamodb` writes and
+//! The layer writes such exports on a client's request, and `quartet export dynamodb` writes and
 //! reads them from outside. No I/O, and no knowledge of items: a line is bytes.
 //!
 //! Source: the DynamoDB developer guide, "DynamoDB table export output format".
@@ -119,7 +119,7 @@ pub struct Summary {
     pub table_arn: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_id: Option<String>,
-    /// For a full export: the time whose state it holds.
+    /// For a full export: the time of the exported state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export_time: Option<String>,
     /// For an incremental export: its first moment, included.
@@ -143,8 +143,7 @@ pub struct Summary {
     /// For an incremental export: `NEW_IMAGE` or `NEW_AND_OLD_IMAGES`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_view: Option<String>,
-    /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; an export from before there were incremental ones has
-    /// none.
+    /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; absent in exports older than incremental exports.
     pub export_type: Option<String>,
 }
 

@@ -37,7 +37,7 @@ impl OwnLog {
         self.place
     }
 
-    /// The last record, which a group may begin with whose end is missing.
+    /// The last record, which may be in a group whose end is missing.
     pub fn tail(&self) -> LogSequence {
         self.log.tail()
     }

@@ -1,17 +1,17 @@
-//! How a node of a replicated log stands, for all threads that ask: its role, and whether a reply
-//! may leave.
+//! The state of a node of a replicated log, shared by all threads: its role, and whether a reply
+//! may be sent.
 //!
-//! A reply rests on a version, which must be durable, and it must be shown that this node was home
-//! after the request had arrived. Attempts to show that are numbered when they are sent; a request
-//! notes the last number at its arrival, and a higher one that succeeded confirms it
-//! (`quartet_log_replicated`). The log's thread raises `sent` before it sends, so no request that
-//! arrives behind the sending can note less.
+//! A reply depends on a version, which must be durable, and requires evidence that this node was
+//! home after the arrival of the request. Attempts to obtain that evidence are numbered when they
+//! are sent; a request records the last number at its arrival, and a successful attempt with a
+//! higher number confirms it (`quartet_log_replicated`). The log's thread raises `sent` before it
+//! sends, so a request that arrives after the sending records at least that number.
 //!
-//! Numbers begin anew with each home, and versions may come again with other content behind a
-//! roll-back. So arrivals carry the *generation*, which rises whenever this node becomes home or
-//! ceases to be: odd while it is home. When it ceases to be, what was durable and confirmed by then
-//! is kept: replies that rest on nothing else leave all the same. Any other reply of an earlier
-//! home is lost.
+//! Numbers restart with each home, and after a rollback a version may be assigned again to other
+//! content. So arrivals carry the *generation*, which increases whenever this node becomes home or
+//! ceases to be: odd while it is home. When it ceases to be, the state that was durable and
+//! confirmed by then is kept: replies that depend on nothing else are still sent. All other replies
+//! of an earlier home are lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,10 +47,10 @@ pub enum Role {
         /// Whether it commits.
         condition: Condition,
     },
-    /// It was deposed with commits that are not confirmed, and reads its state anew.
+    /// It was deposed with unconfirmed commits, and reloads its state.
     RollingBack,
-    /// The next record is gone from the sequencer, or its state differs from its home's: it needs a
-    /// copy in an empty directory.
+    /// The sequencer has dropped the next record, or the node's state differs from its home's: it
+    /// needs a copy in an empty directory.
     Copying,
     /// Its history contradicts the sequencer. It serves nothing until an operator decides.
     Stopped(StopReason),
@@ -64,9 +64,9 @@ pub enum Condition {
     /// The sequencer has not answered for a second, has no room, or keeps more than it should for
     /// want of copies.
     Uncertain,
-    /// It is to hand over, and something is not confirmed yet.
+    /// The node shall hand over, and some state is not confirmed yet.
     Draining,
-    /// It is to hand over, and everything is confirmed.
+    /// The node shall hand over, and everything is confirmed.
     Drained,
 }
 
@@ -80,7 +80,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// One that differs from those of other numbers, for tests of what keeps arrivals.
+    /// An arrival with this number, for tests of code that stores arrivals.
     #[doc(hidden)]
     pub fn numbered(number: u64) -> Arrival {
         Arrival {
@@ -109,18 +109,18 @@ pub struct Replication {
     pub term: u64,
     /// The node that is its home.
     pub home_node: u64,
-    /// True if it is this one.
+    /// True if the home is this node.
     pub is_home: bool,
     /// True if this node is home and the sequencer has left a request of its without an answer for
     /// a second.
     pub is_cut_off: bool,
-    /// Milliseconds since the log's thread last began a turn: it waits for the own disk.
+    /// Milliseconds since the last turn of the log's thread: it waits for its own disk.
     pub stalled_millis: u64,
     /// The last record that is confirmed and applied here.
     pub applied: u64,
     /// The last record that is durable in the own file log.
     pub synced: u64,
-    /// Records that are known to be behind `applied`.
+    /// Number of known records after `applied`.
     pub lag_records: u64,
     /// Milliseconds since this node last had everything; zero at home.
     pub lag_millis: u64,
@@ -134,11 +134,11 @@ pub struct Replication {
     pub confirmations: u64,
     /// Requests without an answer.
     pub unknown_answers: u64,
-    /// Terms begun here.
+    /// Number of terms that this node has started.
     pub take_overs: u64,
     /// Terms lost.
     pub depositions: u64,
-    /// Times that the state was read anew.
+    /// Number of reloads of the state.
     pub roll_backs: u64,
     /// State hashes taken.
     pub marks: u64,
@@ -160,7 +160,7 @@ pub struct Replication {
     pub objects_removed: u64,
 }
 
-/// The state behind a confirmed record, for a copy.
+/// The state after a confirmed record, for a copy.
 pub(crate) struct Copied {
     pub snapshot: PartitionSnapshot,
     pub place: Position,
@@ -171,7 +171,7 @@ pub(crate) struct Copied {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub take_over: AtomicBool,
-    /// Until then commits are refused, in microseconds of the runtime's clock; zero if not.
+    /// End of the refusal of commits, in microseconds of the runtime's clock; zero if not.
     pub drain_until_micros: AtomicU64,
     pub mark: AtomicBool,
     pub copy: AtomicBool,
@@ -192,15 +192,16 @@ pub(crate) struct Standing {
     generation: AtomicU32,
     sent: AtomicU64,
     confirmed_below: AtomicU64,
-    /// One more than the highest arrival that waits; zero if none does.
+    /// The highest waiting arrival plus one; zero without any.
     wanted: AtomicU64,
-    /// Relaxed replies leave at once until then, in microseconds of the runtime's clock.
+    /// Time before which relaxed replies are sent immediately, in microseconds of the runtime's
+    /// clock.
     fresh_until_micros: AtomicU64,
     /// The last time that this node was home.
     ended: Mutex<Ended>,
     role: Mutex<Role>,
     pub figures: Mutex<Replication>,
-    /// When the log's thread last began a turn, in microseconds of the runtime's clock.
+    /// Time of the last turn of the log's thread, in microseconds of the runtime's clock.
     turned_micros: AtomicU64,
     pub wishes: Wishes,
     /// The answer to `Wishes::copy`.
@@ -230,7 +231,7 @@ impl Standing {
         self.role.lock().clone()
     }
 
-    /// The log's thread begins a turn.
+    /// Records the start of a turn of the log's thread.
     pub fn turns(&self, now: Duration) {
         self.turned_micros.store(now.as_micros() as u64, Ordering::SeqCst);
     }
@@ -248,7 +249,7 @@ impl Standing {
         self.generation.load(Ordering::SeqCst) % 2 == 1
     }
 
-    /// Notes the role, and tells if it is another.
+    /// Records the role. Returns true if it has changed.
     pub fn set_role(&self, role: Role) {
         let is_new = {
             let mut known = self.role.lock();
@@ -270,8 +271,8 @@ impl Standing {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ceases to be home: all replies that wait are lost, but for those that rest on versions up to
-    /// `durable` and are confirmed.
+    /// Ceases to be home: all waiting replies are lost, except confirmed ones that depend on
+    /// versions up to `durable`.
     pub fn end_home(&self, durable: Version) {
         *self.ended.lock() = Ended {
             generation: self.generation.load(Ordering::SeqCst),
@@ -286,7 +287,8 @@ impl Standing {
         self.sent.store(number, Ordering::SeqCst);
     }
 
-    /// Notes what has been shown by now. True if that is news to somebody who waits.
+    /// Records the confirmed attempts and the evidence. Returns true if a waiting reply may be
+    /// affected.
     pub fn confirmed(&self, below: u64, evidence: Option<Moment>) -> bool {
         let until = evidence.map_or(Duration::ZERO, |evidence| evidence.0 + EVIDENCE_LASTS);
         let until_micros = until.as_micros() as u64;
@@ -308,8 +310,9 @@ impl Standing {
         }
     }
 
-    /// Whether a reply that rests on `dependency` may leave. `durable`: the newest durable version,
-    /// `now`: the runtime's time. Notes that a confirmation is wanted if that is missing.
+    /// Returns whether a reply that depends on `dependency` may be sent. `durable`: the newest
+    /// durable version, `now`: the runtime's time. Records that a confirmation is required if it is
+    /// missing.
     pub fn settles(&self, dependency: Version, arrival: Arrival, durable: Version, now: Duration) -> Settled {
         match self.confirms(arrival, now) {
             Settled::Yes if dependency > durable => Settled::NotYet,
@@ -318,8 +321,8 @@ impl Standing {
         }
     }
 
-    /// True if the reply might have left before this node ceased to be home. A relaxed one leaves
-    /// ahead of what it rests on, so nothing is known of it.
+    /// Returns true if the reply might have been sent before this node ceased to be home. A relaxed
+    /// reply is sent ahead of its dependency, so nothing can be concluded from it.
     fn was_settled(&self, dependency: Version, arrival: Arrival) -> bool {
         let ended = self.ended.lock();
         let is_of_it = ended.generation == arrival.generation && !arrival.is_relaxed;
@@ -346,7 +349,7 @@ impl Standing {
             let number = if arrival.is_relaxed { sent } else { number };
             self.wanted.fetch_max(number + 1, Ordering::SeqCst);
         }
-        // Numbers begin anew with each generation.
+        // Numbers restart with each generation.
         match self.generation.load(Ordering::SeqCst) == generation {
             true if is_confirmed => Settled::Yes,
             true => Settled::NotYet,

@@ -8,7 +8,7 @@ use quartet_wire_keyvalue::{RangeReply, RangeRequest};
 use crate::keys_end;
 use crate::selectors::bound;
 
-/// Most bytes of rows in one reply, whatever the client asks for.
+/// Most bytes of rows in one reply, regardless of the client's limits.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Overhead of a row beside its key and value, as the original's servers count it.
 const ROW_BYTES: usize = 24;

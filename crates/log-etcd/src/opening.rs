@@ -14,7 +14,7 @@ use crate::wire::{Wire, failure};
 /// Why an etcd is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// No endpoints, or ones that are no addresses, or certificates that cannot be read.
+    /// No endpoints, endpoints that are not addresses, or unreadable certificates.
     #[error("etcd's endpoints or certificates are not usable: {0}")]
     Settings(String),
     /// Records would cross a network in clear text.
@@ -57,7 +57,7 @@ const MEMBER_LIST: &str = "/etcdserverpb.Cluster/MemberList";
 pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const QUOTA_OVER_BUDGET: u64 = 4;
 
-/// Judges members that answer. A member that is down is judged by whoever opens when it is back.
+/// Checks the members that answer. A member that is down is checked at the next opening.
 pub(crate) async fn judge(wire: &Wire, options: &EtcdOptions) -> Result<(), OpenError> {
     let members = members(wire).await?;
     let voting = members.members.iter().filter(|member| !member.is_learner);
@@ -116,7 +116,7 @@ fn refusal(status: &Status) -> Option<OpenError> {
         .then(|| OpenError::Untrusted(reason(status)))
 }
 
-/// The message of a status, and what lies behind it.
+/// The message of a status, with its causes.
 fn reason(status: &Status) -> String {
     let first = status.message().to_owned();
     let rest = causes(status).map(ToString::to_string);

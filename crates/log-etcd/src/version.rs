@@ -1,13 +1,13 @@
 //! The versions of etcd that are refused, because they have lost or confused what they had
 //! acknowledged.
 
-/// The oldest of each line without a known loss: data inconsistencies after crashes in 3.5.0 to
-/// 3.5.2 (etcd #13766), a single member's loss of confirmed writes up to 3.5.4 and 3.4.20 (#14370),
-/// wrong revisions in 3.4.21 and 3.5.5 (the etcd-dev announcement behind kubernetes/website
-/// #40816). Lines before 3.4 have no such corrections.
+/// The oldest release of each line without a known loss: data inconsistencies after crashes in
+/// 3.5.0 to 3.5.2 (etcd #13766), a single member's loss of confirmed writes up to 3.5.4 and 3.4.20
+/// (#14370), wrong revisions in 3.4.21 and 3.5.5 (the etcd-dev announcement cited in
+/// kubernetes/website #40816). Lines before 3.4 have no such corrections.
 const OLDEST: [(u32, u32, u32); 2] = [(3, 4, 22), (3, 5, 6)];
 
-/// True for a version without known losses. Text that is no version has unknown ones.
+/// Returns true for a version without known losses. Text that is not a version is untrusted.
 pub(crate) fn is_trusted(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor)), Some(Ok(patch))) = (numbers.next(), numbers.next(), numbers.next()) else {

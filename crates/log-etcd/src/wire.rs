@@ -1,7 +1,7 @@
 //! Calls to etcd: one message each way, by endpoint in turn.
 //!
-//! A call that has no answer in time, or whose connection fails, moves all later calls to the next
-//! endpoint. It is not repeated here: whoever asked decides, as the call may have taken effect.
+//! A call without a timely answer, or with a failed connection, moves all later calls to the next
+//! endpoint. It is not repeated here: the caller decides, as the call may have taken effect.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::options::{EtcdOptions, EtcdTls};
 /// A call without an answer is given up after this. etcd answers in a few milliseconds, or has no
 /// leader.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// The same for a range, which may have to bring 16 MiB over a slow network.
+/// The same for a range, which may transfer 16 MiB over a slow network.
 const RANGE_WITHIN: Duration = Duration::from_secs(5);
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
-/// A failure is not reported sooner, so that whoever tries again at once does not spin.
+/// Delay before a failure is reported, so that immediate retries do not spin.
 const FAILURE_AFTER: Duration = Duration::from_millis(20);
 /// etcd closes connections that ping more often than each five seconds.
 const PING_AFTER: Duration = Duration::from_secs(6);
@@ -50,7 +50,7 @@ impl Wire {
         self.channels.len()
     }
 
-    /// Calls the endpoint whose turn it is.
+    /// Calls the current endpoint.
     pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + 'static,
@@ -59,7 +59,7 @@ impl Wire {
         self.call_within(ANSWER_WITHIN, path, request).await
     }
 
-    /// Calls the endpoint whose turn it is, for an answer that may be long.
+    /// Calls the current endpoint, for an answer that may be long.
     pub async fn call_for_range<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + 'static,

@@ -24,9 +24,9 @@
 //! object  length u64 | bytes of a piece u32 | hash of the epoch u128
 //! ```
 //!
-//! Decoding takes bytes from a peer: it answers with an error and never panics. Memory is taken by
-//! what an LZ4 block of the length at hand can hold at most, and never more than
-//! [`BODY_BYTES_MAX`], whatever the header announces.
+//! Decoding takes bytes from a peer: it returns an error and never panics. Memory is bounded by the
+//! maximum expansion of an LZ4 block of the given length, and by [`BODY_BYTES_MAX`], regardless of
+//! the header.
 
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
@@ -47,7 +47,7 @@ const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 80;
 const CHECKSUM_BYTES: usize = 4;
 const OVERHEAD_BYTES: usize = HEADER_BYTES + CHECKSUM_BYTES;
-/// Bytes of a chunk's body before what it carries.
+/// Length of the header in a chunk's body.
 pub(crate) const CHUNK_HEADER_BYTES: usize = 8;
 /// No LZ4 block grows by more than this factor.
 const LZ4_GROWTH_MAX: usize = 255;
@@ -59,9 +59,9 @@ pub struct Record {
     pub cluster: ClusterId,
     /// The partition.
     pub partition: PartitionId,
-    /// Where the record stands, from 1 on.
+    /// The record's sequence, from 1 on.
     pub sequence: LogSequence,
-    /// The term it was written in; a Term record begins it.
+    /// The term it was written in; a Term record starts it.
     pub term: Term,
     /// The home of that term.
     pub writer: Writer,
@@ -86,7 +86,7 @@ pub enum Body {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// A term begins. Commit versions in it are above `floor`.
+    /// A term starts. Commit versions in it are above `floor`.
     Term {
         /// The version that the new home's versions start from.
         floor: Version,
@@ -100,7 +100,7 @@ pub enum Body {
         /// The hash of the state with everything up to the mark applied.
         state: u128,
     },
-    /// One group commit, whose bytes are an object.
+    /// One group commit, stored as an object.
     Object(Pointer),
 }
 
@@ -110,7 +110,7 @@ pub enum RecordError {
     /// Fewer bytes than a header, or more than a record may have.
     #[error("{0} bytes are no record's length")]
     Length(usize),
-    /// Other bytes where a record begins.
+    /// The record does not start with its magic bytes.
     #[error("these bytes are no record")]
     Magic,
     /// A later version of this program has written it.
@@ -171,8 +171,8 @@ pub fn hash(record: &[u8]) -> RecordHash {
     RecordHash(xxh3_128(record))
 }
 
-/// Returns the hash that record 1 of a partition names as the one before it: that of the cluster id
-/// and the partition.
+/// Returns the hash that record 1 of a partition has as its predecessor's: computed from the
+/// cluster id and the partition.
 pub fn origin(cluster: ClusterId, partition: PartitionId) -> RecordHash {
     let mut bytes = [0; 20];
     bytes[..16].copy_from_slice(&cluster.0.to_le_bytes());

@@ -28,8 +28,8 @@ pub enum StopReason {
         /// The reason.
         why: RecordError,
     },
-    /// The record says that it stands elsewhere.
-    #[error("record {} says that it stands elsewhere", at.0)]
+    /// The record carries another sequence number.
+    #[error("record {} carries another sequence number", at.0)]
     Misplaced {
         /// Where it was found.
         at: LogSequence,

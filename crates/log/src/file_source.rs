@@ -1,8 +1,9 @@
 //! Reading the files of a log beside its writer.
 //!
-//! A cursor keeps one segment open, with its place in it. Where the segment has no further record
-//! although one is promised, it was cut because another was begun, which the directory then shows.
-//! A segment that was removed meanwhile stays readable as long as it is open.
+//! A cursor keeps one segment open, with its position in it. Where the segment has no further
+//! record although a later record is promised, the segment was cut because another was started,
+//! which the directory then shows. A segment that was removed meanwhile stays readable as long as
+//! it is open.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ struct Place {
     offset: u64,
 }
 
-/// A record, and where its payload lies.
+/// A record, and the offset of its payload.
 struct Found {
     offset: u64,
     payload_bytes: usize,

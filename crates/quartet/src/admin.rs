@@ -62,15 +62,15 @@ enum Request {
     },
     /// Deletes a database and all that it holds
     Delete { name: String },
-    /// Replaces all credentials of a database with new ones
+    /// Replaces all credentials of a database
     RenewCredentials { name: String },
-    /// Moves a database to another partition while it is used, and waits until it is there
+    /// Moves a database to another partition under load, and waits for the end of the move
     Move {
         name: String,
         /// The number of the partition
         #[arg(long, required_unless_present = "cancel")]
         to: Option<u32>,
-        /// Ends a move that is under way, so that the database stays where it is
+        /// Cancels a running move, so that the database stays in its partition
         #[arg(long, conflicts_with = "to")]
         cancel: bool,
     },

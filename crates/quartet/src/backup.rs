@@ -29,23 +29,22 @@ pub struct BackupArguments {
     /// AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     to: String,
-    /// One partition alone, where the server has several [default: all of them, each below the
-    /// target]
+    /// A single partition of a server with several [default: all of them, each below the target]
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,
     /// Take all rows, also if the log reaches back to what the target holds
     #[arg(long)]
     full: bool,
-    /// Go on until SIGTERM or SIGINT: add what is new each --interval-seconds. Needs --partition
+    /// Run until SIGTERM or SIGINT: add new records each --interval-seconds. Needs --partition
     /// where the server has several
     #[arg(long)]
     follow: bool,
     /// See --follow
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     interval_seconds: u64,
-    /// Keep every version younger than as many days: all rows are taken again once the newest are a
-    /// day old, and what only older versions need is removed at the beginning [default: nothing is
-    /// removed]
+    /// Keep every version younger than this number of days: all rows are taken again once the
+    /// newest base is a day old, and a backup starts by removing files that only older versions
+    /// need [default: nothing is removed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
     /// Take no more bytes in a second [default: as fast as it goes]

@@ -23,32 +23,32 @@ pub struct ClusterArguments {
 
 #[derive(Subcommand)]
 enum Request {
-    /// Shows which node is home, and how far each of the others is behind it
+    /// Shows which node is home (leader), and how far each of the others lags
     Status,
-    /// Lists the nodes that are there, and where they are reached
+    /// Lists the nodes and their addresses
     Nodes,
-    /// Makes another node home; no write that was begun is lost
+    /// Makes another node home; no write in progress is lost
     HandOver {
         /// The node's name
         to: String,
     },
-    /// Removes a node that is gone for good: what it has is not waited for any more
+    /// Removes a node that has left permanently, so that the log no longer waits for it
     Remove {
         /// The node's name
         node: String,
     },
-    /// Begins a new log with what this node's folder has, while no node runs and etcd has lost the
-    /// cluster or has gone back in time; takes the options of `serve` for that node
+    /// Starts a new log from this node's folder, while no node runs and etcd has lost the cluster
+    /// or was restored from an old state; takes the options of `serve` for that node
     Adopt(Box<AdoptArguments>),
 }
 
 #[derive(Args)]
 struct AdoptArguments {
-    /// Name of the node whose folder this is: the one that has the most records
+    /// Name of the node of this folder: the node with the most records
     #[arg(long)]
     from: String,
-    /// Goes on although another node has more records, or etcd's log has gone on without this node:
-    /// what this node does not have is lost
+    /// Continues although another node has more records, or etcd's log has grown without this node:
+    /// records that this node does not have are lost
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]

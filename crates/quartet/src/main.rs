@@ -43,8 +43,8 @@ struct Arguments {
 enum Command {
     /// Runs the server until SIGTERM or SIGINT.
     Serve(Box<settings::ServeArguments>),
-    /// Tells whether a data directory is sound, what it holds, and whether all indexes and counts
-    /// agree with the data. Exits with 0: sound, 1: damaged, 2: cannot tell.
+    /// Checks whether a data directory is sound, reports its contents, and compares all indexes and
+    /// counts with the data. Exits with 0: sound, 1: damaged, 2: not checked.
     Check(check::CheckArguments),
     /// Brings a data directory from one engine to the other, while no server uses it.
     Convert(convert::ConvertArguments),
@@ -59,7 +59,7 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
-    /// Shows the nodes of a cluster, hands the home over, removes a node, or begins a new log.
+    /// Shows the nodes of a cluster, hands the home over, removes a node, or starts a new log.
     Cluster(cluster::ClusterArguments),
     /// Prints a configuration file, or the list of metrics.
     #[command(subcommand)]

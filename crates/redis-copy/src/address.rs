@@ -1,5 +1,5 @@
-//! Where a server is, and with which credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or
-//! `rediss://` for TLS.
+//! A server's address and credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or `rediss://` for
+//! TLS.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Vectors in short: eight bits a component and a scale, with bounds for how far the vector itself
 //! is.
 //!
-//! Equal vectors have equal codes on every processor, so what is decided by codes alone depends on
-//! the vectors alone.
+//! Equal vectors have equal codes on every processor, so a decision from codes depends only on the
+//! vectors.
 
 use crate::lanes::{product, widely};
 use crate::vectors::{Metric, VectorKind};

@@ -17,7 +17,7 @@ pub(crate) type Slot = u32;
 
 const BLOCK_SLOTS: usize = 256;
 
-/// More links on the lowest level than these stand elsewhere.
+/// Nodes with more links on the lowest level than these keep them elsewhere.
 const LINKS_KEPT_TOGETHER: usize = 128;
 
 /// A node may have one or two links more than it should.
@@ -49,7 +49,7 @@ impl Point {
     }
 }
 
-/// The same, where it lies.
+/// The same codes, borrowed from the block.
 #[derive(Clone, Copy)]
 pub(crate) struct PointCodes<'p> {
     coded: &'p [Coded],
@@ -77,15 +77,15 @@ impl PointCodes<'_> {
         })
     }
 
-    /// Asks for the codes, which will be read soon.
+    /// Prefetches the codes, which will be read soon.
     #[inline]
     pub fn prefetch(self) {
         prefetch(self.coded);
         prefetch(self.codes);
     }
 
-    /// The first vector, to be compared with others. Those with several are near to what is near to
-    /// the first.
+    /// The first vector, as a query. A document with several vectors is near to the neighbours of
+    /// its first.
     pub fn first(self, kind: &VectorKind) -> CodedQuery {
         let (coded, codes) = self.each().next().expect("a document in a graph has a vector");
         CodedQuery::of_code(kind, coded, codes)
@@ -242,7 +242,7 @@ impl Image {
         }
     }
 
-    /// Asks for a node's links on the lowest level, which will be read soon.
+    /// Prefetches a node's links on the lowest level, which will be read soon.
     #[inline]
     pub(crate) fn fetch_links(&self, slot: Slot) {
         let (block, at) = place(slot);

@@ -1,4 +1,4 @@
-//! An index's rows as documents come, change and go.
+//! An index's rows as documents are added, changed and removed.
 //!
 //! A document is written as one row that holds all its words, a row for its key and one for each
 //! TAG value, number and vector. Its words are *settled* later, many documents at a time, into one
@@ -75,7 +75,7 @@ impl State {
         rows.set(INDEX, &row);
     }
 
-    /// How many ids are not settled, of documents that are there and that are not.
+    /// The number of unsettled ids, of present and of removed documents.
     pub fn unsettled(&self) -> u64 {
         self.last_id - self.settled
     }
@@ -227,8 +227,8 @@ impl SeveralNumbers {
     }
 }
 
-/// How many documents wait to be settled: those that came, and those that went while their postings
-/// are still there. Each search reads them all.
+/// The number of documents that wait to be settled: new documents, and removed documents whose
+/// postings remain. Each search reads them all.
 pub fn waiting(rows: &mut dyn Rows) -> u64 {
     let (start, end) = removed_rows();
     State::read(rows).unsettled() + rows.count(&start, &end)
@@ -285,9 +285,8 @@ pub(crate) fn count_of_numbers(rows: &mut dyn Rows, field: u16, (start, end): (&
     is_one_each.then(|| rows.count(start, end))
 }
 
-/// The different values of the TAG field at a position, in byte order; at most `count_max`. Takes
-/// as long as there are values, however many documents have them. `is_over` is asked from time to
-/// time whether that is too long.
+/// The different values of the TAG field at a position, in byte order; at most `count_max`. The
+/// time depends on the number of values, not of documents. Polls `is_over` for its deadline.
 pub fn tag_values(
     rows: &mut dyn Rows,
     field: u16,
@@ -331,12 +330,13 @@ pub fn id_of_key(rows: &mut dyn Rows, key: &[u8]) -> Option<DocumentId> {
     rows.get(&key_row(key)).map(|id| id_of_value(&id))
 }
 
-/// A posting that comes, with which of the documents that do has it, or one that goes.
+/// A posting to add, with the occurrences and the index of its new document, or a posting to
+/// remove.
 type Change<'a> = (&'a [u8], DocumentId, Option<(usize, OccurrencesRow<'a>)>);
 
 /// Writes the words of the oldest unsettled documents into postings, and removes the postings of
-/// documents that are gone: at most `documents_max` of both. Changes nothing that a search finds.
-/// Returns true if there is more to do.
+/// removed documents: at most `documents_max` of both. The results of searches stay the same.
+/// Returns true if more remain.
 pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
     let mut state = State::read(rows);
     let (added, reached) = unsettled(rows, &state, documents_max);
@@ -413,7 +413,7 @@ pub(crate) fn unsettled_documents(rows: &mut dyn Rows, state: &State, count_max:
     rows_between(rows, &start, &end, count_max)
 }
 
-/// The rows of documents that are gone while their postings are not.
+/// The rows of removed documents whose postings remain.
 pub(crate) fn gone(rows: &mut dyn Rows, count_max: usize) -> DocumentRows {
     let (start, end) = removed_rows();
     rows_between(rows, &start, &end, count_max)

@@ -182,7 +182,7 @@ pub struct Graph {
     pub epsilon: f64,
 }
 
-/// More links of a node than these lead nowhere else: more that are asked for are not made.
+/// Additional links of a node beyond these are of no use: larger requests are capped.
 const LINKS_MADE_MAX: usize = 512;
 
 impl Graph {
@@ -362,10 +362,10 @@ fn normalized(blob: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// A vector, ready to be compared with stored ones.
+/// A vector, prepared for comparisons with stored vectors.
 pub struct QueryVector {
     kind: VectorKind,
-    /// Those of `Float64`.
+    /// The components of `Float64`.
     components: Vec<f64>,
     /// Those of every other type, which have no more digits.
     singles: Vec<f32>,
@@ -374,7 +374,7 @@ pub struct QueryVector {
 }
 
 impl QueryVector {
-    /// Its components, whatever their type.
+    /// Its components, of any type.
     pub(crate) fn all_components(&self) -> Vec<f64> {
         match self.kind.component {
             Component::Float64 => self.components.clone(),
@@ -407,7 +407,7 @@ impl QueryVector {
         self.sum(stored, |a, b| a * b, |a, b| a * b)
     }
 
-    /// The sum of what each pair of components gives.
+    /// The sum of a function over the pairs of components.
     fn sum(&self, stored: &[u8], of_singles: impl Fn(f32, f32) -> f32, of_doubles: impl Fn(f64, f64) -> f64) -> f64 {
         match self.kind.component {
             Component::Float32 => summed(&self.singles, stored, f32::from_le_bytes, of_singles),
@@ -423,8 +423,8 @@ impl QueryVector {
     }
 }
 
-/// From 0 to 2: vectors whose length is one but for rounding are not farther apart than opposite
-/// ones.
+/// From 0 to 2: vectors whose lengths are one up to rounding are no farther apart than opposite
+/// vectors.
 fn of_cosine(cosine: f64) -> f64 {
     1.0 - cosine.clamp(-1.0, 1.0)
 }

@@ -1,8 +1,7 @@
-//! Walks through documents in the order of their ids: those of a term, those that rows name, and
-//! those at which several walks stand.
+//! Walks through documents in the order of their ids: those of a term, those named by rows, and
+//! those shared by several walks.
 //!
-//! A walk moves on to the first document at or after an id, and never back: ids that are asked for
-//! ascend.
+//! A walk moves to the first document at or after an id, and never back: the sought ids ascend.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,8 +12,8 @@ use crate::postings::{Posting, Walk};
 use crate::rows::Rows;
 use crate::schema::FieldMask;
 
-/// How many ids are read at first, and where a search moves on beyond those that were read: bounds
-/// what is read in vain.
+/// Number of ids in the first read, and in the first read after a seek beyond the read ids: bounds
+/// the wasted reads.
 const IDS_READ_FIRST: usize = 128;
 
 /// How many ids are read at most at a time.
@@ -46,7 +45,7 @@ pub(crate) struct TermWalk {
 }
 
 impl TermWalk {
-    /// Walks the settled documents that are not gone, then those that are not settled.
+    /// Walks the settled documents that were not removed, then the unsettled documents.
     pub fn new(settled: Walk, gone: Rc<BTreeSet<DocumentId>>, unsettled: Vec<Posting>) -> TermWalk {
         TermWalk {
             settled,
@@ -75,7 +74,7 @@ impl TermWalk {
         self.at
     }
 
-    /// Where it stands.
+    /// The current document.
     pub fn at(&self) -> Option<DocumentId> {
         self.at
     }
@@ -110,7 +109,7 @@ pub(crate) struct IdRows {
     prefix: Vec<u8>,
     ids: Vec<DocumentId>,
     next: usize,
-    /// How many were asked for when they were read.
+    /// The size of the read.
     wanted: usize,
     is_read: bool,
 }
@@ -164,7 +163,7 @@ impl IdRows {
         }
     }
 
-    /// Takes all ids from a walk that has not begun.
+    /// Takes all ids from an unstarted walk.
     pub fn take_all(&mut self, rows: &mut dyn Rows) -> Vec<DocumentId> {
         if !self.is_read {
             self.wanted = usize::MAX;
@@ -204,7 +203,7 @@ impl Ids {
         }
     }
 
-    /// Takes all ids from a walk that has not begun.
+    /// Takes all ids from an unstarted walk.
     pub fn take_all(&mut self) -> Vec<DocumentId> {
         std::mem::take(&mut self.ids)
     }
@@ -233,8 +232,8 @@ pub(crate) fn common(mut ids: Vec<DocumentId>, others: &[DocumentId]) -> Vec<Doc
     ids
 }
 
-/// Sorts ids and leaves out those that are there already. Where they lie near each other, a bit for
-/// each id of the range does it several times faster than comparing them.
+/// Sorts and deduplicates ids. For dense ids, a bitmap of the range is several times faster than
+/// comparing them.
 fn sorted(mut ids: Vec<DocumentId>) -> Vec<DocumentId> {
     let (Some(first), Some(last)) = (ids.iter().min().copied(), ids.iter().max().copied()) else {
         return ids;
@@ -259,8 +258,8 @@ fn sorted(mut ids: Vec<DocumentId>) -> Vec<DocumentId> {
     ids
 }
 
-/// The first document at or after `id` at which all of `count` walks stand; there is at least one.
-/// `seek` moves the walk of a number.
+/// The first document at or after `id` that is common to all of `count` walks; `count` is at least
+/// one. `seek` moves the walk with a number.
 pub(crate) fn agreed(
     count: usize,
     id: DocumentId,

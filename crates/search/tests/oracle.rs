@@ -1,9 +1,9 @@
 //! Answers of the original, recorded by `tests/redis-oracle/record.py`, beside ours: how queries
 //! are read, what they find, and with which scores.
 //!
-//! The documents come in several orders, with others that change and go between them, and the index
-//! is settled or not: neither may show. A longer recording in a folder that
-//! `QUARTET_SEARCH_RECORDING` names is compared as well.
+//! The documents are inserted in several orders, with other documents that are changed and removed
+//! in between, and the index is settled or not: neither may affect the answers. A longer recording
+//! in a folder that `QUARTET_SEARCH_RECORDING` names is compared as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

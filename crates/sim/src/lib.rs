@@ -1,8 +1,8 @@
-//! A whole engine on one thread, in a world that one seed decides: its disk fails and loses power,
-//! its time passes when the simulation says so, and its threads take steps in a seeded order. A
-//! judge that knows every commit looks on.
+//! A whole engine on one thread, in a world determined by one seed: its disk fails and loses power,
+//! the simulation advances its time, and its threads take steps in a seeded order. A checker that
+//! knows every commit verifies it.
 //!
-//! A seed leads to the same hash each time: whatever fails here can be looked at again.
+//! A seed leads to the same hash each time: every failure can be reproduced.
 
 pub mod cluster;
 mod judgement;
@@ -47,7 +47,7 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
     })
 }
 
-/// One life of the engine, up to what ends it.
+/// One life of the engine, up to its end.
 fn live(world: &mut World) -> Result<(), Violation> {
     world.open_accounts()?;
     if world.random.one_in(2) {

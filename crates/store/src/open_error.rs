@@ -19,18 +19,18 @@ pub enum OpenError {
     /// A file of the ssd engine cannot be read, or what it holds is damaged.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// Another version of this program wrote the directory, and this one must leave it alone.
+    /// Another version of this program wrote the directory, which must stay unchanged.
     #[error("the base has format version {0}, which this program does not know: use the one that wrote it")]
     UnknownFormat(u32),
     #[error(
         "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or bring them over with \
          `quartet convert --to {wanted}` while no server runs"
     )]
-    /// The directory holds the rows of one engine, and another was asked for. Nothing was changed.
+    /// The directory holds the rows of one engine, and another was requested. Nothing was changed.
     OtherEngine {
-        /// Name of the engine whose data are there.
+        /// Name of the engine of the data.
         found: &'static str,
-        /// Name of the engine that was asked for.
+        /// Name of the requested engine.
         wanted: &'static str,
     },
     /// The directory could not be listed or a file not opened; trying again may help.
@@ -62,7 +62,7 @@ pub enum CheckpointError {
         #[source]
         source: io::Error,
     },
-    /// The bytes are not a checkpoint as it was written; use another one.
+    /// The bytes are not an intact checkpoint; use another one.
     #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
     Damaged {
         /// Where the damaged part starts, in bytes from the start of the stream.
@@ -70,7 +70,7 @@ pub enum CheckpointError {
         /// The fault, as the object of a sentence.
         what: &'static str,
     },
-    /// Written by a version of this program with another format; use that one.
+    /// Written by a version of this program with another format; use that version.
     #[error("checkpoint of format version {0}, which this program does not know")]
     UnknownFormat(u32),
 }

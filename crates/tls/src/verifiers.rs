@@ -1,4 +1,4 @@
-//! Verifiers of servers' certificates for peers whose certificates are the operator's own.
+//! Verifiers of servers' certificates for peers with certificates of the operator's own.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Trusts a certificate that the roots have signed, whatever name it bears.
+/// Trusts a certificate signed by the roots, for any name.
 #[derive(Debug)]
 pub struct AcceptAnyName(Arc<WebPkiServerVerifier>);
 
@@ -65,7 +65,7 @@ impl ServerCertVerifier for AcceptAnyName {
     }
 }
 
-/// Trusts any peer that holds the key of the certificate it shows: for operators who ask for it.
+/// Trusts any peer that holds the key of its certificate: for operators who request it.
 #[derive(Debug)]
 pub struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of things that follow, each of which takes at least a byte.
+    /// Reads a count of elements that take at least a byte each.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.length()?).map_err(|_| Malformed)?;
         if count > self.rest.len() {

@@ -59,7 +59,7 @@ fn score_as_kept(score: f64) -> f64 {
     f64::from((score as f32).clamp(f32::MIN, f32::MAX))
 }
 
-/// Reads the suggestions behind the module's number.
+/// Reads the suggestions after the module's number.
 pub(crate) fn read(version: u64, reader: &mut Reader<'_>) -> Result<Vec<Suggestion>, Malformed> {
     if !is_known(version) {
         return Err(Malformed);

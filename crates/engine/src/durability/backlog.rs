@@ -1,11 +1,12 @@
 //! How fast epochs go to the log while the store is being flushed.
 //!
-//! Writes that arrive during a flush gather in memory, up to a limit; here their size is a share of
-//! that. Writers that ran into it at full speed would stand still until the flush ends: seconds in
-//! which nothing commits. So above half of the limit they are slowed down: each epoch waits long
-//! enough that the remaining room lasts as long as the flush is expected to take, judging by the
-//! one before. An eighth of the limit is reserved for a flush that takes much longer: then a few
-//! epochs a second go on until that is used up too. The limit itself still holds.
+//! Writes that arrive during a flush gather in memory, up to a limit; this module gets their size
+//! as a share of it. Writers that reached it at full speed would be blocked until the flush ends:
+//! seconds without a commit. So above half of the limit they are slowed down: each epoch is delayed
+//! enough that the remaining room lasts for the expected duration of the flush, which is estimated
+//! from the previous one. An eighth of the limit is reserved for a flush that takes much longer:
+//! then a few epochs per second are admitted until that is used up too. The limit itself still
+//! holds.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub(crate) struct Backlog {
     began: Duration,
     /// How long the flush before took.
     took: Duration,
-    /// The next epoch waits until then.
+    /// Time before which the next epoch is not taken.
     not_before: Duration,
     /// How much had gathered when the log took an epoch last.
     gathered: f64,
@@ -22,9 +23,9 @@ pub(crate) struct Backlog {
 
 /// A flush is never expected to end sooner.
 const LEFT_MIN: Duration = Duration::from_millis(200);
-/// Up to this share nobody is slowed down.
+/// The share of the limit up to which writers are not slowed down.
 const FREE_SHARE: f64 = 0.5;
-/// The share that is to have gathered when the flush ends.
+/// The target share at the end of the flush.
 const AIM_SHARE: f64 = 0.875;
 /// Several epochs a second go to the log as long as there is room.
 const PAUSE_MAX: Duration = Duration::from_millis(400);
@@ -42,8 +43,8 @@ impl Backlog {
         self.took
     }
 
-    /// True if the next epoch is not due; `gathered` is the share of the limit that has gathered
-    /// since the flush began.
+    /// Returns true if the next epoch is not due; `gathered` is the share of the limit that has
+    /// gathered since the start of the flush.
     pub fn holds(&self, now: Duration, gathered: f64) -> bool {
         gathered > 1.0 || now < self.not_before
     }
@@ -78,9 +79,9 @@ mod tests {
         gathered as f64 / LIMIT as f64
     }
 
-    /// Returns the bytes that the log takes in each second of a flush from writers that wait for
-    /// their epoch before they write the next: `epoch` bytes each time, and no more than `offered`
-    /// a second.
+    /// Returns the bytes per second that the log accepts during a flush from writers that wait for
+    /// their epoch before they write the next: `epoch` bytes each time, and at most `offered` a
+    /// second.
     fn taken_each_second(backlog: &mut Backlog, flush_seconds: u64, epoch: u64, offered: u64) -> Vec<u64> {
         let (mut seconds, mut gathered) = (vec![0; flush_seconds as usize], 0);
         let step = Duration::from_secs_f64(epoch as f64 / offered as f64);
@@ -108,12 +109,12 @@ mod tests {
         }
     }
 
-    /// Writers took the room in eight seconds and stood still for the other fifty-two.
+    /// Writers used up the room in eight seconds and were blocked for the other fifty-two.
     #[test]
     fn a_long_flush_slows_writers_down_and_never_stops_them() {
         for (flush_seconds, offered) in [(60, 30_000_000), (20, 40_000_000), (120, 5_000_000), (300, 80_000_000)] {
             let mut backlog = Backlog::default();
-            // The first flush tells nothing of how long the next takes.
+            // The first flush gives no estimate for the next.
             taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
             let taken = taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
             let even = LIMIT / 8 * 3 / flush_seconds;

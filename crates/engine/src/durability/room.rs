@@ -1,10 +1,9 @@
 //! Whether what a transaction wants to commit is sure to fit on the disk.
 //!
 //! A transaction executes in memory before its effects are in the log. So it is admitted only if
-//! the log has room reserved for its effects and for all others on their way
-//! (`quartet_log::LogRoom`): the epoch in flight always fits, and a disk that fills up refuses new
-//! writes instead of ending the server. A refused transaction is rolled back under the lock; nobody
-//! has seen it.
+//! the log has room reserved for its effects and for all others in flight (`quartet_log::LogRoom`):
+//! the epoch in flight always fits, and a disk that fills up refuses new writes instead of stopping
+//! the server. A refused transaction is rolled back under the lock; no reader has seen it.
 //!
 //! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which
 //! others may not: without room to delete in, a full disk would stay full.
@@ -29,8 +28,8 @@ pub(crate) struct Room {
     has_refused: AtomicBool,
     /// Commits are refused, for another reason than the disk.
     is_refused: AtomicBool,
-    /// The disk was full although the room was reserved: nothing more is promised until the log
-    /// goes on.
+    /// The disk was full although the room was reserved: no more room is promised until an append
+    /// to the log succeeds.
     is_stuck: AtomicBool,
 }
 
@@ -98,12 +97,13 @@ impl Room {
         self.is_stuck.store(false, Ordering::Relaxed);
     }
 
-    /// Nothing of what was closed is appended any more.
+    /// Releases the room of closed epochs, which are not appended.
     pub fn forget_taken(&self) {
         self.taken_bytes.store(0, Ordering::Release);
     }
 
-    /// Refuses every commit, or none but for the disk's sake. True if that is a change.
+    /// Refuses every commit, or only those without room on the disk. Returns true if that is a
+    /// change.
     pub fn refuse(&self, refuses: bool) -> bool {
         self.is_stuck.store(refuses, Ordering::Relaxed);
         self.is_refused.swap(refuses, Ordering::Relaxed) != refuses

@@ -24,7 +24,7 @@ pub(crate) struct Sharing {
     /// Records that are confirmed and not in the file log yet: the disk is full.
     pub unwritten: VecDeque<Unwritten>,
     pub flight: Option<Flight>,
-    /// Full epochs behind the one in flight.
+    /// Full epochs queued after the one in flight.
     pub waiting: VecDeque<Epoch>,
     pub last_take: Duration,
     /// Transactions may be as long as objects take.
@@ -32,7 +32,7 @@ pub(crate) struct Sharing {
     pub hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
     pub own_hash: Option<(LogSequence, u128)>,
     pub homes_hash: Option<(LogSequence, u128)>,
-    /// A hash of this home's that is to be appended.
+    /// A hash of this home's that has yet to be appended.
     pub unsent_hash: Option<(LogSequence, u128)>,
     pub stopping_since: Option<Duration>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct EpochInFlight {
     pub edge: Edge,
 }
 
-/// The state at the end of an epoch with nothing behind it, for those who want it.
+/// The state at the end of an epoch without later commits, for a flush or a mark.
 #[derive(Default)]
 pub(crate) struct Edge {
     pub flush: Option<PartitionFlush>,

@@ -6,9 +6,9 @@
 //! home       epoch that has gathered --> sequencer --> durable there --> own file log --> published
 //! ```
 //!
-//! The file log is written behind the sequencer's word and synced each second, so it never holds
-//! what could be taken back. A home that is deposed with commits that are not confirmed reads its
-//! state anew from the store's files and that log.
+//! The file log is written after the sequencer's confirmation and synced each second, so it never
+//! holds records that could be undone. A home that is deposed with unconfirmed commits reloads its
+//! state from the store's files and that log.
 //!
 //! Nothing here waits for the sequencer. The file log is waited for, as by any flusher.
 
@@ -37,8 +37,8 @@ const APPLIED_AT_ONCE_BYTES: usize = 256 << 10;
 /// How long a server that stops waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
-/// Where a checkpoint of `version` is. Behind it the file log may hold parts of a group that is not
-/// whole: it says where a node is by the last whole record, which has to stay in it.
+/// The position of a checkpoint of `version`. The file log may continue with parts of an incomplete
+/// group: a node's position is given by the last whole record, which has to stay in it.
 fn whole(sharing: &Sharing, version: Version) -> Position {
     let sequence = sharing.written.sequence;
     Position { sequence, version }
@@ -140,8 +140,8 @@ impl Worker {
         }
     }
 
-    /// Applies records in the log's order, and writes them down. After an absence there are many:
-    /// the lock is let go between pieces.
+    /// Applies records in the log's order, and appends them to the file log. After an absence there
+    /// are many: the lock is released between pieces.
     fn deliver(&mut self, sharing: &mut Sharing, deliveries: Vec<Delivery>) -> Result<(), LogError> {
         let mut deliveries = deliveries.into_iter().peekable();
         while deliveries.peek().is_some() {
@@ -253,7 +253,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the sequencer what has gathered, if it is done with what it has.
+    /// Passes the gathered epoch to the sequencer, if none is in flight.
     fn launch(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<(), LogError> {
         if sharing.replica.home().is_none() {
             return Ok(());
@@ -320,7 +320,7 @@ impl Worker {
         self.shared.pressure.in_flight_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The next epoch, and the state at its end if nothing is behind it.
+    /// The next epoch, with the state at its end if no commits follow it.
     fn take_epoch(&mut self, sharing: &mut Sharing) -> Option<(Epoch, Edge)> {
         if let Some(full) = sharing.waiting.pop_front() {
             return Some((full, Edge::default()));
@@ -395,7 +395,7 @@ impl Worker {
                 let EpochInFlight { epoch, edge } = *flight;
                 let version = epoch.version;
                 self.spare = super::reusable(epoch.payload);
-                // Before those who wait look: the append has confirmed them as well.
+                // Before waiting replies are checked: the append has confirmed them as well.
                 if let Some(serving) = sharing.replica.home() {
                     let below = serving.home.confirmed_below().0;
                     sharing.standing.confirmed(below, serving.home.relaxed_evidence());
@@ -475,9 +475,9 @@ impl Worker {
         Ok(())
     }
 
-    /// This node is home no more. Nothing executes; what is not confirmed never happened here.
-    /// `has_landed`: what is in flight is durable, and replies that rest on it may leave. It is
-    /// read from the log again, as part of the history behind `written`.
+    /// Ends this node's role as home. Nothing executes; unconfirmed commits never happened here.
+    /// `has_landed`: the epoch in flight is durable, and replies that depend on it may be sent. It
+    /// is read from the log again, as part of the history after `written`.
     fn end_home(&mut self, sharing: &mut Sharing, has_landed: bool) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         let confirmed = match (&sharing.flight, has_landed) {
@@ -488,7 +488,7 @@ impl Worker {
             sharing.standing.confirmed(serving.home.confirmed_below().0, None);
         }
         sharing.standing.end_home(confirmed);
-        // A hand-over was asked of this term, not of a later one of this node.
+        // The request for a hand-over was for this term, not for a later term of this node.
         sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
@@ -511,7 +511,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the state anew: that of the store's files and the file log.
+    /// Reloads the state of the store's files and the file log.
     fn roll_back(&mut self) -> Result<(), LogError> {
         if let Some(running) = self.checkpoint.take() {
             let shared = self.shared.clone();
@@ -587,8 +587,8 @@ impl Worker {
         }
     }
 
-    /// Lets transactions be as long as the store of objects takes, while that answers. One that is
-    /// too long is refused before it commits.
+    /// Raises the limit of transactions to the object store's, while that answers. A transaction
+    /// above the limit is refused before it commits.
     fn show_limit(&mut self, sharing: &mut Sharing) {
         let takes_objects = sharing.replica.takes_objects();
         if takes_objects == sharing.takes_objects {
@@ -604,7 +604,7 @@ impl Worker {
         }
     }
 
-    /// Makes known how this node stands.
+    /// Publishes the state of this node.
     fn show(&mut self, sharing: &mut Sharing, now: Moment) {
         let (standing, replica) = (&sharing.standing, &mut sharing.replica);
         let Some((position, _)) = replica.position() else {
@@ -647,7 +647,7 @@ impl Worker {
         }
     }
 
-    /// Refuses commits before the role says so.
+    /// Refuses commits before the role is published.
     fn show_role(&self, sharing: &Sharing, mut role: Role) {
         let refuses = !matches!(
             role,

@@ -47,7 +47,7 @@ impl Event {
         *counted != count
     }
 
-    /// Nobody panics with it held.
+    /// No thread panics while it holds it.
     fn counted(&self) -> MutexGuard<'_, u64> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The content of a partition's files: the store's, and the log behind them.
+//! The content of a partition's files: the store's, and the log after it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Recovered {
     pub log: Box<dyn Log>,
     /// The version of the newest transaction.
     pub last: Version,
-    /// Where in a shared log its own one ends.
+    /// The position in a shared log at which the node's own log ends.
     pub places: Places,
 }
 

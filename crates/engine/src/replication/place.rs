@@ -1,4 +1,4 @@
-//! Where a record of a node's file log stands in the log that it shares with others.
+//! The position of a record of a node's file log in the log that the nodes share.
 //!
 //! ```text
 //! payload   0 u64 | place bytes u32 | place | an epoch's transactions
@@ -56,9 +56,9 @@ pub(crate) struct Places {
 /// The file log is of the other kind.
 #[derive(Debug, thiserror::Error)]
 enum OtherLog {
-    #[error("this data belongs to a server that stands alone, not to a node of a cluster")]
+    #[error("this data directory belongs to a standalone server, not to a node of a cluster")]
     Alone,
-    #[error("this data belongs to a node of a cluster: start it with its log")]
+    #[error("this data directory belongs to a node of a cluster: start it with its log")]
     Shared,
 }
 
@@ -84,7 +84,7 @@ impl Places {
         Ok(())
     }
 
-    /// Notes the last record of a log of which nothing had to be replayed, if it has one.
+    /// Records the last record of a log that had nothing to replay, if it has one.
     pub fn note_last(&mut self, log: &dyn Log) -> Result<(), LogError> {
         let (tail, source) = (log.tail(), log.source());
         let is_held = source.starts()?.first().is_some_and(|first| *first <= tail);

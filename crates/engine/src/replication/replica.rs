@@ -1,4 +1,4 @@
-//! The machines of the replicated log, moved by the sequencer's events. Never waits.
+//! The machines of the replicated log, driven by the sequencer's events. Never waits.
 //!
 //! ```text
 //! Following --take_over--> Candidate --won--> Home --deposed--> Following
@@ -6,8 +6,8 @@
 //!     +---- another's term ----+                +--> Ended, as from anywhere
 //! ```
 //!
-//! Events become [`Happening`]s, which the flusher carries out in their order before it asks for
-//! the next one.
+//! Events become [`Happening`]s, which the flusher carries out in order before it takes the next
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,13 +33,13 @@ const STORE_RETRY: Duration = Duration::from_millis(200);
 pub(crate) enum Happening {
     /// Apply these.
     Deliver(Vec<Delivery>),
-    /// This node is home behind this Term record.
+    /// This node is home from this Term record on.
     Won(Delivery),
     /// A record of this home's is durable, at this position. True if its epoch is whole.
     Appended(Position, bool),
     /// Another is home. `has_landed`: what was in flight is durable all the same.
     Deposed { has_landed: bool },
-    /// Nothing more comes.
+    /// No further events follow.
     Ended(StopReason),
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Replica {
     standing: Arc<Standing>,
     stage: Stage,
     chores: Chores,
-    /// The last record heard of.
+    /// The last record known from hints.
     heard: LogSequence,
     polled: Option<Moment>,
     /// When this node last had everything.
@@ -90,7 +90,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Follows behind `position`.
+    /// Follows from `position` on.
     pub fn new(
         place: Place,
         me: Writer,
@@ -118,7 +118,7 @@ impl Replica {
         replica
     }
 
-    /// Follows behind `position`, whatever it did before.
+    /// Follows from `position` on, in any previous stage.
     pub fn follow(&mut self, position: Position) {
         self.stage = Stage::Following(Box::new(Following {
             follower: Follower::new(self.place.clone(), position),
@@ -127,7 +127,7 @@ impl Replica {
         }));
     }
 
-    /// Begins to take over, if it follows.
+    /// Starts a take-over, if it follows.
     pub fn take_over(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Following(following) => Stage::Candidate(Box::new(Candidate {
@@ -182,7 +182,7 @@ impl Replica {
         self.chores.objects.as_ref().is_some_and(|objects| objects.is_well())
     }
 
-    /// Ends a home whose object the store has left without an answer for too long. True if it has.
+    /// Ends a home whose object the store has left unanswered for too long. Returns true if it has.
     pub fn give_up(&mut self, now: Moment) -> bool {
         self.home().is_some_and(|serving| serving.home.give_up(now))
     }
@@ -193,7 +193,7 @@ impl Replica {
             .is_some_and(|serving| serving.home.is_uncertain(now) && !serving.is_full)
     }
 
-    /// Records behind `position` that are heard of, and milliseconds since everything was here.
+    /// Number of known records after `position`, and milliseconds since the node had all of them.
     pub fn lag(&mut self, now: Moment) -> (u64, u64) {
         let Some((position, _)) = self.position() else {
             return (0, 0);
@@ -408,8 +408,8 @@ impl Replica {
         }
     }
 
-    /// Sends what is to be sent by now. `floor`: below every version of a term that would begin
-    /// now.
+    /// Sends the requests due at `now`. `floor`: a bound below every version of a term that would
+    /// start now.
     pub fn send(&mut self, now: Moment, floor: Version, reached: Reached) {
         self.chores.send(now, reached, &self.place, self.sequencer.as_mut());
         if now < self.not_before {
@@ -441,8 +441,8 @@ impl Replica {
         }
     }
 
-    /// Makes known what is about to be sent before it is: no request that arrives behind the
-    /// sending may be confirmed by it.
+    /// Publishes the attempt before it is sent: no request that arrives after the sending may be
+    /// confirmed by it.
     fn send_as_home(&mut self, now: Moment) {
         let (sequencer, standing) = (&mut self.sequencer, &self.standing);
         let Stage::Home(serving) = &mut self.stage else {

@@ -77,8 +77,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     change_policy(layer, request, Ok(()), |_, _| None)
 }
 
-/// Answers with the revision that is there afterwards or, if none is, with the one that was there
-/// before.
+/// Returns the new revision id, or the previous one when the policy was deleted.
 fn change_policy(
     layer: &DynamoDb,
     request: &Json<'_>,

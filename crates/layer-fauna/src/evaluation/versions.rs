@@ -31,7 +31,7 @@ impl Evaluation<'_> {
         Ok(schema)
     }
 
-    /// The way to a database from the one that is asked, if it is that one or below it.
+    /// Path from the queried database to `database`; `None` if it is not a descendant.
     pub fn scope_of(&mut self, mut database: DatabaseNumber) -> Option<Arc<[Arc<str>]>> {
         let mut names: Vec<Arc<str>> = Vec::new();
         while database != self.schema.database() {
@@ -170,7 +170,7 @@ impl Evaluation<'_> {
         self.now_micros.saturating_sub(self.history_micros(schema, collection))
     }
 
-    /// The versions after `since`, oldest first, behind the one that stood then.
+    /// Returns the version current at `since`, then all later ones, oldest first.
     pub fn versions_since(&mut self, place: &Place, since: Timestamp) -> Vec<Version> {
         let current = self.current(place);
         if let Some(current) = current.clone().filter(|current| current.ts <= since) {

@@ -1,8 +1,8 @@
-//! Documents as chains of versions: where one is, when it ends, and how one leads to the next.
+//! Documents as chains of versions: the current version, its end, and the links between versions.
 //!
-//! The current version stands alone, so that reading it is one look-up. When it is replaced it
-//! joins the history, where a mark stands for each deletion. Versions that no read may ask for any
-//! more are dropped by the next write of the document.
+//! The current version is stored separately, so that reading it is one look-up. When it is replaced
+//! it is moved to the history, where a mark represents each deletion. Versions that no read may
+//! request are dropped by the next write of the document.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -137,8 +137,8 @@ impl Places {
     }
 }
 
-/// Returns the argument that `merge` would need to lead from one version to the next: changed
-/// fields, null for removed ones.
+/// Returns the argument with which `merge` turns the old version into the new one: changed fields,
+/// null for removed ones.
 pub fn difference(old: &Fields, new: &Fields) -> Fields {
     let mut entries = Vec::new();
     for (key, value) in &new.entries {
@@ -178,7 +178,7 @@ pub fn shown_new(reference: &Ref, fields: Arc<Fields>) -> Value {
     }))
 }
 
-/// The ref of a document by numbers; nothing if its collection is gone.
+/// The ref of a document by numbers; `None` if its collection was deleted.
 pub fn reference(schema: &Arc<Schema>, collection: u64, id: u64) -> Option<Ref> {
     use crate::language::value::Names;
     let target = match native_of(collection) {

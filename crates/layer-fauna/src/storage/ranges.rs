@@ -35,7 +35,7 @@ impl Edge {
         Edge::before(bytes, if has_values { DOCUMENT_BYTES } else { 0 })
     }
 
-    /// The edge behind what this one stands before.
+    /// Turns an inclusive bound into an exclusive one.
     pub fn behind(mut self) -> Edge {
         self.is_behind = true;
         self

@@ -7,7 +7,7 @@
 //! @ key                      requests from here on are asked with it
 //! ```
 //!
-//! With `REWRITE=1` in the environment the replies are written anew, to be read in review.
+//! With `REWRITE=1` in the environment the replies are rewritten, to be read in review.
 
 use crate::world::World;
 

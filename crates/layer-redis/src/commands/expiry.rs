@@ -66,7 +66,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// A key without a deadline counts as one that never comes.
+    /// A key without a deadline counts as having an infinite one.
     fn allow(self, old_ms: Option<u64>, new_ms: i64) -> bool {
         let old = old_ms.map_or(i64::MAX, |old_ms| i64::try_from(old_ms).unwrap_or(i64::MAX));
         !(self.only_without && old_ms.is_some()

@@ -1,7 +1,7 @@
 //! How fast indexes are filled, and when they will be.
 //!
-//! Kept in memory for the process: after a start nothing is known until some keys were looked at.
-//! The pace is that of the last half minute to minute, since it changes: graphs grow slower the
+//! Kept in memory for the process: after a start it is unknown until some keys were processed. The
+//! pace is that of the last half minute to minute, since it changes: graphs grow more slowly the
 //! larger they are.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Paces {
                 }
                 pace.last = now;
             }
-            // The first point, or it is filled anew.
+            // The first point, or a new filling.
             None => {
                 if paces.len() >= KEPT_MAX {
                     paces.clear();

@@ -1,4 +1,4 @@
-//! Indexes that go when nobody has used them for a while (TEMPORARY).
+//! Indexes that are dropped after an idle time (TEMPORARY).
 //!
 //! ```text
 //! 'S' 't' number    when the index was used, as far as it was written down: milliseconds since the Unix epoch (8)
@@ -148,8 +148,8 @@ mod tests {
         connection.check("FT._LIST => []\nDBSIZE => 1");
     }
 
-    /// Which uses were not written down nobody knows after a start, so the index may stay a step
-    /// longer, and never goes earlier.
+    /// Unrecorded uses are unknown after a start, so the index may stay a step longer, and is never
+    /// dropped earlier.
     #[test]
     fn an_index_goes_no_earlier_after_a_start() {
         let fixture = Fixture::new();

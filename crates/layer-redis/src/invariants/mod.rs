@@ -65,7 +65,7 @@ impl Found<'_> {
         (prefix, end)
     }
 
-    /// Writes `number` over the one that begins `offset` bytes behind the id.
+    /// Replaces the number at `offset` bytes after the id.
     fn with_number(&self, value: &[u8], offset: usize, number: u64) -> Repair {
         self.with_bytes(value, offset, &number.to_be_bytes())
     }

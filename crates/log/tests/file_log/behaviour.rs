@@ -198,7 +198,7 @@ fn an_error_of_replay_ends_the_opening() {
     ));
 }
 
-/// Large pieces are written from where they lie, which must not show in the record.
+/// Large pieces are written without being copied; the record is the same.
 #[test]
 fn a_record_is_its_pieces_in_order_however_large() {
     let disk = FaultyDisk::new();

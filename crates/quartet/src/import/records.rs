@@ -63,7 +63,7 @@ pub struct DynamoDbArguments {
     /// URL of the server that gets them
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     to: String,
-    /// Access key of the database that is to hold them
+    /// Access key of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_ACCESS_KEY",
@@ -163,7 +163,7 @@ fn credential_of_environment() -> Credential {
 
 #[derive(Args)]
 pub struct ExportDynamoDbArguments {
-    /// URL of the server; the credential comes from the AWS_ variables
+    /// URL of the server; the credential is read from the AWS_ variables
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     from: String,
     #[arg(long)]
@@ -189,7 +189,7 @@ pub struct FaunaArguments {
     /// URL of the server that gets them
     #[arg(long, default_value = "http://127.0.0.1:8443")]
     to: String,
-    /// Secret of the database that is to hold them
+    /// Secret of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_SECRET",
@@ -265,7 +265,7 @@ pub struct KeyValueExportArguments {
     /// /etc/foundationdb/fdb.cluster]
     #[arg(long)]
     cluster_file: Option<PathBuf>,
-    /// The file; one that is there is replaced when the new one is whole
+    /// The file; an existing file is replaced when the new file is whole
     #[arg(long)]
     to: PathBuf,
 }

@@ -45,7 +45,7 @@ use self::storage::StorageOptions;
 use self::telemetry::TelemetryOptions;
 use self::values::{one_of, read_secret};
 
-/// Each option may also stand in the file, under its name; a flag or variable wins over the file.
+/// Each option may also be in the file, under its name; a flag or variable wins over the file.
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServeArguments {
@@ -57,11 +57,10 @@ pub struct ServeArguments {
     #[arg(long, env = "QUARTET_DEV")]
     dev: bool,
     /// Stops when standard input ends: for a test that starts a server and must not leave it
-    /// behind, however it ends
+    /// running
     #[arg(long, env = "QUARTET_STOP_WITH_STDIN")]
     stop_with_stdin: bool,
-    /// The root key, instead of the one that the first start makes [default: the one of the data
-    /// directory]
+    /// The root key [default: the key of the data directory, made at its first start]
     #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true)]
     root_key: Option<String>,
     /// File that holds the root key

@@ -17,8 +17,8 @@ pub struct RedisOptions {
     /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
     #[arg(long, env = "QUARTET_LISTEN_REDIS")]
     listen_redis: Option<String>,
-    /// Address of the Redis protocol over TLS alone, or "off"; --listen-redis takes TLS beside
-    /// clear text anyway where there is a certificate [default: off]
+    /// Address of the Redis protocol over TLS only, or "off"; --listen-redis takes TLS beside clear
+    /// text anyway where there is a certificate [default: off]
     #[arg(long, env = "QUARTET_LISTEN_REDIS_TLS")]
     listen_redis_tls: Option<String>,
     /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or

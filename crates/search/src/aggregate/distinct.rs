@@ -30,7 +30,7 @@ impl Distinct {
     pub fn add(&mut self, value: &[u8]) {
         let hash = xxh3_64(value);
         let group = (hash >> (u64::BITS - RANK_BITS)) as usize;
-        // A bit behind the others bounds the rank.
+        // The additional low bit bounds the rank.
         let rest = (hash << RANK_BITS) | (1 << (RANK_BITS - 1));
         self.0[group] = self.0[group].max(rest.leading_zeros() as u8 + 1);
     }

@@ -75,7 +75,7 @@ const LEVELS: [&[(&str, Operator)]; 6] = [
     &[("^", Operator::Power)],
 ];
 
-/// The level above which a `!` stands.
+/// The level whose operands may carry a `!`.
 const NEGATED_LEVEL: usize = 2;
 
 /// The first level whose operators compute a number.
@@ -230,7 +230,7 @@ impl Node {
 }
 
 impl Operator {
-    /// Its sign, behind the word for its kind.
+    /// The operator's sign, after the word for its kind.
     fn sign(self) -> String {
         let mut all = LEVELS.iter().flat_map(|level| level.iter());
         let sign = all.find(|(_, known)| *known == self).map_or("", |(sign, _)| sign);
@@ -342,7 +342,7 @@ struct Token {
     text: String,
 }
 
-/// Marks, the longer ones first.
+/// Punctuation, the longer marks first.
 const MARKS: [&str; 19] = [
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", ",", "!", "=",
 ];

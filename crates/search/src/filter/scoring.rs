@@ -60,7 +60,7 @@ pub enum Operation {
     Multiply,
     /// They are added.
     Sum,
-    /// The second counts alone.
+    /// Only the second counts.
     Replace,
 }
 

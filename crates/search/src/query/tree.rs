@@ -12,9 +12,9 @@ use crate::shapes::{Relation, Shape};
 /// A whole query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// The condition that documents have to meet.
+    /// The condition on documents.
     pub root: Node,
-    /// Restricts the matches to the nearest to a vector.
+    /// Limits the matches to the vectors nearest to a vector.
     pub nearest: Option<Nearest>,
 }
 
@@ -35,7 +35,7 @@ pub struct Nearest {
     pub options: NearestOptions,
 }
 
-/// How the nearest are looked for. Answers depend on the candidates of a graph alone.
+/// Options of a nearest-vector search. Answers depend only on the candidates of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NearestOptions {
     /// How many candidates a graph keeps (EF_RUNTIME).
@@ -96,11 +96,11 @@ pub struct Node {
 pub struct Options {
     /// The factor of the score.
     pub weight: f64,
-    /// How many other words may stand between those of an intersection.
+    /// The most other words between the words of an intersection.
     pub slop: Option<u32>,
-    /// Words of an intersection stand in their order.
+    /// Words of an intersection must be in order.
     pub in_order: bool,
-    /// The query sets one of these two, be it to what holds anyway.
+    /// The query sets either of these two, even to its default.
     pub names_order: bool,
     /// The TEXT fields that are looked at.
     pub fields: FieldMask,
@@ -145,14 +145,14 @@ pub enum Affix {
     Fuzzy(Vec<u8>, usize),
 }
 
-/// How a document's shape has to lie to another.
+/// A condition on the relation of a document's shape to another shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeCondition {
     /// The field's position in the schema.
     pub field: u16,
-    /// How it has to lie.
+    /// The required relation.
     pub relation: Relation,
-    /// To which shape.
+    /// The other shape.
     pub shape: Shape,
     /// That shape as the client sent it.
     pub text: String,
@@ -193,12 +193,12 @@ pub enum NodeKind {
     Word {
         /// The term.
         term: Vec<u8>,
-        /// It stands beside the word that the query has.
+        /// It was added by expansion of the query's word.
         expanded: bool,
     },
     /// Terms that match a pattern.
     Affix(Affix),
-    /// All children match. `exact`: as words that stand one after the other.
+    /// All children match. `exact`: as consecutive words.
     Every {
         /// The children.
         children: Vec<Node>,
@@ -220,9 +220,9 @@ pub enum NodeKind {
         /// The circle.
         circle: Circle,
     },
-    /// A shape lies so to another.
+    /// A shape's relation to another shape.
     Shape(Box<ShapeCondition>),
-    /// A vector is near.
+    /// A vector within a distance.
     VectorRange(Box<VectorRange>),
     /// A TAG field has one of the values: words, affixes, or several words that are one value.
     Tag {
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    /// Whether it asks how far vectors are.
+    /// Returns true if the node needs distances of vectors.
     pub fn measures_distance(&self) -> bool {
         matches!(self.kind, NodeKind::VectorRange(_)) || self.children().any(Node::measures_distance)
     }
@@ -280,8 +280,8 @@ impl Node {
         self.options.weight != 1.0 || self.children().any(Node::has_weight)
     }
 
-    /// The TEXT fields whose words are looked for in an order or within a distance: by all of
-    /// several conditions, or by those that set it.
+    /// The TEXT fields whose words are sought in an order or within a distance: those of all
+    /// conditions, or only of conditions that set it.
     pub fn ordered_fields(&self, by_all: bool) -> FieldMask {
         let is_ordered = by_all || self.options.names_order;
         let own = match &self.kind {
@@ -386,7 +386,7 @@ impl Node {
     }
 }
 
-/// Other words that a word of a query stands for.
+/// The expansions of a query's word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expander {
     /// Its synonyms, its sound and its stem.
@@ -403,7 +403,7 @@ pub enum Expander {
 }
 
 impl Expander {
-    /// The expander of this name. One that nobody knows expands nothing, as at the original.
+    /// The expander of this name. An unknown expander expands nothing, as in the original.
     pub fn of_name(name: &str) -> Expander {
         match name.to_ascii_uppercase().as_str() {
             "DEFAULT" => Expander::All,

@@ -1,4 +1,4 @@
-//! How a score came about, in the original's words.
+//! The explanation of a score, in the original's words.
 
 use crate::document::DocumentRow;
 use crate::search::Explanation;
@@ -15,7 +15,7 @@ impl Explanation {
 }
 
 impl Scoring {
-    /// Explains the score of the document at which the matcher stands.
+    /// Explains the score of the matcher's current document.
     pub fn explain(&self, matcher: &Matcher, document: &DocumentRow<'_>) -> Explanation {
         let length = f64::from(document.length);
         let words = self.parts(matcher, length);
@@ -182,7 +182,7 @@ impl Scoring {
 }
 
 impl Every {
-    /// The rarest condition stands first, unless their order counts.
+    /// The rarest condition is first, unless the order counts.
     fn is_sorted(&self) -> bool {
         !self.has_order()
     }

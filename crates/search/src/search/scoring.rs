@@ -1,8 +1,8 @@
 //! How well a document matches: the original's scorers.
 //!
-//! Each sums up what the words that take part in the match are worth, down the tree; conditions
-//! without words (numbers, negations) are worth nothing or one. Words of a pattern count all; the
-//! original counts the first it comes across.
+//! Each scorer sums the scores of the words that take part in the match, down the tree; conditions
+//! without words (numbers, negations) score zero or one. All words of a pattern count; the original
+//! counts the first that it meets.
 
 use std::cell::RefCell;
 
@@ -145,7 +145,7 @@ impl Scoring {
         }
     }
 
-    /// Whether scores depend on a document's length and weight alone, beside its words.
+    /// Returns true if scores depend, apart from the words, only on a document's length and weight.
     pub fn needs_lengths_only(&self) -> bool {
         !matches!(self.scorer, Scorer::TfIdf)
     }
@@ -155,7 +155,7 @@ impl Scoring {
         self.revision().is_some() && is_without_words(matcher)
     }
 
-    /// The score of the document at which the matcher stands.
+    /// The score of the matcher's current document.
     pub fn score(&self, matcher: &Matcher, document: Measures) -> f64 {
         let length = f64::from(document.length);
         let parts = || self.parts(matcher, length);
@@ -315,7 +315,7 @@ fn is_without_words(matcher: &Matcher) -> bool {
     }
 }
 
-/// Returns the divisor of the score for words that stand far from each other.
+/// Returns the divisor of the score for words that are far from each other.
 pub(super) fn of_distance(matcher: &Matcher) -> f64 {
     let children = match matcher.seen_through() {
         Matcher::Every(every) => &every.children,

@@ -13,7 +13,7 @@ use crate::search::affixes;
 use crate::search::lookup::Lookup;
 use crate::search::{Matcher, Request};
 
-/// The check that is asked for.
+/// A requested check of spelling.
 pub struct Spelling<'s> {
     /// How many letters may differ.
     pub distance: usize,
@@ -51,7 +51,7 @@ pub fn corrections(
             fields,
             is_over,
         };
-        // A word that stands in any field is right in all.
+        // A word of any field is correct in all.
         let documents = speller.documents(std::slice::from_ref(&word), ALL_FIELDS)?;
         if documents.is_empty() && !(spelling.excluded)(&word) {
             let proposals = speller.proposals(&word, spelling)?;

@@ -112,7 +112,7 @@ fn waiting(rows: &mut dyn Rows, linking: Linking) -> u64 {
     rows.count(&vector_row(linking.reached + 1), &[VECTORS + 1])
 }
 
-/// Takes in the newest element, whose other rows stand already: links it if the set is small, or
+/// Takes in the newest element, whose other rows exist already: links it if the set is small, or
 /// lets it wait.
 pub(super) fn take_in(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8], effort: usize) {
     let id = head.last_id;
@@ -167,8 +167,8 @@ pub struct Prepared {
     nodes: Vec<(Id, Option<Vec<u8>>)>,
 }
 
-/// Finds the changes that link up to `count_max` elements, the oldest first. None if none wait. The
-/// graph is the same however many are linked at once.
+/// Computes the changes that link up to `count_max` elements, the oldest first. None if no element
+/// waits. The graph does not depend on the number that is linked at once.
 pub fn prepare(rows: &mut dyn Rows, count_max: usize) -> Option<Prepared> {
     let mut head = graph_of(rows)?;
     let before = (head.entry, head.linking?);
@@ -227,13 +227,13 @@ fn waiting_ids(rows: &mut dyn Rows, linking: Linking, count_max: usize) -> Vec<I
 }
 
 impl Prepared {
-    /// The changed nodes. None: one that is gone.
+    /// The changed rows by id; `None` deletes the node's row.
     pub(super) fn into_nodes(self) -> BTreeMap<Id, Option<Vec<u8>>> {
         self.nodes.into_iter().collect()
     }
 
-    /// Writes it, if the graph is still that from which it was prepared and the elements are there.
-    /// Returns false and changes nothing otherwise.
+    /// Writes the changes, if the graph is unchanged since their preparation and the elements
+    /// exist. Returns false and changes nothing otherwise.
     pub fn write(self, rows: &mut dyn WriteRows) -> bool {
         let now = rows.get(GRAPH).map(|row| Head::of_graph(&row));
         let now = now.and_then(|head| Some((head.entry, head.linking?)));

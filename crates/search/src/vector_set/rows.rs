@@ -1,4 +1,4 @@
-//! Where the parts of a set stand among its rows.
+//! The keys of a set's rows.
 //!
 //! ```text
 //! 'a' id        attributes of an element, if it has any
@@ -28,7 +28,7 @@ pub const VECTORS: u8 = b'v';
 pub const NODES: u8 = b'l';
 const MEMBERS: u8 = b'm';
 
-/// The keys between which the elements stand, in the order of their names.
+/// The bounds of the elements' keys, in the order of their names.
 pub const MEMBERS_RANGE: [&[u8]; 2] = [b"m", b"n"];
 
 /// The key of the row that says how far elements are linked.
@@ -52,7 +52,7 @@ pub(super) fn vector_row(id: Id) -> [u8; 9] {
     numbered(VECTORS, id)
 }
 
-/// Returns the key at which an element's id stands.
+/// Returns the key of an element's id.
 pub fn member_row(element: &[u8]) -> Vec<u8> {
     [&[MEMBERS], element].concat()
 }
@@ -108,8 +108,8 @@ pub(super) fn read_level(row: &[u8], level: usize, links: &mut Vec<Id>) {
     }
 }
 
-/// The numbers of a node's row. Seven bits of a number stand in a byte, the lowest first; the
-/// eighth is set if more follow.
+/// The numbers of a node's row. A byte holds seven bits of a number, the lowest first; the eighth
+/// is set if more follow.
 struct Numbers<'a>(&'a [u8]);
 
 impl<'a> Numbers<'a> {

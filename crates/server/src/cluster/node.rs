@@ -1626,7 +1626,7 @@ mod tests {
         assert_eq!(Standing::of(&[Role::Alone]), Standing::Alone);
     }
 
-    /// One that serves the first partition alone goes on when another one comes or goes.
+    /// A node that serves only partition 0 keeps serving while other partitions are gained or lost.
     #[test]
     fn layers_are_over_with_a_term_that_they_are_of() {
         let one = [home(3), home(5)];

@@ -17,7 +17,7 @@ pub const TABLE: Table = Table {
         Metric::samples(
             "quartet_layers_open",
             Kind::Gauge,
-            "Logical databases beside the default one of which a layer is in memory, by layer.",
+            "Logical databases, except the default, with a layer in memory, by layer.",
             |sources, out| {
                 for (layer, databases) in sources.tenants.layers_open() {
                     out.value(&[("layer", layer)], databases as f64);
@@ -159,7 +159,7 @@ pub const USE: Table = Table {
 /// How long requests of each database took.
 pub const REQUESTS: Table = Table {
     title: "Requests by database",
-    shown: "For operators, of the databases that were asked for something since the start.",
+    shown: "For operators, of the databases with requests since the start.",
     is_shown: |sources| sources.is_for_operators,
     is_by_service: true,
     metrics: &[Metric::samples(

@@ -55,7 +55,7 @@ pub const TABLE: Table = Table {
             "Requests to the sequencer without an answer.",
             |log| log.unknown_answers as f64,
         ),
-        Metric::replication_counter("quartet_take_overs_total", "Terms begun by this node.", |log| {
+        Metric::replication_counter("quartet_take_overs_total", "Terms started by this node.", |log| {
             log.take_overs as f64
         }),
         Metric::replication_counter("quartet_depositions_total", "Terms that this node has lost.", |log| {
@@ -63,7 +63,7 @@ pub const TABLE: Table = Table {
         }),
         Metric::replication_counter(
             "quartet_roll_backs_total",
-            "Times that commits were taken back after a term was lost.",
+            "Times that commits were rolled back after the loss of a term.",
             |log| log.roll_backs as f64,
         ),
         Metric::replication_counter(

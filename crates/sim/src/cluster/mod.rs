@@ -1,8 +1,8 @@
-//! Three whole engines that share a log, on one thread and from one seed: their disks lose what is
-//! not synced, fill up, fail and are slow, their processes crash and stand still, the network
-//! between them and a model of the sequencer loses, delays, repeats and reorders, in one direction
-//! or both, and clocks are set forward and back by up to an hour. Clients write, read, move money
-//! and append to lists; a judge replays the sequencer's journal, and another looks for cycles among
+//! Three whole engines that share a log, on one thread and from one seed: their disks lose unsynced
+//! data, fill up, fail and are slow, their processes crash and are suspended, the network between
+//! them and a model of the sequencer loses, delays, repeats and reorders, in one direction or both,
+//! and clocks are set forward and back by up to an hour. Clients write, read, move money and append
+//! to lists; one checker replays the sequencer's journal, and another searches for cycles among
 //! transactions.
 //!
 //! A tick is a millisecond: the network delivers, each node takes its steps, clients act, and
@@ -146,7 +146,7 @@ impl Cluster {
         self.compare()?;
         let in_the_log = self.judge.sum(is_account, number);
         for at in 0..NODES {
-            // A home may not know yet that it is over: what it has committed since never happened.
+            // A home may not know yet that it is deposed: its later commits never happened.
             if !matches!(self.nodes[at].role(), Some(Role::Following { .. })) {
                 continue;
             }
@@ -177,7 +177,7 @@ impl Cluster {
         })
     }
 
-    /// A node as it stands, for who reads of a finding.
+    /// The state of a node, for the report of a violation.
     fn describe(&self, at: usize) -> String {
         let node = &self.nodes[at];
         let ahead = node.runtime.now().saturating_sub(self.now);
@@ -244,7 +244,7 @@ mod tests {
         assert_ne!(first[0].hash, first[1].hash);
     }
 
-    /// Those that take many seeds are looked for by `quartet-sim --cluster --mistakes`.
+    /// Mistakes that need many seeds are run by `quartet-sim --cluster --mistakes`.
     #[test]
     fn the_judge_finds_mistakes() {
         for mistake in [

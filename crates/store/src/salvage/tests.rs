@@ -59,8 +59,8 @@ struct Outcome {
     missing: u64,
 }
 
-/// Saves what can be saved, and expects that every row that is not said to be lost is there as it
-/// was, and no other.
+/// Salvages a disk, and expects every row that is not reported as lost to be present unchanged, and
+/// no other.
 fn salvage_and_judge(disk: &FaultyDisk, rows: &BTreeMap<Vec<u8>, Row>) -> Outcome {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (mut saved, mut lost, mut mended) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ fn checkpoint_name(disk: &FaultyDisk) -> String {
     crate::checkpoint::files::newest(disk).unwrap().unwrap()
 }
 
-/// Where its parts begin.
+/// The offsets of its parts.
 fn parts(content: &[u8]) -> Vec<usize> {
     let mut starts = vec![HEADER_BYTES];
     while let Some(&last) = starts.last()
@@ -159,7 +159,7 @@ fn the_keys_that_a_damaged_block_names_are_listed() {
     assert_eq!(outcome.salvaged.missing, Some(outcome.missing));
 }
 
-/// A sector that reads as zeros, wherever it is: a frame, rows, the footer.
+/// A sector that reads as zeros, at any offset: a frame, rows, the footer.
 #[test]
 fn a_sector_of_zeros_costs_no_more_than_what_it_touches() {
     for kind in StoreKind::ALL {

@@ -200,7 +200,7 @@ fn a_limited_reply_leaves_out_what_does_not_fit() {
     }
 }
 
-/// A sign, seventeen digits and seven zeros behind them.
+/// A sign, seventeen digits and seven trailing zeros.
 const LONGEST_DOUBLE: usize = 25;
 
 #[test]

@@ -61,7 +61,7 @@ impl Token {
         text_of(&self.claims, "iss")
     }
 
-    /// The one audience that begins so; several are as good as none.
+    /// Returns the audience with this prefix, if exactly one has it.
     pub fn audience(&self, prefix: &str) -> Option<Arc<str>> {
         let all = match self.claims.field("aud")? {
             Json::Array(items) => items.to_vec(),

@@ -203,8 +203,8 @@ fn matched(evaluation: &mut Evaluation<'_>, index: &Value, terms: Option<&Value>
     })
 }
 
-/// No terms are as if none were given, a single one stands by itself; an array as a term needs its
-/// own around it.
+/// An empty array means no terms, a single term may be given without an array; an array as a term
+/// needs its own around it.
 fn normal_terms(terms: &Value) -> Option<Value> {
     match terms.as_items() {
         Some([]) => None,

@@ -153,7 +153,7 @@ fn a_pause_holds_writes_back() {
     writer.check("SET a 1 => OK");
     admin.check("CLIENT PAUSE 1000 => OK");
     assert!(writer.bytes(&["GET", "a"]).is_empty());
-    // A second pause makes the first one longer, for those who wait already too.
+    // A second pause extends the first, also for commands that already wait.
     let end_ms = writer.session.deadline_ms().unwrap();
     fixture.layer.connections.pause.start(end_ms + 500, true, end_ms - 1);
     fixture.advance_ms(1000);
@@ -165,8 +165,8 @@ fn a_pause_holds_writes_back() {
     writer.check("GET a => 1");
 }
 
-/// FCALL of a function that declares that it does not write was held back with the writes, alone
-/// and in a transaction.
+/// FCALL of a function with the flag no-writes was held back with the writes, both by itself and in
+/// a transaction.
 #[test]
 fn a_pause_of_writes_asks_what_functions_declare() {
     let fixture = Fixture::new();
@@ -203,8 +203,8 @@ fn nothing_is_executed_behind_quit() {
     fixture.connect().check("GET a => nil");
 }
 
-/// CONFIG accepted proto-max-bulk-len and went on accepting longer strings. A request queued before
-/// the limit shrank runs.
+/// CONFIG accepted proto-max-bulk-len, but longer strings were still accepted. A request queued
+/// before the limit was lowered runs.
 #[test]
 fn the_longest_bulk_string_is_configured() {
     let fixture = Fixture::new();

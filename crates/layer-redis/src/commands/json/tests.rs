@@ -155,9 +155,8 @@ fn scalars_are_changed() {
     );
 }
 
-/// Over RESP3 the older kind of path was answered as over RESP2. RedisJSON 2.6 answers both kinds
-/// alike there: arrays of numbers, and of what TYPE says one array more, also of a key that is
-/// absent.
+/// Over RESP3 a legacy path was answered as over RESP2. RedisJSON 2.6 answers both dialects alike
+/// there: arrays of numbers, and for TYPE one array more, also for an absent key.
 #[test]
 fn over_resp3_both_kinds_of_path_are_answered_with_arrays() {
     let mut connection = Fixture::new().connect();
@@ -248,8 +247,8 @@ fn no_command_nests_a_document_too_deeply() {
     assert_eq!(crate::testing::show(&connection.run(&["JSON.GET", "d"])), nested);
 }
 
-/// Every eighth double came back one unit in its last place off, and again with each command that
-/// read the document: the parser was the quick one, which rounds twice.
+/// Every eighth double was off by one unit in its last place, and drifted with each command that
+/// read the document: the parser was the fast one, which rounds twice.
 #[test]
 fn doubles_are_what_was_set_however_often_they_are_read() {
     let mut connection = Fixture::new().connect();

@@ -144,7 +144,7 @@ fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> Resul
     Ok(true)
 }
 
-/// Adds the member that the path ends with. False if nothing is there that could get it.
+/// Adds the member named by the path's last step. Returns false if no object receives it.
 fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, ErrorReply> {
     let (parents, name) = path.to_be_created(document)?;
     let mut has_written = false;

@@ -85,7 +85,7 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     context.config().change(changes);
     context.decide_on_changes();
     if sets_timeout {
-        // Each connection reckons anew when its silence ends.
+        // Each connection recomputes the end of its idle time.
         context.connections().clients.wake_all();
     }
     context.reply.ok();

@@ -78,14 +78,14 @@ fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 asks for
+/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 samples
 /// all.
 pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }
 
-/// The elements' bytes, estimated from the first `samples` of them; 0 asks for all. A vector set
-/// has rows of several kinds one after the other, so the samples are spread over them.
+/// The elements' bytes, estimated from the first `samples` of them; 0 samples all. A vector set has
+/// rows of several kinds in sequence, so the samples are spread over them.
 fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     if !entry.is_large() {
         return 0;

@@ -43,8 +43,8 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
             let port = parse::required_integer(value)?;
             replica.port = u16::try_from(port).map_err(|_| errors::NOT_INTEGER)?;
         } else if parse::is(name, "ack") {
-            // For a connection that is no replica. As in Redis, nothing is answered, but nobody
-            // waits for it either.
+            // For a connection that is not a replica. As in Redis, there is no reply, but none is
+            // expected either.
         } else if !KNOWN.iter().any(|known| parse::is(name, known)) {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(format!("ERR Unrecognized REPLCONF option: {name}").into());

@@ -332,7 +332,7 @@ fn memory_in_use_follows_the_data() {
     connection.run(&["SET", "a", &value]);
     assert!(figure(&mut connection, "used_memory:") >= before + (32 << 20));
     connection.check("UNLINK a => 1");
-    // The log lets go of a large value once it has written it.
+    // The log drops a large value once it has written it.
     let timeout = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while figure(&mut connection, "lazyfree_pending_objects:") > 0
         || figure(&mut connection, "used_memory:") >= before + (32 << 20)

@@ -25,7 +25,7 @@ pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// The entries that XPENDING is asked to list.
+/// The entries that XPENDING lists.
 struct Listing<'a> {
     idle_ms_min: u64,
     range: (StreamId, StreamId),

@@ -1,8 +1,8 @@
 //! Commands that read from several streams, and wait for entries: XREAD, XREADGROUP.
 //!
-//! XREAD answers what stands behind the ID that its client saw last. XREADGROUP answers, for `>`,
-//! what its group was not given yet, which is pending for the consumer from then on; for any other
-//! ID what is pending for the consumer already.
+//! XREAD returns the entries after the last ID that its client has seen. XREADGROUP returns, for
+//! `>`, undelivered entries of its group, which are pending for the consumer from then on; for any
+//! other ID, entries already pending for the consumer.
 //!
 //! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as
 //! it was when the command came, so they are replaced by IDs before it waits. A client that waits
@@ -44,7 +44,7 @@ struct Request<'a> {
     ids: Vec<&'a [u8]>,
 }
 
-/// Where to go on in a stream.
+/// The position from which a stream is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     /// Behind this ID.
@@ -179,7 +179,8 @@ fn answer(
     }
 }
 
-/// Checks a stream's ID and finds out where to go on. `stream` is `None` if the key is absent.
+/// Checks a stream's ID and determines the position to read from. `stream` is `None` if the key is
+/// absent.
 fn start(
     context: &mut Context<'_, '_>,
     request: &Request<'_>,
@@ -229,7 +230,7 @@ fn no_group(name: &[u8], group: &[u8]) -> ErrorReply {
     .into()
 }
 
-/// Asks to be called again when one of the streams changes.
+/// Registers to be called again when one of the streams changes.
 fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadline_ms: Option<u64>) -> Outcome {
     let is_end = |word: &&[u8]| matches!(*word, b"$" | b"+");
     let mut words: Vec<Vec<u8>> = Vec::new();
@@ -342,7 +343,7 @@ fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, co
     write_range(keys.tx, reply, stream, (start, StreamId::MAX), count, false)
 }
 
-/// Gives the group's next entries to a consumer, which comes to be by asking, even if there are
+/// Delivers the group's next entries to a consumer, which the request creates, even if there are
 /// none.
 fn deliver(
     context: &mut Context<'_, '_>,
@@ -437,7 +438,7 @@ fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut 
     consumer
 }
 
-/// Writes the entries from `start` on, and tells which they were.
+/// Writes the entries from `start` on, and returns their IDs.
 fn write_new(
     context: &mut Context<'_, '_>,
     stream: &Stream,
@@ -463,8 +464,8 @@ fn write_new(
     ids
 }
 
-/// Answers the entries pending for the consumer after an ID, which counts as one more delivery. An
-/// entry that is gone from the stream shows only its ID.
+/// Replies the entries pending for the consumer after an ID, which counts as one more delivery. A
+/// deleted entry shows only its ID.
 fn write_history(
     context: &mut Context<'_, '_>,
     (name, stream): (&[u8], &Stream),

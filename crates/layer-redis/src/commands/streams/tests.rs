@@ -169,8 +169,8 @@ fn a_consumer_comes_to_be_by_asking() {
     assert!(waiter.mail().is_empty());
 }
 
-/// Redis 8.4: what others have left pending for long enough comes first, with its idle time and
-/// number of deliveries.
+/// Redis 8.4: entries that were pending for long enough with other consumers are returned first,
+/// with their idle time and number of deliveries.
 #[test]
 fn reading_claims_what_is_idle() {
     let fixture = Fixture::new();
@@ -234,7 +234,7 @@ fn keys_stand_behind_the_word_streams() {
     );
 }
 
-/// Nothing that belonged to a group or consumer that is gone may come back with one of its name.
+/// No state of a removed group or consumer may reappear with a new one of its name.
 #[test]
 fn names_come_again_with_nothing() {
     Fixture::new().connect().check(
@@ -386,7 +386,7 @@ fn compare(connection: &mut Connection, model: &Model) {
         let pending = connection.run(&["XPENDING", "s", "g", "-", "+", "1000", &name]);
         assert_eq!(ids_of(&pending), numbers(model.pending_of(consumer)));
     }
-    // However it came to be: a copy is the same.
+    // A copy is the same for every history.
     connection.run(&["COPY", "s", "copy", "REPLACE"]);
     let digests = show(&connection.run(&["DEBUG", "DIGEST-VALUE", "s", "copy"]));
     let (one, other) = digests[1..digests.len() - 1].split_once(' ').unwrap();

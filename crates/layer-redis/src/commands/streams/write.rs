@@ -81,7 +81,7 @@ fn choose_id(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Err
     }
 }
 
-/// Reads options up to the first word that is none: XADD's ID. XTRIM has nothing but options.
+/// Parses options up to the first other word: XADD's ID. XTRIM has only options.
 fn options(words: Arguments<'_>, adds: bool) -> Result<Options, ErrorReply> {
     let mut options = Options::default();
     while let Some(word) = words.get(options.length) {

@@ -518,7 +518,7 @@ impl Options<'_> {
         }
     }
 
-    /// Milliseconds, of a number with `ms`, `s`, `m`, `h` or `d` behind it.
+    /// Milliseconds, from a number with the suffix `ms`, `s`, `m`, `h` or `d`.
     fn duration(&self, option: &str) -> Result<Option<f64>, String> {
         let Some(value) = self.get(option) else {
             return Ok(None);
