@@ -20,7 +20,7 @@ use quartet_log_replicated::Position as Place;
 use quartet_model::{LogSequence, Version};
 use quartet_store::{PartitionSnapshot, Position, Read, StoreKind};
 
-use crate::replication::place::{placed, position_of};
+use crate::replication::place::{Kind, NONE_BEFORE, Placed};
 use crate::{Engine, LogReader, Parts, Restoration};
 
 const MAGIC: &[u8; 4] = b"QCPY";
@@ -94,7 +94,7 @@ impl Engine {
             &copied.place.sequence.0.to_le_bytes(),
         ]
         .concat();
-        chunk.extend_from_slice(&placed(&copied.place, false));
+        chunk.extend_from_slice(&whole(copied.place).encode());
         chunk.extend_from_slice(&copied.version.0.to_le_bytes());
         Ok(CopySource {
             snapshot: Some(copied.snapshot),
@@ -253,10 +253,10 @@ impl CopyTarget {
         let sequence = LogSequence(fields.u64()?);
         let place = fields.take(placed_bytes())?;
         self.version = Version(fields.u64()?);
-        let Some((place, false)) = position_of(sequence, place).filter(|_| is_copy) else {
-            return Some(Err(CopyError::Malformed));
-        };
-        self.place = Some(place);
+        match Placed::of(sequence, place).filter(|_| is_copy) {
+            Some(placed) if placed.kind == Kind::Whole => self.place = Some(placed.position),
+            _ => return Some(Err(CopyError::Malformed)),
+        }
         Some(Ok(()))
     }
 
@@ -273,13 +273,13 @@ impl CopyTarget {
         let (sequence, bytes) = (LogSequence(fields.u64()?), fields.u32()? as usize);
         let payload = fields.take(bytes)?;
         let follows = self.place.is_some_and(|place| place.sequence < sequence);
-        let Some((place, is_part)) = position_of(sequence, payload).filter(|_| follows) else {
+        let Some(placed) = Placed::of(sequence, payload).filter(|_| follows) else {
             return Some(Err(CopyError::Malformed));
         };
-        if is_part {
+        if placed.kind == Kind::Part {
             return Some(Ok(()));
         }
-        self.place = Some(place);
+        self.place = Some(placed.position);
         let applied = self.restoration.record(payload, self.version, Version::MAX);
         let applied = applied.map(|newest| self.version = self.version.max(newest));
         Some(applied.map_err(|error| CopyError::Target(error.to_string())))
@@ -303,9 +303,18 @@ impl CopyTarget {
         let log = self.parts.log.open(place.sequence, &mut |_, _| Ok(()), &mut |_| {});
         let mut log = log.map_err(|error| failed(&error))?;
         let tail = log.tail();
-        log.append(tail, &[&placed(&place, false)])
+        log.append(tail, &[&whole(place).encode()])
             .map_err(|error| failed(&error))?;
         log.close().map_err(|error| failed(&error))
+    }
+}
+
+/// The place of a record that a copy begins with: nothing is before it in the file log.
+fn whole(position: Place) -> Placed {
+    Placed {
+        position,
+        kind: Kind::Whole,
+        before: NONE_BEFORE,
     }
 }
 

@@ -20,6 +20,7 @@ use crate::partition::lock::PartitionLock;
 use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
 use crate::recovery::opening::{Recovered, recover};
+use crate::replication::place::Folder;
 use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
 use crate::standing::{Arrival, Replication, Role, Settled, Standing};
 use crate::{
@@ -99,6 +100,10 @@ impl Engine {
             reserved_bytes: options.kept_bytes,
             ..StoreOptions::default()
         };
+        let folder = match replicated {
+            Some(_) => Folder::Node,
+            None => Folder::Server,
+        };
         let Recovered {
             store,
             position,
@@ -106,7 +111,7 @@ impl Engine {
             log,
             last,
             places,
-        } = recover(disk.clone(), log, &store_options, replicated.is_some(), progress)?;
+        } = recover(disk.clone(), log, &store_options, folder, progress)?;
         let is_all_in_memory = store.kind() == StoreKind::Memory;
         let room = Room::new(log.room(), options.kept_bytes);
         store.tidy();

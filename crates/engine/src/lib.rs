@@ -56,7 +56,7 @@ pub use flusher::CheckpointError;
 pub use invariants::{Finding, Findings, Invariants, Repair, Verification, decoded};
 pub use log_reader::{LogReadError, LogReader};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
-pub use own_log::OwnLog;
+pub use own_log::{Founder, OwnLog};
 pub use partition::busy::{BriefWaits, Busy, Listening, serve_on_this_thread};
 pub use partition::frozen::Frozen;
 pub use partition::hold_times::MeasuredHolds;

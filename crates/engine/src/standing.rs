@@ -144,6 +144,8 @@ pub struct Replication {
     pub marks: u64,
     /// State hashes that differed from the home's.
     pub hash_mismatches: u64,
+    /// Microseconds that the last state hash took, beside other work.
+    pub hash_micros: u64,
     /// The last state hash taken.
     pub last_hash: u128,
     /// Records below are dropped from the sequencer.

@@ -20,7 +20,7 @@ impl WholeFile {
         let was_begun = unfinished.exists();
         let file = WholeFile {
             path: path.to_owned(),
-            file: File::create(&unfinished)?,
+            file: owners_file(&unfinished)?,
             unfinished,
             is_finished: false,
         };
@@ -40,6 +40,15 @@ impl WholeFile {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+/// An export may hold anything: only its owner is to read it.
+fn owners_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 impl Drop for WholeFile {

@@ -311,6 +311,18 @@ impl Redis {
         }
     }
 
+    /// Returns what the process takes. A database that is one of several is shown what is its own:
+    /// the process' figures tell of the others.
+    pub fn resources(&self) -> Resources {
+        match self.access.admission_control {
+            None => (self.process.resources)(),
+            Some(_) => Resources {
+                rss_bytes: self.used_bytes(),
+                ..Resources::default()
+            },
+        }
+    }
+
     /// The same without the rows that only a snapshot holds.
     pub fn live_bytes(&self) -> u64 {
         match self.access.admission_control {

@@ -273,7 +273,7 @@ impl Follower {
             return Err(StopReason::BrokenChain { at });
         }
         let fits = match record.body {
-            Body::Term { .. } => record.term == self.position.term.next(),
+            Body::Term { .. } | Body::Founding { .. } => record.term == self.position.term.next(),
             _ => record.term == self.position.term && record.writer == self.position.writer,
         };
         let term = record.term;
@@ -283,7 +283,7 @@ impl Follower {
     fn content(&mut self, at: LogSequence, record: Record) -> Result<Content, StopReason> {
         let broken = StopReason::BrokenGroup { at };
         match record.body {
-            Body::Term { floor } => {
+            Body::Term { floor } | Body::Founding { floor, .. } => {
                 self.group.clear();
                 let (term, writer) = (record.term, record.writer);
                 Ok(Content::Term { term, writer, floor })

@@ -30,6 +30,7 @@ pub mod conformance;
 pub mod copies;
 pub mod drive;
 mod follower;
+mod founding;
 mod hold;
 mod home;
 pub mod model;
@@ -47,6 +48,7 @@ pub use adoption::{Adopted, Adoption, adopted};
 pub use configured::{Configured, configured, configured_request, configures, join_request, remove_request};
 pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
+pub use founding::{FOUNDED_PARTITIONS_MAX, FoundedState, Founding};
 pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,

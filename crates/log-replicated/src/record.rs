@@ -10,7 +10,7 @@
 //! | hash of the one before | body, packed or not | checksum u32 |
 //! ```
 //!
-//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash. `packed` is 1 if the body is
+//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding. `packed` is 1 if the body is
 //! an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are packed, and only if that makes
 //! them smaller. `body length` is that of the body unpacked. The checksum is the CRC-32 of all
 //! bytes before it.
@@ -22,6 +22,7 @@
 //! mark    nothing
 //! hash    sequence of the mark u64 | state hash u128
 //! object  length u64 | bytes of a piece u32 | hash of the epoch u128
+//! founding  version floor u64 | last record u64 | version u64 | state hash u128 of the folder
 //! ```
 //!
 //! Decoding takes bytes from a peer: it returns an error and never panics. Memory is bounded by the
@@ -31,6 +32,7 @@
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::founding::FoundedState;
 use crate::pointer::Pointer;
 use crate::words::{ClusterId, NodeId, PartitionId, RecordHash, Term, Writer};
 
@@ -90,6 +92,14 @@ pub enum Body {
     Term {
         /// The version that the new home's versions start from.
         floor: Version,
+    },
+    /// The first term of a cluster that begins with a folder's data. Its record stands right
+    /// behind the folder's last one.
+    Founding {
+        /// As that of a term.
+        floor: Version,
+        /// The folder's state.
+        founded: FoundedState,
     },
     /// Every node takes its state hash here.
     Mark,
@@ -189,6 +199,7 @@ impl Body {
             Body::Mark => 4,
             Body::Hash { .. } => 5,
             Body::Object(_) => 6,
+            Body::Founding { .. } => 7,
         }
     }
 
@@ -200,6 +211,13 @@ impl Body {
             Body::Mark => Vec::new(),
             Body::Hash { at, state } => [&at.0.to_le_bytes()[..], &state.to_le_bytes()].concat(),
             Body::Object(pointer) => pointer.encode(),
+            Body::Founding { floor, founded } => [
+                &floor.0.to_le_bytes()[..],
+                &founded.last.0.to_le_bytes(),
+                &founded.version.0.to_le_bytes(),
+                &founded.state.to_le_bytes(),
+            ]
+            .concat(),
         }
     }
 
@@ -216,6 +234,7 @@ impl Body {
                     .map(Body::Object)
                     .ok_or(RecordError::Field("the body"));
             }
+            7 => fields.founding(),
             _ => return Err(RecordError::Field("the kind")),
         };
         match decoded {
@@ -327,6 +346,16 @@ impl<'a> Fields<'a> {
         (count >= 2 && index < count).then_some(Body::Chunk { index, count, bytes })
     }
 
+    fn founding(&mut self) -> Option<Body> {
+        let floor = Version(self.u64()?);
+        let founded = FoundedState {
+            last: LogSequence(self.u64()?),
+            version: Version(self.u64()?),
+            state: self.u128()?,
+        };
+        Some(Body::Founding { floor, founded })
+    }
+
     fn hash(&mut self) -> Option<Body> {
         let (at, state) = (LogSequence(self.u64()?), self.u128()?);
         Some(Body::Hash { at, state })
@@ -369,6 +398,14 @@ mod tests {
             piece_bytes: 8 << 20,
             hash: 13,
         });
+        let founding = Body::Founding {
+            floor,
+            founded: FoundedState {
+                last: LogSequence(98),
+                version: Version(76),
+                state: 14,
+            },
+        };
         [
             Body::Epoch(b"effects".to_vec()),
             Body::Epoch(Vec::new()),
@@ -377,6 +414,7 @@ mod tests {
             Body::Mark,
             hash,
             object,
+            founding,
         ]
         .map(record)
         .to_vec()

@@ -34,6 +34,7 @@ pub use options::FileLogOptions;
 pub use reach::is_one_of_several;
 pub use reserve::Reserve;
 pub use source::{LogCursor, LogPart, LogRecord, LogSource};
+pub use survey::first_record;
 
 use std::sync::Arc;
 

@@ -64,6 +64,12 @@ pub(crate) struct ReadSegment {
 /// Progress is reported about this often.
 const PROGRESS_BYTES: u64 = 1024 * 1024;
 
+/// The first record that the log's files may hold; `None` if there are none.
+pub fn first_record(disk: &dyn Disk) -> Result<Option<LogSequence>, FileLogError> {
+    let names = disk.list().map_err(FileLogError::disk("list", "the log's directory"))?;
+    Ok(names.iter().filter_map(|name| segment_first(name)).min())
+}
+
 impl Survey<'_> {
     pub fn run(mut self) -> Result<Surveyed, FileLogError> {
         let stated = reach::read(self.disk)?;

@@ -148,7 +148,7 @@ fn print_status(described: &Value) {
     for partition in homes.into_iter().flatten() {
         println!(
             "partition {:<10}term {:<6} home {}",
-            partition["partition"],
+            text(&partition["partition"]),
             text(&partition["term"]),
             partition["home"].as_str().unwrap_or("none")
         );
@@ -168,6 +168,12 @@ fn print_status(described: &Value) {
             node["lag_milliseconds"],
             node["clock_ahead_milliseconds"].as_i64().unwrap_or_default(),
         );
+        if let Some(mismatches) = node["state_mismatches"].as_u64().filter(|count| *count > 0) {
+            println!(
+                "{:<20}its state has differed from the home's {mismatches} times, and was copied anew",
+                ""
+            );
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod settings;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rustix::fs::Mode;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
@@ -83,6 +84,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<ExitCode> {
+    // Data, backups, exports and reports hold what their owner alone may see, credentials too.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(repair::check_or_repair(&arguments)),

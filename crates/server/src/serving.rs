@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
@@ -46,7 +46,10 @@ const IDLE_CYCLE: Duration = Duration::from_secs(1);
 const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
 /// How often the nodes of a cluster compare their states: each walks all of its rows for that.
-const STATE_HASH_CYCLE: Duration = Duration::from_secs(3600);
+const STATE_HASH_CYCLE: Duration = Duration::from_secs(30);
+/// The time between two comparisons is at least this many times that of one: they take at most a
+/// twentieth of a core.
+const STATE_HASH_SHARE: u32 = 20;
 
 /// How often homes of other partitions are given what they have not heard yet.
 const TELL_CYCLE: Duration = Duration::from_millis(200);
@@ -490,12 +493,18 @@ impl Worker {
 /// The periodic tasks that belong to no listener.
 fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
-    let (partitions, mut is_first) = (tenants.parts.partitions.clone(), true);
+    let partitions = tenants.parts.partitions.clone();
+    // A home that has just begun has other work.
+    let mut marked = vec![Instant::now(); partitions.count()];
     let mark = move || {
-        // A home that has just begun has other work.
-        if !std::mem::take(&mut is_first) {
-            let homes = partitions.iter().filter(|(_, engine)| engine.is_home());
-            homes.for_each(|(_, engine)| engine.mark());
+        let homes = partitions.iter().filter(|(_, engine)| engine.is_home());
+        for (partition, engine) in homes {
+            let last = &mut marked[partition.0 as usize];
+            let took = Duration::from_micros(engine.replication().hash_micros);
+            if last.elapsed() >= took * STATE_HASH_SHARE {
+                *last = Instant::now();
+                engine.mark();
+            }
         }
     };
     [

@@ -110,3 +110,40 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::string::Ia5String;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+    use rustls::client::WebPkiServerVerifier;
+
+    use super::*;
+    use crate::provider;
+
+    /// A name that is cut at a NUL lets the owner of `localhost\0.example.com` stand for
+    /// `localhost` (Redis cut the names of clients' certificates so until 2026).
+    #[test]
+    fn a_name_is_not_cut_at_a_nul() {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(issuer.der().clone()).unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
+        let verifier = verifier.build().unwrap();
+        let accepts = |name: &str| {
+            let mut own = CertificateParams::default();
+            own.subject_alt_names = vec![SanType::DnsName(Ia5String::try_from(name).unwrap())];
+            let certificate = own.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
+            let asked = ServerName::try_from("localhost").unwrap();
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(1_750_000_000));
+            let verified = verifier.verify_server_cert(certificate.der(), &[], &asked, &[], now);
+            verified.is_ok()
+        };
+        assert!(accepts("localhost"));
+        assert!(!accepts("localhost\0.example.com"));
+        assert!(!accepts("localhost\0"));
+    }
+}

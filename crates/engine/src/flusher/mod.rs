@@ -22,7 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
-use quartet_log_replicated::{Moment, ObjectOptions, Place, Position as LogPlace, Term, Writer};
+use quartet_log_replicated::{Moment, ObjectOptions, Place, Position as LogPlace, RecordHash, Term, Writer};
 use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::{
@@ -287,6 +287,8 @@ pub(crate) struct Shares {
     pub standing: Arc<Standing>,
     /// The end of its own file log.
     pub written: LogPlace,
+    /// The hash of the last record there.
+    pub chained: RecordHash,
 }
 
 impl Shares {
@@ -306,6 +308,7 @@ impl Shares {
             sequencer: replicated.sequencer,
             standing: Arc::new(Standing::new(role, replicated.on_role)),
             written,
+            chained: places.last,
         }
     }
 
@@ -317,7 +320,7 @@ impl Shares {
         let now = Moment(shared.runtime.now());
         let standing = self.standing.clone();
         let replica = Replica::new(self.place, self.me, chores, sequencer, standing, self.written, now);
-        Sharing::new(replica, self.standing, self.written)
+        Sharing::new(replica, self.standing, self.written, self.chained)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::flusher::shared_log::{Edge, EpochInFlight, Flight, Sharing, Unwritten
 use crate::partition::state::ApplyError;
 use crate::replication::TRANSACTION_EFFECTS_MAX;
 use crate::replication::chores::Reached;
-use crate::replication::place::placed;
+use crate::replication::place::{Kind, Placed};
 use crate::replication::replica::Happening;
 use crate::standing::{Condition, Copied, Role};
 
@@ -217,8 +217,13 @@ impl Worker {
         {
             // Parts of a group may be there from before.
             if place.sequence > self.tail {
-                match self.log.append(self.tail, &[&placed(place, *is_part), payload]) {
-                    Ok(tail) => self.tail = tail,
+                let placed = Placed {
+                    position: *place,
+                    kind: Kind::of(*is_part),
+                    before: sharing.chained,
+                };
+                match self.log.append(self.tail, &[&placed.encode(), payload]) {
+                    Ok(tail) => (self.tail, sharing.chained) = (tail, place.hash),
                     Err(LogError::NoRoom { .. }) => return Ok(()),
                     Err(error) => return Err(error),
                 }
@@ -457,7 +462,7 @@ impl Worker {
         };
         shared.partition.tidy(&mut partition);
         let version = partition.last_version();
-        if sharing.standing.wishes.copy.swap(false, Ordering::SeqCst) {
+        if sharing.replica.is_verified() && sharing.standing.wishes.copy.swap(false, Ordering::SeqCst) {
             let (snapshot, place) = (partition.snapshot(), sharing.written);
             *sharing.standing.copied.lock() = Some(Copied {
                 snapshot,
@@ -556,6 +561,7 @@ impl Worker {
         let hash = move || state_hash(&snapshot, None);
         let started = Job::start(self.shared.runtime.as_ref(), "state-hash", hash);
         sharing.hashing = started.ok().map(|job| (at, job));
+        sharing.hashing_since = self.shared.runtime.now();
     }
 
     /// Takes a state hash that is done, and compares it with the home's.
@@ -565,6 +571,7 @@ impl Worker {
         {
             let mut figures = sharing.standing.figures.lock();
             figures.marks += 1;
+            figures.hash_micros = (self.shared.runtime.now() - sharing.hashing_since).as_micros() as u64;
             figures.last_hash = hash;
             drop(figures);
             sharing.own_hash = Some((at, hash));

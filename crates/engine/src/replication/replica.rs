@@ -83,6 +83,8 @@ pub(crate) struct Replica {
     /// The last record known from hints.
     heard: LogSequence,
     polled: Option<Moment>,
+    /// The log was seen to hold the history that this process was opened with.
+    is_verified: bool,
     /// When this node last had everything.
     complete: Moment,
     not_before: Moment,
@@ -110,6 +112,7 @@ impl Replica {
             chores,
             heard: position.sequence,
             polled: None,
+            is_verified: false,
             complete: now,
             not_before: Moment::default(),
             store_not_before: Moment::default(),
@@ -157,6 +160,11 @@ impl Replica {
 
     pub fn is_following(&self) -> bool {
         matches!(self.stage, Stage::Following(_))
+    }
+
+    /// True once the log was seen to go on from what the node's own files have.
+    pub fn is_verified(&self) -> bool {
+        self.is_verified
     }
 
     /// The last record that is known, and whether a history may begin behind it.
@@ -306,6 +314,7 @@ impl Replica {
         };
         match following.follower.take(answer) {
             Ok((deliveries, more)) => {
+                self.is_verified = true;
                 following.wants_range = more;
                 if !more {
                     self.complete = asked;
@@ -347,6 +356,7 @@ impl Replica {
                 if let Some(options) = self.chores.object_options {
                     home.keep_objects(options);
                 }
+                self.is_verified = true;
                 self.stage = Stage::Home(Box::new(Serving {
                     home: *home,
                     append: None,

@@ -8,8 +8,12 @@ use sha2::{Digest, Sha256};
 
 /// Work of hashing a password: about ten milliseconds.
 const PASSWORD_COST: u32 = 8;
+/// Work that a hash from elsewhere may ask for: a second of one thread.
+const PASSWORD_COST_MAX: u32 = 14;
 /// bcrypt looks at no more bytes of a password.
 const PASSWORD_BYTES_MAX: usize = 72;
+/// `$2b$08$`, 22 of salt, 31 of hash.
+const PASSWORD_HASH_CHARS: usize = 60;
 
 const KEY_MARK: [u8; 2] = [0x7e, 0x70];
 const TOKEN_MARK: [u8; 2] = [0x7e, 0x71];
@@ -110,6 +114,12 @@ pub fn hash_password(password: &str) -> String {
 
 pub fn password_matches(password: &str, hash: &str) -> bool {
     bcrypt::verify(first_bytes(password), hash).unwrap_or(false)
+}
+
+/// Whether a text is a bcrypt hash, of no more work than a login may cost.
+pub fn is_password_hash(text: &str) -> bool {
+    let hash = text.parse::<bcrypt::HashParts>();
+    hash.is_ok_and(|hash| hash.get_cost() <= PASSWORD_COST_MAX) && text.len() == PASSWORD_HASH_CHARS
 }
 
 fn first_bytes(password: &str) -> &[u8] {

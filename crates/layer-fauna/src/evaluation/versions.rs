@@ -318,19 +318,25 @@ impl Evaluation<'_> {
         loop {
             self.step(1)?;
             let id = self.new_id();
-            let document = rows::document(self.schema.database(), native as u64, id);
-            let registered = match native {
-                Native::Databases => Some(b'R'),
-                Native::Keys => Some(b'K'),
-                Native::Tokens => Some(b'T'),
-                _ => None,
-            };
-            let registered = registered.map(|kind| Key::global(kind).number(id));
-            let is_taken = |key: Key| self.view.get(&key.0).is_some();
-            if ![Some(document), registered].into_iter().flatten().any(is_taken) {
+            if self.is_free(native, id) {
                 return Ok(id);
             }
         }
+    }
+
+    /// Whether no schema object of the kind has the number, in this database or, where a registry
+    /// spans all databases, in any.
+    pub fn is_free(&mut self, native: Native, id: u64) -> bool {
+        let document = rows::document(self.schema.database(), native as u64, id);
+        let registered = match native {
+            Native::Databases => Some(b'R'),
+            Native::Keys => Some(b'K'),
+            Native::Tokens => Some(b'T'),
+            _ => None,
+        };
+        let registered = registered.map(|kind| Key::global(kind).number(id));
+        let is_taken = |key: Key| self.view.get(&key.0).is_some();
+        ![Some(document), registered].into_iter().flatten().any(is_taken)
     }
 
     /// The live version that writes see, whatever time is read at.

@@ -43,6 +43,10 @@ pub enum Cost {
     Write,
 }
 
+/// Largest `slowlog-max-len` where there is admission control: an entry takes up to 5 kB of memory
+/// that no quota counts.
+pub const SLOWLOG_LENGTH_OF_TENANTS: u64 = 1000;
+
 /// Parameters that CONFIG SET changes where there is admission control: those that concern one
 /// database and can cost nobody else.
 pub const PARAMETERS_OF_TENANTS: &[&str] = &[
@@ -60,5 +64,8 @@ pub const PARAMETERS_OF_TENANTS: &[&str] = &[
     "slowlog-max-len",
     "latency-monitor-threshold",
     "latency-tracking",
+    "search-default-dialect",
+    "search-on-timeout",
+    "search-partial-results",
     "timeout",
 ];

@@ -9,7 +9,7 @@
 //! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone
 //! before its connection is.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,6 +36,12 @@ pub struct Block {
     /// It is asked again also when a key is gone or holds another kind, and its error ends the
     /// wait.
     pub even_if_gone: bool,
+    /// It is asked again also when what belongs to a key has changed without the key's own row
+    /// ([`Blocking::changed_below`]).
+    pub even_below: bool,
+    /// It is asked again at this time although no key may have changed by then, in milliseconds
+    /// since the Unix epoch.
+    pub again_at_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +78,8 @@ struct Queues {
     /// By client id: a client waits for one command at a time.
     waiters: HashMap<u64, Waiter>,
     keys: HashMap<Vec<u8>, KeyQueue>,
+    /// When waiters are to be asked again, with their clients.
+    due: BTreeSet<(u64, u64)>,
     next_turn: u64,
 }
 
@@ -81,6 +89,8 @@ struct KeyQueue {
     clients: BTreeMap<u64, Place>,
     /// How many of them want to be asked even if the key is gone.
     if_gone_count: usize,
+    /// How many of them want to be asked of what changes below the key.
+    below_count: usize,
 }
 
 /// A client in a queue.
@@ -89,6 +99,7 @@ struct Place {
     client_id: u64,
     /// It wants to be asked even if the key that changed is gone or holds another kind.
     even_if_gone: bool,
+    even_below: bool,
 }
 
 pub struct Waiter {
@@ -101,6 +112,7 @@ pub struct Waiter {
     caching: Option<bool>,
     rows: Vec<Vec<u8>>,
     turn: u64,
+    again_at_ms: Option<u64>,
 }
 
 /// A waiting command that is to be asked again.
@@ -156,6 +168,7 @@ impl Blocking {
         let place = Place {
             client_id: client.shared.id,
             even_if_gone: block.even_if_gone,
+            even_below: block.even_below,
         };
         for row in &rows {
             let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
@@ -165,9 +178,11 @@ impl Blocking {
                     watch: partition.watch_key(space, row, callback),
                     clients: BTreeMap::new(),
                     if_gone_count: 0,
+                    below_count: 0,
                 }
             });
             queue.if_gone_count += usize::from(place.even_if_gone);
+            queue.below_count += usize::from(place.even_below);
             queue.clients.insert(turn, place);
         }
         client.shared.blocked.store(true, Ordering::SeqCst);
@@ -180,8 +195,49 @@ impl Blocking {
             caching: client.caching,
             rows,
             turn,
+            again_at_ms: None,
         };
         queues.waiters.insert(client.shared.id, waiter);
+        drop(queues);
+        self.ask_again(client.shared.id, block.again_at_ms);
+    }
+
+    /// The client is asked again at this time, or before it if that was to be so already.
+    pub fn ask_again(&self, client_id: u64, at_ms: Option<u64>) {
+        let Some(at_ms) = at_ms else {
+            return;
+        };
+        let queues = &mut *self.queues.lock();
+        let Some(waiter) = queues.waiters.get_mut(&client_id) else {
+            return;
+        };
+        if waiter.again_at_ms.is_none_or(|known_ms| at_ms < known_ms) {
+            if let Some(known_ms) = waiter.again_at_ms.replace(at_ms) {
+                queues.due.remove(&(known_ms, client_id));
+            }
+            queues.due.insert((at_ms, client_id));
+        }
+    }
+
+    /// Lets everybody be asked again whose time for that has come.
+    pub fn ask_due(&self, now_ms: u64) {
+        let queues = &mut *self.queues.lock();
+        while let Some(&(at_ms, client_id)) = queues.due.first()
+            && at_ms <= now_ms
+        {
+            queues.due.pop_first();
+            let waiter = queues.waiters.get_mut(&client_id).expect("a client that waits");
+            waiter.again_at_ms = None;
+            waiter.rows.iter().for_each(|row| self.ready.push(row));
+        }
+    }
+
+    /// What belongs to the key of this row has changed without the row itself.
+    pub fn changed_below(&self, row: &[u8]) {
+        let queues = self.queues.lock();
+        if queues.keys.get(row).is_some_and(|queue| queue.below_count > 0) {
+            self.ready.push(row);
+        }
     }
 
     /// True if a client may be served, or asked to end a wait.
@@ -247,10 +303,14 @@ impl Blocking {
     pub fn remove(&self, partition: &mut PartitionGuard<'_>, client_id: u64) -> Option<Waiter> {
         let mut queues = self.queues.lock();
         let waiter = queues.waiters.remove(&client_id)?;
+        if let Some(at_ms) = waiter.again_at_ms {
+            queues.due.remove(&(at_ms, client_id));
+        }
         for row in &waiter.rows {
             if let Some(queue) = queues.keys.get_mut(row) {
                 let place = queue.clients.remove(&waiter.turn);
                 queue.if_gone_count -= usize::from(place.is_some_and(|place| place.even_if_gone));
+                queue.below_count -= usize::from(place.is_some_and(|place| place.even_below));
                 if queue.clients.is_empty() {
                     let queue = queues.keys.remove(row).expect("the queue that was just found");
                     partition.unwatch(queue.watch);

@@ -65,6 +65,18 @@ impl Redis {
         }
     }
 
+    /// Serves whoever waits for a time that has come. Called about ten times a second.
+    pub fn serve_due(&self) {
+        let now_ms = self.engine.now_micros() / 1000;
+        self.connections.blocking.ask_due(now_ms);
+        if self.connections.blocking.has_work()
+            && let Ok(mut partition) = self.partition_in_time()
+        {
+            self.serve_blocked(&mut partition);
+            self.send_outbox();
+        }
+    }
+
     fn serve_key(&self, partition: &mut PartitionGuard<'_>, row: &[u8]) {
         let blocking = &self.connections.blocking;
         let name = name_of_row(row);
@@ -135,6 +147,11 @@ fn retry(
     let ended = call(partition, layer, &mut client, &retry, bytes);
     match ended.outcome {
         Ok(Outcome::Done) => {}
+        Ok(Outcome::Wait(block)) => {
+            let client_id = client.shared.id;
+            layer.connections.blocking.ask_again(client_id, block.again_at_ms);
+            return None;
+        }
         Ok(_) => return None,
         // As most commands do while the key is of another kind.
         Err(error) if error.text == errors::WRONG_TYPE && !error.ends_wait && !even_if_gone => return None,

@@ -95,7 +95,11 @@ impl Redis {
         {
             self.trim_tracking();
         }
-        if !self.may_expire(now_micros / 1000) || !self.expiry.is_active.load(Ordering::Relaxed) {
+        if !self.may_expire(now_micros / 1000) {
+            return;
+        }
+        self.serve_due();
+        if !self.expiry.is_active.load(Ordering::Relaxed) {
             return;
         }
         self.drop_idle_indexes();

@@ -9,8 +9,11 @@ use std::time::Duration;
 use quartet_engine::{Frozen, PartitionGuard, Role, Transaction, UniqueId};
 use quartet_search::codes::Codes;
 use quartet_search::graph::Prepared;
+use quartet_wire_resp::Arguments;
 
 use crate::access::acl::User;
+use crate::access::acl::selector::Selector;
+use crate::command::Command;
 use crate::commands::search::{upkeep, upstash};
 use crate::indexes::{Catalogue, Index, IndexFigures, StoredIndex};
 use crate::layer::Redis;
@@ -208,11 +211,16 @@ impl Redis {
 
     /// Removes keys of an index that is to be dropped with them, some at a time, until few are
     /// left.
-    pub fn remove_keys_of_index(&self, name: &[u8], user: &User) {
+    pub fn remove_keys_of_index(
+        &self,
+        name: &[u8],
+        user: &User,
+        (command, arguments): (&'static Command, Arguments<'_>),
+    ) {
         self.remove_keys_of(&|catalogue| {
             let index = catalogue.find(name)?;
-            user.has_prefixes(&index.definition.prefixes, true)
-                .then(|| index.clone())
+            let has_keys = |selector: &Selector| selector.has_prefixes(&index.definition.prefixes, true);
+            user.allows_with(command, arguments, &has_keys).then(|| index.clone())
         });
     }
 

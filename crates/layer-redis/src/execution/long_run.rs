@@ -68,7 +68,8 @@ impl LongRun {
                 self.layer.await_filled_indexes();
                 // FT.DROPINDEX DD finds few keys left when it runs.
                 if let Some(index) = administration::dropped_with_keys(arguments) {
-                    self.layer.remove_keys_of_index(&index, &self.client.user);
+                    self.layer
+                        .remove_keys_of_index(&index, &self.client.user, (command, arguments));
                 }
                 self.run_alone(command, arguments);
             }

@@ -62,28 +62,27 @@ fn trim(layer: &Redis) {
     }
 }
 
-/// Tells the broadcast changes: one message for each prefix and connection.
+/// Tells the broadcast changes: one message for each prefix and connection, with the names of keys
+/// that its user may read.
 pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
     let mut table = layer.connections.tracking.table.lock();
-    let mut told: Vec<(u64, Vec<Vec<u8>>)> = Vec::new();
+    let mut told: Vec<(Arc<Client>, Vec<Vec<u8>>)> = Vec::new();
     for broadcast in table.prefixes.values_mut() {
         let changed = std::mem::take(&mut broadcast.changed);
-        for id in broadcast.clients.iter().filter(|_| !changed.is_empty()) {
-            let no_loop = layer
-                .connections
-                .clients
-                .find(*id)
-                .is_some_and(|client| does_not_loop(&client));
-            let is_told = |writer: &Option<u64>| !(no_loop && *writer == Some(*id));
-            let names = changed.iter().filter(|(_, writer)| is_told(writer));
-            told.push((*id, names.map(|(name, _)| name.clone()).collect()));
+        let clients = broadcast.clients.iter().filter(|_| !changed.is_empty());
+        for client in clients.filter_map(|id| layer.connections.clients.find(*id)) {
+            let no_loop = does_not_loop(&client);
+            let user = client.user(&layer.access.users);
+            let is_told = |(name, writer): &(&Vec<u8>, &Option<u64>)| {
+                !(no_loop && **writer == Some(client.id)) && user.may_read(name)
+            };
+            let names = changed.iter().filter(is_told).map(|(name, _)| name.clone());
+            told.push((client.clone(), names.collect()));
         }
     }
     drop(table);
-    for (id, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
-        if let Some(client) = layer.connections.clients.find(id) {
-            send(layer, &client, Some(&names), delivery);
-        }
+    for (client, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
+        send(layer, &client, Some(&names), delivery);
     }
 }
 

@@ -5,8 +5,9 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
-use quartet_wire_resp::Reply;
+use quartet_wire_resp::{Arguments, Reply};
 
+use crate::access::acl::selector::Selector;
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::{Block, EmptyReply};
 use crate::connections::clients::ClientState;
@@ -14,7 +15,7 @@ use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
 use crate::keyspace::late_part::{LATE_FROM, LatePart, Made};
-use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing};
+use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing, key_row};
 use crate::{command::errors, command::parse};
 
 pub struct Context<'c, 't> {
@@ -81,6 +82,14 @@ impl<'c, 't> Context<'c, 't> {
             changes: self.groups.changes(),
         };
         (keys, &mut self.reply)
+    }
+
+    /// Returns true if one selector of the user allows the request together with `also`, which says
+    /// what the request touches besides the keys among its arguments.
+    pub(crate) fn user_may(&self, arguments: Arguments<'_>, also: impl Fn(&Selector) -> bool) -> bool {
+        let user = &self.client.user;
+        let is_allowed = |command| user.allows_with(command, arguments, &also);
+        user.is_unrestricted() || self.table().find_of(arguments).is_ok_and(is_allowed)
     }
 
     /// A key that a command reads: counted as a hit or a miss, and as used now.
@@ -195,6 +204,13 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_none_or(|changed| changed == name)
     }
 
+    /// What belongs to a key has changed, but not its own row: those who wait for that too are asked
+    /// again.
+    pub fn changed_below(&self, name: &[u8]) {
+        let row = key_row(self.client.db, name);
+        self.connections().blocking.changed_below(&row);
+    }
+
     /// The answer of a blocking command that found nothing: wait for `keys`.
     pub fn block_on(&self, keys: Vec<Vec<u8>>, timeout: &[u8], in_exec: EmptyReply) -> Result<Outcome, ErrorReply> {
         let deadline_ms = parse::deadline_ms(timeout, self.now_ms)?;
@@ -204,6 +220,8 @@ impl<'c, 't> Context<'c, 't> {
             in_exec,
             ask_again: None,
             even_if_gone: false,
+            even_below: false,
+            again_at_ms: None,
         })))
     }
 }

@@ -16,7 +16,7 @@ use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::eviction_policy::Policy;
 use crate::keyspace::random::Random;
-use crate::layer::{Access, Connections, Eviction, Expiry, Observation, Process, Redis, Scripting};
+use crate::layer::{Access, Connections, Eviction, Expiry, Observation, Process, Redis, Resources, Scripting};
 use crate::replication::Replication;
 use crate::scripting::long_scripts::Bounds;
 
@@ -165,6 +165,16 @@ impl<'c> Groups<'c> {
     /// See [`Redis::used_bytes`].
     pub fn used_bytes(self) -> u64 {
         self.layer.used_bytes()
+    }
+
+    /// See [`Redis::resources`].
+    pub fn resources(self) -> Resources {
+        self.layer.resources()
+    }
+
+    /// The database is one of several.
+    pub fn is_one_of_several(self) -> bool {
+        self.layer.access.admission_control.is_some()
     }
 
     /// See [`Redis::client_bytes`].

@@ -116,7 +116,7 @@ impl Judge {
         if record.before != before {
             return Err(Violation::Chain { at: at.0 });
         }
-        let begins = matches!(record.body, Body::Term { .. });
+        let begins = matches!(record.body, Body::Term { .. } | Body::Founding { .. });
         let expected = if begins { self.running.next() } else { self.running };
         if record.term != expected {
             let (term, running) = (record.term.0, self.running.0);
@@ -143,7 +143,7 @@ impl Judge {
                 }
                 Ok(())
             }
-            Body::Term { .. } => {
+            Body::Term { .. } | Body::Founding { .. } => {
                 let group = std::mem::take(&mut self.group);
                 if !group.is_empty() {
                     self.cut.insert(at, group);

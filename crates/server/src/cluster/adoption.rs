@@ -225,11 +225,11 @@ mod tests {
     use quartet_engine::StoreKind;
     use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
     use quartet_log_replicated::model::Store;
-    use quartet_log_replicated::{Event, Position, RecordHash, Request, RequestId, Term, TermValue};
-    use std::collections::VecDeque;
+    use quartet_log_replicated::{Position, RecordHash, Request, Term, TermValue};
     use tempfile::TempDir;
 
     use super::*;
+    use crate::cluster::killed::UntilKilled;
 
     const LOST: ClusterId = ClusterId(7);
 
@@ -264,35 +264,6 @@ mod tests {
         Parts::on_one_machine(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)))
     }
 
-    /// etcd, for a process that is killed at a request: before that is executed, or behind it.
-    struct UntilKilled<'o> {
-        etcd: &'o mut Store,
-        /// Requests that are executed, and those of them that are answered.
-        executes: usize,
-        answers: usize,
-        sent: usize,
-        inbox: VecDeque<Event>,
-    }
-
-    impl Sequencer for UntilKilled<'_> {
-        fn send(&mut self, request: Request) -> RequestId {
-            let id = RequestId(self.sent as u64);
-            self.sent += 1;
-            let answer = (self.sent <= self.executes)
-                .then(|| self.etcd.execute(0, std::time::Duration::ZERO, &request))
-                .filter(|_| self.sent <= self.answers);
-            let killed = || Failure::Unknown("killed".to_owned());
-            self.inbox.push_back(Event::Answered(id, answer.ok_or_else(killed)));
-            id
-        }
-
-        fn watch(&mut self, _: Vec<u8>, _: Vec<u8>) {}
-
-        fn receive(&mut self, _: std::time::Duration) -> Option<Event> {
-            self.inbox.pop_front()
-        }
-    }
-
     impl Outside {
         /// `has_gone_back`: etcd has the cluster without the node's record; else it has nothing.
         fn new(has_gone_back: bool) -> Outside {
@@ -311,13 +282,7 @@ mod tests {
 
         /// One run of the command. Returns how many requests it has sent.
         fn adopt(&mut self, executes: usize, answers: usize, keeps: bool) -> (Result<AdoptedCluster>, usize) {
-            let mut sequencer = UntilKilled {
-                etcd: &mut self.etcd,
-                executes,
-                answers,
-                sent: 0,
-                inbox: VecDeque::new(),
-            };
+            let mut sequencer = UntilKilled::new(&mut self.etcd, executes, answers);
             let own = identity::of(self.folder.path()).unwrap().unwrap();
             let place = Place::new("/test", own, PartitionId(0));
             let log = match OwnLog::open(parts_on(&self.disk), Some(StoreKind::Memory), &place) {
@@ -330,7 +295,7 @@ mod tests {
             };
             let settings = ClusterSettings::for_test("a");
             let adopted = go_on(&mut sequencer, &settings, &place, log, self.accepts_loss, keep);
-            (adopted, sequencer.sent)
+            (adopted, sequencer.sent())
         }
 
         /// The power fails.
@@ -349,13 +314,7 @@ mod tests {
         }
 
         fn all_of_it(&mut self) -> UntilKilled<'_> {
-            UntilKilled {
-                etcd: &mut self.etcd,
-                executes: usize::MAX,
-                answers: usize::MAX,
-                sent: 0,
-                inbox: VecDeque::new(),
-            }
+            UntilKilled::new(&mut self.etcd, usize::MAX, usize::MAX)
         }
 
         /// True if etcd has a cluster that was adopted.

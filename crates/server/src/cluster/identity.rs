@@ -6,8 +6,10 @@
 //!
 //! | folder    | sequencer               |                                                        |
 //! |-----------|-------------------------|--------------------------------------------------------|
-//! | of none   | has none                | founds one                                             |
-//! | of none   | has one                 | joins it                                               |
+//! | empty     | has none                | founds one                                             |
+//! | empty     | has one                 | joins it                                               |
+//! | of none   | has none                | founds one with its data (`founding`)                  |
+//! | of none   | has one                 | refused: it would be another history                   |
 //! | of it     | has it                  | goes on                                                |
 //! | of one    | has none                | refused: the sequencer is lost, or is another          |
 //! | of one    | has another             | refused                                                |
@@ -66,7 +68,7 @@ pub fn keep(folder: &Path, cluster: ClusterId) -> Result<()> {
 }
 
 /// Returns the first partition of the cluster that a node with this folder joins, or founds as
-/// `new`. `parts` open the folder.
+/// `new`. `parts` open the folder, which is empty or a node's.
 pub fn join(
     sequencer: &mut dyn Sequencer,
     settings: &ClusterSettings,

@@ -80,6 +80,9 @@ pub struct Member {
     /// Another number for each process, by which two of one name see each other.
     #[serde(default)]
     pub process: u64,
+    /// How often its state has differed from a home's, since the process before it ended.
+    #[serde(default)]
+    pub state_mismatches: u64,
 }
 
 /// Another process runs under a node's name, and is reached at `address`.
@@ -702,6 +705,7 @@ impl Members {
                 "synced": reached.map(|reached| reached.synced.0),
                 "lag_records": member.lag_records,
                 "lag_milliseconds": member.lag_millis,
+                "state_mismatches": member.state_mismatches,
                 "clock_ahead_milliseconds": view.clocks_ahead.get(id).map(|micros| micros / 1000),
             })
         };
@@ -763,6 +767,7 @@ mod tests {
                 lag_records: 0,
                 lag_millis: 0,
                 process: 0,
+                state_mismatches: 0,
             };
             let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
             (key, serde_json::to_vec(&member).unwrap())
@@ -936,6 +941,7 @@ mod tests {
                     lag_records: 0,
                     lag_millis: 0,
                     process,
+                    state_mismatches: 0,
                 },
             }
         }

@@ -12,6 +12,7 @@
 //! | `copying`      | copies of a whole node, before its data are opened                    |
 //! | `forward`      | how its clients are passed on to the home                             |
 //! | `identity`     | which cluster a folder is of                                          |
+//! | `founding`     | a new cluster with the data of a folder that was no node's            |
 //! | `archive`      | a home's continuous backup                                            |
 //! | `object_store` | where the bytes of large transactions are                             |
 //! | `adoption`     | a new cluster out of one node's folder                                |
@@ -24,7 +25,10 @@ pub mod archive;
 pub mod balance;
 pub mod copying;
 pub mod forward;
+pub mod founding;
 pub mod identity;
+#[cfg(test)]
+mod killed;
 pub mod link;
 pub mod members;
 pub mod node;

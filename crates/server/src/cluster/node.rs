@@ -54,6 +54,7 @@ use super::archive::Archiving;
 use super::balance;
 use super::copying::{self, KeptHold};
 use super::forward::{HomeCaller, PATIENCE};
+use super::founding;
 use super::identity;
 use super::link::{self, Callers, Heard, Link};
 use super::members::{Member, Members, now_us};
@@ -297,9 +298,21 @@ impl Joined {
         let folder = folder.context("a node keeps its log in a folder")?;
         let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
         let wanted = settings.storage.partitions;
-        let there = partition_folders::wanted_folders(folder, wanted)?.len() as u32;
-        let new = Place::new(&cluster.root, ClusterId(random()), PartitionId(0)).with_partitions(there);
-        let place = identity::join(&mut sequencer, cluster, folder, &new, || parts(folder))?;
+        let own = partition_folders::wanted_folders(folder, wanted)?;
+        let with_data = founding::Folder {
+            data: folder,
+            partitions: &own,
+            parts,
+            kind: settings.storage.engine,
+        };
+        let place = match with_data.found(&mut sequencer, cluster)? {
+            Some(place) => place,
+            None => {
+                let new = Place::new(&cluster.root, ClusterId(random()), PartitionId(0));
+                let new = new.with_partitions(own.len() as u32);
+                identity::join(&mut sequencer, cluster, folder, &new, || parts(folder))?
+            }
+        };
         let partitions = place.partitions();
         ensure!(
             wanted.is_none_or(|wanted| wanted == partitions),
@@ -983,6 +996,7 @@ impl Shared {
             hears_others: heard.split_off(1),
             endpoints,
             process: self.process,
+            state_mismatches: figures.iter().map(|figures| figures.hash_mismatches).sum(),
         }
     }
 

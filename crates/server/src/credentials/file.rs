@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -64,6 +64,8 @@ pub fn replace_with_mode(path: &Path, text: &str, mode: u32) -> std::io::Result<
         .create_new(true)
         .mode(mode)
         .open(&partial)?;
+    // The process' mask takes bits away from the mode of a file that is made.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&partial, path)?;

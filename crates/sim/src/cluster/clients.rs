@@ -41,6 +41,12 @@ fn full(key: &[u8]) -> Vec<u8> {
     [&space(Durability::Always).prefix()[..], key].concat()
 }
 
+/// A row of a folder that a cluster begins with: its full key, and its value.
+pub fn founded_row(number: u64) -> (Vec<u8>, Vec<u8>) {
+    let value = vec![number as u8; (number % 90) as usize + 1];
+    (full(format!("founded/{number}").as_bytes()), value)
+}
+
 /// True if this is the full key of an account.
 pub fn is_account(key: &[u8]) -> bool {
     key.starts_with(&full(b"account/"))

@@ -31,6 +31,10 @@ pub enum Violation {
     Diverged { node: usize, version: u64 },
     #[error("node {node} has another state hash than its home")]
     HashDiffers { node: usize },
+    #[error("with the same records, node {node} has another state hash than node 0")]
+    EndsDifferently { node: usize },
+    #[error("the nodes did not come to the same record at the end{nodes}")]
+    NeverAlike { nodes: String },
     #[error("node {node} stopped: {reason}")]
     Stopped { node: usize, reason: StopReason },
     #[error("node {node} reported record {synced} as synced, and opened at record {found}")]
@@ -92,6 +96,18 @@ impl Judge {
         }
     }
 
+    /// The log begins behind a folder's last record, with this row of it.
+    pub fn begins_with(&mut self, key: Vec<u8>, version: Version, value: Vec<u8>) {
+        self.last = self.last.next();
+        self.version = self.version.max(version);
+        self.wrote(&key, version, Some(value));
+    }
+
+    /// The last record that was put.
+    pub fn last(&self) -> LogSequence {
+        self.last
+    }
+
     /// Records below were dropped from the log.
     pub fn trimmed_below(&self) -> LogSequence {
         self.trimmed_below
@@ -142,7 +158,7 @@ impl Judge {
                     false => Ok(()),
                 }
             }
-            Body::Term { floor } => {
+            Body::Term { floor } | Body::Founding { floor, .. } => {
                 self.groups_cut += u64::from(!self.group.is_empty());
                 self.group.clear();
                 self.version = self.version.max(floor);

@@ -11,6 +11,7 @@
 mod clients;
 mod copying;
 mod faults;
+mod founding;
 mod histories;
 mod judgement;
 mod mistake;
@@ -30,13 +31,16 @@ pub use judgement::Violation;
 pub use mistake::Mistake;
 
 use crate::cluster::clients::{MONEY, is_account, number, space};
-use crate::cluster::node::NODES;
+use crate::cluster::node::{NODES, Node};
 use crate::cluster::state::Cluster;
 
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks of a run in which everything may happen, and of the calm behind it.
+/// Ticks of a run in which everything may happen, of the calm behind it, and of the time at the end
+/// in which no client asks for anything and all nodes come to the same record.
 const WILD_TICKS: u64 = 8_000;
 const CALM_TICKS: u64 = 4_000;
+const REST_TICKS_MIN: u64 = 300;
+const REST_TICKS_MAX: u64 = 20_000;
 
 /// How one seed ended well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Result<Report, Violation> {
     for _ in 0..CALM_TICKS {
         cluster.tick(false)?;
     }
+    cluster.rest()?;
     cluster.end()
 }
 
@@ -69,6 +74,10 @@ pub fn first_finding(mistake: Mistake, mut seeds: Range<u64>) -> Option<(u64, Vi
 
 impl Cluster {
     fn tick(&mut self, is_wild: bool) -> Result<(), Violation> {
+        self.tick_of(is_wild, true)
+    }
+
+    fn tick_of(&mut self, is_wild: bool, clients_act: bool) -> Result<(), Violation> {
         self.now += TICK;
         let now = self.now;
         loop {
@@ -90,12 +99,52 @@ impl Cluster {
         }
         self.lead();
         self.tend()?;
-        self.act()?;
+        if clients_act {
+            self.act()?;
+        }
         self.reply()?;
         if self.random.one_in(50) {
             self.compare()?;
         }
         Ok(())
+    }
+
+    /// Waits until all nodes have the same records, while no client asks for anything, and compares
+    /// the hashes of all that they have.
+    fn rest(&mut self) -> Result<(), Violation> {
+        for tick in 0..REST_TICKS_MAX {
+            self.tick_of(false, false)?;
+            if tick >= REST_TICKS_MIN && self.are_alike() {
+                return self.compare_hashes();
+            }
+        }
+        let nodes = (0..NODES).map(|at| format!("\nnode {at}: {}", self.describe(at)));
+        Err(Violation::NeverAlike { nodes: nodes.collect() })
+    }
+
+    /// True if all nodes have applied everything that the log has.
+    fn are_alike(&self) -> bool {
+        let last = self.judge.last();
+        let applied = |node: &Node| {
+            let engine = node.engine.as_ref()?;
+            Some(LogSequence(engine.replication().applied))
+        };
+        self.nodes.iter().all(|node| applied(node) == Some(last))
+    }
+
+    fn compare_hashes(&mut self) -> Result<(), Violation> {
+        let hash = |node: &Node| {
+            let engine = node.engine.as_ref().expect("all nodes run");
+            engine.state_hash(None).expect("a disk without faults")
+        };
+        let hashes: Vec<u128> = self.nodes.iter().map(hash).collect();
+        match hashes.iter().position(|hash| *hash != hashes[0]) {
+            Some(node) => Err(Violation::EndsDifferently { node }),
+            None => {
+                self.reach("all nodes had one state hash at the end");
+                Ok(())
+            }
+        }
     }
 
     /// A node that stood still finds the time gone.

@@ -195,6 +195,13 @@ impl Node {
         self.disk = disk;
     }
 
+    /// What the disk has not synced is gone, while no process runs.
+    pub fn lose_unsynced(&mut self, random: &mut Random) {
+        self.disk = self.disk.fork();
+        self.disk.crash_keeping_some(random.next());
+        slow_syncs(&self.disk, &self.sync_micros, &self.runtime);
+    }
+
     /// The process ends in order, with its file log closed.
     pub fn stop(&mut self) {
         self.sum_up();

@@ -1,7 +1,5 @@
 //! The table of parts: what each runs, what it needs, and which files it covers.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
 use super::fuzz::fuzz;
@@ -431,12 +429,12 @@ pub static PARTS: [Part; 34] = [
             Need::Node("tests/packages/testcontainers-node"),
             JAVAC,
             IP,
-            Need::Jars("tests/packages/java/jars.sha256", "testcontainers-jars"),
-            Need::Program("lintian", "lintian"),
             REDIS_CLI,
             ETCD,
             Need::Program("iptables", "iptables"),
+            Need::Program("lintian", "lintian"),
             Need::Program("go", "golang"),
+            Need::Jars("tests/packages/java/jars.sha256", "testcontainers-jars"),
         ],
         covers: &[&[
             "quartet",
@@ -446,12 +444,7 @@ pub static PARTS: [Part; 34] = [
             "docs/operations.md",
             "docs/cluster-operations.md",
         ]],
-        run: |run| {
-            let helm = helm(run)?;
-            let path = std::env::var("PATH").unwrap_or_default();
-            run.set("PATH", format!("{}:{path}", helm.display()));
-            pytest(run, "packages", &["--timeout", "900", "tests/packages"])
-        },
+        run: packages,
     },
     Part {
         name: "book",
@@ -613,19 +606,6 @@ fn newest_etcd(run: &Run) -> Result<String> {
     Ok(program)
 }
 
-/// The folder of Helm's program. Its releases are on a forge; the program is a Go module too, and
-/// takes two minutes to build, once.
-fn helm(run: &Run) -> Result<PathBuf> {
-    let folder = run.work().join("helm");
-    if !folder.join("helm").exists() {
-        let version = std::env::var("HELM_VERSION").unwrap_or_else(|_| "v3.17.4".to_owned());
-        let variables = [format!("GOBIN={}", folder.display()), "GOFLAGS=-mod=mod".to_owned()];
-        let module = format!("helm.sh/helm/v3/cmd/helm@{version}");
-        run.patiently(&["env", &variables[0], &variables[1], "go", "install", &module])?;
-    }
-    Ok(folder)
-}
-
 /// Three nodes over three members of etcd: homes that are killed and stopped, clients of every
 /// layer, copies. Then each process on a machine of its own, with every fault, in an order that one
 /// seed decides.
@@ -670,6 +650,20 @@ fn cluster_clients(run: &mut Run) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Helm's releases are on a forge; its program is a Go module too.
+fn packages(run: &mut Run) -> Result<()> {
+    let folder = run.work().join("helm");
+    if !folder.join("helm").exists() {
+        let version = std::env::var("HELM_VERSION").unwrap_or_else(|_| "v3.17.4".to_owned());
+        let module = format!("helm.sh/helm/v3/cmd/helm@{version}");
+        let place = format!("GOBIN={}", folder.display());
+        run.patiently(&["env", "GOFLAGS=-mod=mod", &place, "go", "install", &module])?;
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    run.set("PATH", format!("{}:{path}", folder.display()));
+    pytest(run, "packages", &["--timeout", "900", "tests/packages"])
 }
 
 fn redis_tools(run: &mut Run) -> Result<()> {

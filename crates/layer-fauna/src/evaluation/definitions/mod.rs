@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use self::access_providers::take_issuer;
 use self::containers::{check_allowed_here, check_can_be_container};
-use self::credentials::{hash_password, link_credentials, relink_credentials, with_new_password};
+use self::credentials::{link_credentials, new_hash, relink_credentials, with_new_password};
 use self::fields::{Definition, is_bool, is_integer, is_priority, is_query, rank, storable_definition};
 use self::indexes::{build_index, check_index_change, check_partitions, check_still_unique};
 use self::keys::{check_secret, register_key, with_key_secret, with_token_secret};
@@ -124,14 +124,25 @@ fn function(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fields>) -> Result<Value> {
+/// Creates a schema object. `chosen` is the number of a key, a token or credentials that come back
+/// with the hash of their secret or password, as an import brings them; other numbers are new.
+pub fn create(
+    evaluation: &mut Evaluation<'_>,
+    native: Native,
+    chosen: Option<u64>,
+    params: &Arc<Fields>,
+) -> Result<Value> {
     let here = Ref::native(native);
     evaluation.check_present()?;
     evaluation.permit_on("create", &here, &[Value::Object(params.clone())])?;
     check_allowed_here(evaluation, native)?;
     let unknown_roles = unknown_roles(evaluation, native, params);
     let fields = checked(native, params, DefinitionChange::Create, unknown_roles)?;
-    let id = evaluation.free_id(native)?;
+    let id = match chosen {
+        Some(id) if evaluation.is_free(native, id) => id,
+        Some(id) => return Err(Errors::already_exists(&Ref::new(Target::Numbered(native, id as i64)))),
+        None => evaluation.free_id(native)?,
+    };
     let reference = match native.has_names() {
         true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
         false => Ref::new(Target::Numbered(native, id as i64)),
@@ -183,8 +194,8 @@ fn create_at(
         }
         Native::Tokens => with_token_secret(evaluation, place, fields, params)?,
         Native::Credentials => {
-            let password = params.string("password").cloned();
-            let password = password.ok_or_else(|| {
+            let hash = new_hash(evaluation, params, &["hashed_password"])?;
+            let hash = hash.ok_or_else(|| {
                 Errors::validation(vec![Failure::new(
                     &["password"],
                     "value required",
@@ -192,10 +203,7 @@ fn create_at(
                 )])
             })?;
             link_credentials(evaluation, place, &fields)?;
-            (
-                fields.with("hashed_password", hash_password(evaluation, &password)?),
-                None,
-            )
+            (fields.with("hashed_password", hash), None)
         }
         Native::AccessProviders => {
             take_issuer(evaluation, place, &fields)?;

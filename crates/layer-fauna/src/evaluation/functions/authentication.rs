@@ -90,7 +90,7 @@ pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
         &mut evaluation.authorization.rights,
         crate::evaluation::authorization::Rights::Admin,
     );
-    let token = definitions::create(evaluation, Native::Tokens, &fields);
+    let token = definitions::create(evaluation, Native::Tokens, None, &fields);
     evaluation.authorization.rights = rights;
     token
 }

@@ -93,12 +93,26 @@ pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     check_references(evaluation, &params)?;
     evaluation.check_own_scope(&operand).within("create")?;
     match &operand.target {
-        Target::Native(native) => definitions::create(evaluation, *native, &params).within("create"),
+        Target::Native(native) => definitions::create(evaluation, *native, None, &params).within("create"),
+        Target::Numbered(native, id) if carries_hash(*native, &params) => {
+            definitions::create(evaluation, *native, Some(*id as u64), &params).within("create")
+        }
         Target::Document(..) | Target::Named(Native::Collections, _) if !is_schema_document(&operand) => {
             create_document(evaluation, operand, &params).within("create")
         }
         _ => Err(Errors::already_exists(&operand)).within("create"),
     }
+}
+
+/// Whether a key, a token or credentials come with the hash by which they are proved, so that they
+/// are of use under the number they had elsewhere alone.
+fn carries_hash(native: Native, params: &Fields) -> bool {
+    let hash = match native {
+        Native::Keys | Native::Tokens => "hashed_secret",
+        Native::Credentials => "hashed_password",
+        _ => return false,
+    };
+    params.string(hash).is_some()
 }
 
 /// A schema object that is no collection cannot be created by its ref: it is there already.
@@ -480,7 +494,7 @@ fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
 fn define(evaluation: &mut Evaluation<'_>, arguments: &Arguments, native: Native, key: &'static str) -> Result<Value> {
     let params = parameters(arguments, 0);
     check_references(evaluation, &params)?;
-    definitions::create(evaluation, native, &params).within(key)
+    definitions::create(evaluation, native, None, &params).within(key)
 }
 
 pub fn create_database(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 
 use self::log::DenialLog;
 use self::rules::Rules;
+use self::selector::Selector;
 use crate::command::Command;
 use crate::command::table::Table;
 
@@ -60,25 +61,30 @@ impl User {
     /// Returns the part of this request that the user may not do, if any.
     #[inline]
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
-        if self.unrestricted.load(Ordering::SeqCst) {
+        if self.is_unrestricted() {
             return Ok(());
         }
         self.rules().check(command, arguments)
     }
 
-    /// May read, and maybe write, every key that begins with one of these.
-    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
-        self.unrestricted.load(Ordering::SeqCst) || self.rules().has_prefixes(prefixes, writes)
+    pub fn is_unrestricted(&self) -> bool {
+        self.unrestricted.load(Ordering::SeqCst)
     }
 
-    /// May read, and maybe write, this key.
-    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
-        self.unrestricted.load(Ordering::SeqCst) || self.rules().has_key(name, writes)
+    /// Returns true if one selector allows the request together with `also`, which says what the
+    /// request touches besides the keys among its arguments.
+    pub(crate) fn allows_with(
+        &self,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        also: &dyn Fn(&Selector) -> bool,
+    ) -> bool {
+        self.is_unrestricted() || self.rules().allow_with(command, arguments, also)
     }
 
-    /// May read any key: what SORT asks for its patterns.
-    pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
-        self.unrestricted.load(Ordering::SeqCst) || self.rules().may_read_all_keys(command, arguments)
+    /// Returns true if one selector, whatever its commands, allows to read this key.
+    pub fn may_read(&self, name: &[u8]) -> bool {
+        self.is_unrestricted() || self.rules().may_read(name)
     }
 }
 

@@ -103,21 +103,20 @@ impl Rules {
         Err(furthest)
     }
 
-    /// One selector allows every key that begins with one of these: see [`Selector::has_prefix`].
-    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
-        let has_all = |selector: &Selector| prefixes.iter().all(|prefix| selector.has_prefix(prefix, writes));
-        self.selectors.iter().any(has_all)
-    }
-
-    /// One selector allows to read the key, and to write it if that is asked for.
-    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
-        self.selectors.iter().any(|selector| selector.has_key(name, writes))
-    }
-
-    /// One selector allows the request as well as the reading of every key.
-    pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
+    /// See [`super::User::allows_with`].
+    pub fn allow_with(
+        &self,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        also: &dyn Fn(&Selector) -> bool,
+    ) -> bool {
         let mut selectors = self.selectors.iter();
-        selectors.any(|selector| selector.may_read_all_keys() && selector.check(command, arguments).is_ok())
+        selectors.any(|selector| also(selector) && selector.check(command, arguments).is_ok())
+    }
+
+    /// See [`super::User::may_read`].
+    pub fn may_read(&self, name: &[u8]) -> bool {
+        self.selectors.iter().any(|selector| selector.has_key(name, false))
     }
 
     /// The rules after these modifiers, all or none.

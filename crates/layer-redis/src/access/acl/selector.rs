@@ -112,6 +112,11 @@ impl Selector {
         command.has(NO_AUTH) || self.has(index) || arguments.get(1).is_some_and(allows_first)
     }
 
+    /// The command is allowed whatever its arguments.
+    pub fn has_command(&self, command: &'static Command) -> bool {
+        self.has(self.table.index(command))
+    }
+
     fn check_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
         if self.all_keys {
             return Ok(());
@@ -130,9 +135,14 @@ impl Selector {
         patterns.any(|key| key.access.includes(wanted) && glob::matches(&key.pattern, name))
     }
 
+    /// Every key that begins with one of these may be read, and written if that is asked for.
+    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
+        prefixes.iter().all(|prefix| self.has_prefix(prefix, writes))
+    }
+
     /// Every key that begins so may be read, and written if that is asked for. A pattern says so if
     /// nothing but a star follows some beginning of the prefix.
-    pub fn has_prefix(&self, prefix: &[u8], writes: bool) -> bool {
+    fn has_prefix(&self, prefix: &[u8], writes: bool) -> bool {
         let wanted = Access { reads: true, writes };
         let covers = |pattern: &[u8]| {
             let start = pattern.strip_suffix(b"*");

@@ -450,17 +450,18 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
-    let outcome = run(context, &given, None);
+    let outcome = run(context, arguments, &given, None);
     counted(context, outcome)
 }
 
-/// FT.AGGREGATE with these arguments; the answer has a profile if one is given.
+/// FT.AGGREGATE with these words, asked by this request; the answer has a profile if one is given.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
     given: &[&[u8]],
     mut profile: Option<Profile>,
 ) -> Result<Outcome, ErrorReply> {
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let mut asked = AggregateArguments::read(context, &mut rest)?;
@@ -960,7 +961,7 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         false => None,
     };
     let now_ms = context.now_ms;
-    let index = match find(context, given[1], false) {
+    let index = match find(context, arguments, given[1], false) {
         Ok(index) => index.number,
         Err(error) if error.text.starts_with("NOPERM") => return Err(error),
         Err(_) => return Err(CURSOR_GONE.into()),

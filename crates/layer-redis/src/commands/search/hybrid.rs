@@ -384,18 +384,19 @@ struct Merged {
 
 pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let given = words(arguments, 5)?;
-    let outcome = run(context, &given, None);
+    let outcome = run(context, arguments, &given, None);
     counted(context, outcome)
 }
 
-/// FT.HYBRID with these arguments; the answer has a profile if one is given.
+/// FT.HYBRID with these words, asked by this request; the answer has a profile if one is given.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
     given: &[&[u8]],
     mut profile: Option<Profile>,
 ) -> Result<Outcome, ErrorReply> {
     let started_micros = context.engine().now_micros();
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = TextPart::read(&mut rest)?;
     let vector = VectorPart::read(&index, &mut rest)?;

@@ -25,7 +25,7 @@ const CURSORS_MAX: i64 = 128;
 
 pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let given = words(arguments, 1)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let failures = Failures::read(context.tx, &index.number);
     let progress = index.progress(context.tx);
     let stored_bytes = context.groups.indexes().sizes.of(context.tx, index.as_ref());

@@ -263,5 +263,5 @@ pub fn profile(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         return Err(refused("The QUERY keyword is expected"));
     }
     let request = [&given[..1], rest].concat();
-    run(context, &request, Some(Profile::new(context, is_limited)))
+    run(context, arguments, &request, Some(Profile::new(context, is_limited)))
 }

@@ -141,17 +141,18 @@ pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
-    let outcome = run(context, &given, None);
+    let outcome = run(context, arguments, &given, None);
     counted(context, outcome)
 }
 
-/// FT.SEARCH with these arguments; the answer has a profile if one is given.
+/// FT.SEARCH with these words, asked by this request; the answer has a profile if one is given.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
     given: &[&[u8]],
     mut profile: Option<Profile>,
 ) -> Result<Outcome, ErrorReply> {
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let mut asked = SearchArguments::read(context, &mut rest)?;
@@ -660,7 +661,7 @@ pub fn write_tail(context: &mut Context<'_, '_>, warnings: &[&str]) {
 
 fn explained(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<String, ErrorReply> {
     let given = words(arguments, 2)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let asked = SearchArguments::read(context, &mut rest)?;
@@ -684,7 +685,7 @@ pub fn explain_lines(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 
 pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let given = words(arguments, 2)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let field = index.definition.schema.find(given[1]);
     let (at, field) = field.ok_or_else(|| refused("No such field"))?;
     if !matches!(field.kind, FieldKind::Tag { .. }) {

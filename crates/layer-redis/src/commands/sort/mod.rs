@@ -24,6 +24,7 @@ use std::ops::Range;
 use quartet_wire_resp::Arguments;
 
 use self::pattern::Pattern;
+use crate::access::acl::selector::Selector;
 use crate::commands::sorted_sets::SortedSet;
 use crate::commands::{lists, sets, sorted_sets};
 use crate::handler::context::Context;
@@ -70,19 +71,21 @@ fn only_sorted(_: Arguments<'_>) -> Vec<usize> {
     vec![1]
 }
 
-/// Positions of the sorted key and of the last STORE's. Words that are no options are passed over,
-/// and one behind STORE is looked at again, as in Redis: the request may yet turn out malformed.
+/// Positions of the sorted key and of the last STORE's: the key that the command writes, also where
+/// a key has the name of an option. Words that are no options are passed over, as the request may
+/// yet turn out malformed.
 fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
     let mut stored = None;
     let mut position = 2;
     while position < arguments.len() {
         let word = &arguments[position];
-        if parse::is(word, "store") && position + 1 < arguments.len() {
+        let stores = parse::is(word, "store") && position + 1 < arguments.len();
+        if stores {
             stored = Some(position + 1);
         }
         position += 1 + match () {
             () if parse::is(word, "limit") => 2,
-            () if parse::is(word, "by") || parse::is(word, "get") => 1,
+            () if stores || parse::is(word, "by") || parse::is(word, "get") => 1,
             () => 0,
         };
     }
@@ -92,20 +95,19 @@ fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
 
 fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, true)?;
-    check_permission(context, "sort", &options, arguments)?;
+    check_permission(context, &options, arguments)?;
     run(context, &arguments[1], options)
 }
 
 fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, false)?;
-    check_permission(context, "sort_ro", &options, arguments)?;
+    check_permission(context, &options, arguments)?;
     run(context, &arguments[1], options)
 }
 
 /// Patterns may name any key, so whoever uses them must be allowed to read all.
 fn check_permission(
     context: &Context<'_, '_>,
-    name: &str,
     options: &Options<'_>,
     arguments: Arguments<'_>,
 ) -> Result<(), ErrorReply> {
@@ -113,8 +115,7 @@ fn check_permission(
     if !by && options.get.is_empty() {
         return Ok(());
     }
-    let command = context.table().find(name.as_bytes()).expect("a command of this table");
-    if context.client.user.may_read_all_keys(command, arguments) {
+    if context.user_may(arguments, Selector::may_read_all_keys) {
         return Ok(());
     }
     let option = if by { "BY" } else { "GET" };

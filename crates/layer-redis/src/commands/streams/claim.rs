@@ -77,6 +77,7 @@ pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         claim.take(keys.tx, reply, id, pending, options.force);
     }
     claim.finish(&mut keys, reply, mark);
+    context.changed_below(&arguments[1]);
     Ok(())
 }
 

@@ -7,8 +7,10 @@
 //! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as
 //! it was when the command came, so they are replaced by IDs before it waits. A client that waits
 //! with a group learns that its stream or group is gone, or that the key holds another kind, as
-//! since Redis 7.2: the errors are those of a command that comes then.
+//! since Redis 7.2: the errors are those of a command that comes then. With CLAIM it is asked again
+//! when the entry that has been pending the longest can be claimed, too.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use quartet_wire_resp::{Arguments, Protocol, encode_command};
@@ -40,6 +42,8 @@ struct Request<'a> {
     no_ack: bool,
     /// CLAIM: entries that have been pending for so long come first.
     claim_idle_ms_min: Option<u64>,
+    /// When the first entry can be claimed that could not when it was looked at.
+    claimable_ms: Cell<Option<u64>>,
     names: Vec<&'a [u8]>,
     ids: Vec<&'a [u8]>,
 }
@@ -93,6 +97,7 @@ impl<'a> Request<'a> {
             wait: None,
             no_ack: false,
             claim_idle_ms_min: None,
+            claimable_ms: Cell::new(None),
             names: Vec::new(),
             ids: Vec::new(),
         };
@@ -254,6 +259,8 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
         in_exec: EmptyReply::NullArray,
         ask_again: Some(words).filter(|words| !words.is_empty()).map(as_request),
         even_if_gone: request.group.is_some(),
+        even_below: request.claim_idle_ms_min.is_some(),
+        again_at_ms: request.claimable_ms.get(),
     }))
 }
 
@@ -357,7 +364,14 @@ fn deliver(
     let mut consumer = consumer_seen(context, name, &mut group, consumer);
     let mark = context.reply.mark();
     let claimed = match request.claim_idle_ms_min {
-        Some(idle_ms_min) => claim(context, stream, &group, &consumer, idle_ms_min, count),
+        Some(idle_ms_min) => claim(
+            context,
+            stream,
+            &group,
+            &consumer,
+            (idle_ms_min, count),
+            &request.claimable_ms,
+        ),
         None => 0,
     };
     let left = count.map(|count| count.saturating_sub(claimed as u64));
@@ -389,26 +403,34 @@ fn deliver(
     }
     group.write(context.tx);
     group.write_consumer(context.tx, &consumer);
+    context.changed_below(name);
     delivered
 }
 
 /// Writes up to `count` entries that have been pending for long enough, with whomever, and makes
-/// them the consumer's. Each tells for how long it was pending, and how often it had been
+/// them the consumer's; `claimable_ms` is when the first of the others can be. Each tells for how long it was pending, and how often it had been
 /// delivered. Entries that are gone from the stream are passed over.
 fn claim(
     context: &mut Context<'_, '_>,
     stream: &Stream,
     group: &Group,
     consumer: &Consumer,
-    idle_ms_min: u64,
-    count: Option<u64>,
+    (idle_ms_min, count): (u64, Option<u64>),
+    claimable_ms: &Cell<Option<u64>>,
 ) -> usize {
     let now_ms = context.now_ms;
     let (keys, reply) = context.keys_and_reply();
     let mut idle: Vec<(StreamId, Pending)> = Vec::new();
     let all = (StreamId::ZERO, StreamId::MAX);
     group.each_pending(keys.tx, None, all, &mut |tx, id, pending| {
-        if pending.idle_ms(now_ms) < idle_ms_min || stream.fields(tx, id).is_none() {
+        let at_ms = pending.delivered_ms.saturating_add(idle_ms_min);
+        let is_idle = pending.idle_ms(now_ms) >= idle_ms_min;
+        let is_next = || claimable_ms.get().is_none_or(|known_ms| at_ms < known_ms);
+        if !(is_idle || is_next()) || stream.fields(tx, id).is_none() {
+            return ControlFlow::Continue(());
+        }
+        if !is_idle {
+            claimable_ms.set(Some(at_ms));
             return ControlFlow::Continue(());
         }
         idle.push((id, pending));

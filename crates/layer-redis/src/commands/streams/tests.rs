@@ -198,6 +198,44 @@ fn reading_claims_what_is_idle() {
     );
 }
 
+/// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
+/// with it until then, with BLOCK 0 for ever.
+#[test]
+fn whoever_waits_with_claim_gets_what_becomes_claimable() {
+    let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
+    let die = "MULTI => OK
+               XADD s 5-1 a b => QUEUED
+               XREADGROUP GROUP g dead STREAMS s > => QUEUED
+               EXEC => [5-1 [[s [[5-1 [a b]]]]]]";
+    let redeliver = "XGROUP SETID s g 0 => OK
+                     XREADGROUP GROUP g dead STREAMS s > => [[s [[5-1 [a b]]]]]";
+    let age = "XCLAIM s g other 0 5-1 IDLE 400 JUSTID => [5-1]";
+    for (before, during, takes_ms) in [
+        (die, "PING => PONG", 400),
+        ("PING => PONG", die, 400),
+        ("XADD s 5-1 a b => 5-1\nXGROUP SETID s g $ => OK", redeliver, 400),
+        (die, age, 0),
+    ] {
+        for block in ["0", "900"] {
+            let fixture = Fixture::new();
+            let (mut waiter, mut other) = (fixture.connect(), fixture.connect());
+            other.check("XGROUP CREATE s g $ MKSTREAM => OK");
+            other.check(before);
+            assert_eq!(waiter.bytes(&wait(block).split(' ').collect::<Vec<_>>()), b"");
+            other.check(during);
+            if takes_ms > 0 {
+                fixture.advance_ms(takes_ms - 1);
+                fixture.layer.expire_due();
+                assert!(waiter.mail().is_empty(), "{during}");
+                fixture.advance_ms(1);
+                fixture.layer.expire_due();
+            }
+            assert_eq!(show_bytes(&waiter.mail()), "[[s [[5-1 [a b] 400 1]]]]", "{during}");
+            other.check("XPENDING s g - + 5 alive => [[5-1 alive 0 2]]");
+        }
+    }
+}
+
 /// Two consumers of one group wait; each entry goes to one of them, the one that came first.
 #[test]
 fn an_entry_goes_to_one_waiting_consumer() {
