@@ -436,7 +436,14 @@ pub static PARTS: [Part; 34] = [
             Need::Program("go", "golang"),
             Need::Jars("tests/packages/java/jars.sha256", "testcontainers-jars"),
         ],
-        covers: &[&["quartet", "fdb-c", "packaging", "tests/packages"]],
+        covers: &[&[
+            "quartet",
+            "fdb-c",
+            "packaging",
+            "tests/packages",
+            "docs/operations.md",
+            "docs/cluster-operations.md",
+        ]],
         run: packages,
     },
     Part {
