@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use quartet_model::{EffectsReader, Version};
 use quartet_store::StateHasher;
+use time::UtcDateTime;
+use time::format_description::well_known::Rfc3339;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::frame::{Frame, Frames};
@@ -125,12 +127,12 @@ impl Archive {
             let oldest = chains.first().map(Chain::oldest);
             return Err(BackupError::NotCovered(match oldest {
                 None => "there is no backup".into(),
-                Some(oldest) => format!("the oldest version that is covered is {}", oldest.0),
+                Some(oldest) => format!("the oldest version that is covered is {}", with_time(oldest)),
             }));
         };
         if version.is_some_and(|version| version > chain.covered()) {
-            let covered = chain.covered().0;
-            let message = format!("versions are covered from {} to {covered}", chain.oldest().0);
+            let [oldest, covered] = [chain.oldest(), chain.covered()].map(with_time);
+            let message = format!("versions are covered from {oldest} to {covered}");
             return Err(BackupError::NotCovered(message));
         }
         Ok(chain.clone())
@@ -361,4 +363,11 @@ fn damaged(file: &str, offset: u64, reason: &'static str) -> BackupError {
         offset,
         reason,
     }
+}
+
+/// A version, and the time that it is: versions are microseconds since the Unix epoch.
+fn with_time(version: Version) -> String {
+    let time = UtcDateTime::from_unix_timestamp_nanos(i128::from(version.0) * 1000).ok();
+    let time = time.and_then(|time| time.format(&Rfc3339).ok());
+    time.map_or_else(|| version.0.to_string(), |time| format!("{} ({time})", version.0))
 }

@@ -28,9 +28,10 @@
 //! | `database`    | the shared connection, defaults of transactions, the number of watches |
 //! | `transaction` | the operations of a transaction, up to its commit, and the retry loop    |
 //! | `mutations`   | its writes in the order of the calls, as they are sent                 |
-//! | `attempt`     | the state that a reset ends: the read version, reads, waiters           |
-//! | `reading`     | reads that merge stored values with the transaction's own writes        |
-//! | `writes`      | the transaction's writes, as its reads see them                         |
+//! | `attempt`     | what a reset ends: the read version, what was read, what waits          |
+//! | `reading`     | reads that merge what is stored with what the transaction has written   |
+//! | `writes`      | what the transaction has written, as reads must see it                 |
+//! | `mapper`      | the queries of a mapped range                                          |
 //! | `conflicts`   | sets of key ranges                                                     |
 //! | `options`     | the options of a transaction                                           |
 //! | `special`     | keys that are computed here                                            |
@@ -43,6 +44,7 @@ mod cluster;
 mod conflicts;
 mod connection;
 mod database;
+mod mapper;
 mod mutations;
 mod options;
 mod reading;
@@ -60,7 +62,7 @@ pub use quartet_model::AtomicOperation;
 pub use quartet_wire_keyvalue::{ErrorCode, MutationKind};
 pub use reading::{RangeOptions, Rows, Selector};
 pub use tls::TlsSettings;
-pub use transaction::{ConflictKind, Transaction};
+pub use transaction::{ConflictKind, Mapped, MappedRow, MappedRows, Transaction};
 
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";

@@ -199,16 +199,32 @@ impl View {
     }
 
     pub async fn get_range(&self, begin: &Selector, end: &Selector, options: RangeOptions) -> Result<Rows, ErrorCode> {
-        if begin.offset >= end.offset && begin.base() >= end.base() {
+        let Some(located) = self.located(begin, end).await? else {
             return Ok(Rows::default());
-        }
-        let start = self.bound(begin).await?;
-        let stop = self.bound(end).await?;
-        let rows = self.merged(&start, &stop, options).await?;
+        };
+        let rows = located.rows(self, options).await?;
         if self.conflicts {
-            self.depend_on_range((begin, &start), (end, &stop), &rows, options.reverse);
+            let (first, last) = located.span(&rows, options.reverse);
+            self.depend_on(&first, last.as_slice().min(self.end));
         }
         Ok(rows)
+    }
+
+    /// Where the range of two selectors lies; `None` if it is empty whatever there is.
+    pub async fn located<'s>(
+        &self,
+        begin: &'s Selector,
+        end: &'s Selector,
+    ) -> Result<Option<LocatedRange<'s>>, ErrorCode> {
+        if begin.offset >= end.offset && begin.base() >= end.base() {
+            return Ok(None);
+        }
+        Ok(Some(LocatedRange {
+            start: self.bound(begin).await?,
+            stop: self.bound(end).await?,
+            begin,
+            end,
+        }))
     }
 
     fn is_plain(&self, selector: &Selector) -> bool {
@@ -221,24 +237,6 @@ impl View {
             true => Ok(selector.base().min(self.end.to_vec())),
             false => self.resolve(selector).await,
         }
-    }
-
-    /// Adds the conflict range of a range read: from its start to the last key read, and the keys
-    /// that the selectors passed.
-    fn depend_on_range(
-        &self,
-        (begin, start): (&Selector, &[u8]),
-        (end, stop): (&Selector, &[u8]),
-        read: &Rows,
-        reverse: bool,
-    ) {
-        let mut first = start.to_vec().min(begin.base());
-        let mut last = stop.to_vec().max(end.base());
-        if begin.offset < 1 {
-            first = start.to_vec();
-        }
-        (first, last) = covered((&first, &last), read, reverse);
-        self.depend_on(&first, last.as_slice().min(self.end));
     }
 
     /// Rows of `start..end`, stored and own.
@@ -401,6 +399,31 @@ impl View {
             }
             conflicts.add_parts((start, end), &self.writes.depended_on(start, end));
         });
+    }
+}
+
+/// A range, and the keys that its selectors name.
+pub(crate) struct LocatedRange<'s> {
+    begin: &'s Selector,
+    start: Vec<u8>,
+    end: &'s Selector,
+    stop: Vec<u8>,
+}
+
+impl LocatedRange<'_> {
+    pub async fn rows(&self, view: &View, options: RangeOptions) -> Result<Rows, ErrorCode> {
+        view.merged(&self.start, &self.stop, options).await
+    }
+
+    /// The conflict range of these rows: everything from where they begin to where they stop, and
+    /// the keys that the selectors passed.
+    pub fn span(&self, read: &Rows, reverse: bool) -> (Vec<u8>, Vec<u8>) {
+        let mut first = self.start.clone().min(self.begin.base());
+        let last = self.stop.clone().max(self.end.base());
+        if self.begin.offset < 1 {
+            first = self.start.clone();
+        }
+        covered((&first, &last), read, reverse)
     }
 }
 

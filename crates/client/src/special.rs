@@ -5,6 +5,7 @@
 //! absent, as in a cluster without them. No value is invented.
 
 use quartet_wire_keyvalue::{ErrorCode, Reply, Request};
+use serde_json::{Value, json};
 
 use crate::attempt::Attempt;
 use crate::conflicts::RangeSet;
@@ -156,7 +157,10 @@ async fn rows_of(
     let cluster = &attempt.connection.cluster;
     let start = MODULES[module].0;
     let value = match start {
-        STATUS => attempt.connection.ask(&Request::Status).await.map_err(code_of_read)?,
+        STATUS => {
+            let status = attempt.connection.ask(&Request::Status).await.map_err(code_of_read)?;
+            located(status, cluster)
+        }
         CLUSTER_FILE => {
             let path = cluster.path.as_ref().map(|path| path.display().to_string());
             path.unwrap_or_default().into_bytes()
@@ -180,7 +184,25 @@ async fn rows_of(
     Ok(vec![(start.to_vec(), value)])
 }
 
-/// The single process, which is its own coordinator.
+/// A status with what the server does not know: where it is reached, and by which file.
+fn located(status: Vec<u8>, cluster: &Cluster) -> Vec<u8> {
+    let Ok(mut described) = serde_json::from_slice::<Value>(&status) else {
+        return status;
+    };
+    let processes = described
+        .pointer_mut("/cluster/processes")
+        .and_then(Value::as_object_mut);
+    for (_, process) in processes.into_iter().flatten() {
+        process["address"] = cluster.addresses.first().cloned().into();
+    }
+    if let Some(client) = described.get_mut("client").and_then(Value::as_object_mut) {
+        let path = cluster.path.as_ref().map(|path| path.display().to_string());
+        client.insert("cluster_file".into(), json!({ "path": path, "up_to_date": true }));
+    }
+    described.to_string().into_bytes()
+}
+
+/// The one process, which is its own coordinator.
 fn configuration(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
     let row = |name: String, value: &str| ([CONFIGURATION, name.as_bytes()].concat(), value.as_bytes().to_vec());
     let description = cluster.connection_string.split(':').next().unwrap_or_default();

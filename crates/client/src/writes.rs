@@ -115,6 +115,14 @@ impl Writes {
         }
     }
 
+    /// Whether anything of `start..end` was written, cleared or is to get a stamp.
+    pub fn touches(&self, start: &[u8], end: &[u8]) -> bool {
+        start < end
+            && (self.keys_in(start, end).next().is_some()
+                || self.cleared.overlaps(start, end)
+                || self.unreadable.overlaps(start, end))
+    }
+
     pub fn is_unreadable(&self, start: &[u8], end: &[u8]) -> bool {
         self.unreadable.overlaps(start, end)
     }

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use quartet_client::{ErrorCode, StoredValue};
 use tokio::task::AbortHandle;
 
+use crate::mapped::{FDBMappedKeyValue, MappedKeyValues};
 use crate::network;
 use crate::pointers::{into_handle, shared, take_handle, write};
 use crate::{Code, guarded};
@@ -53,6 +54,7 @@ pub(crate) enum Value {
     Key(Vec<u8>),
     Optional(Option<StoredValue>),
     KeyValues(KeyValues),
+    MappedKeyValues(MappedKeyValues),
     Keys(Keys),
     Strings(Strings),
 }
@@ -69,8 +71,17 @@ pub struct FDBKeyValue {
 #[repr(C, packed(4))]
 #[derive(Clone, Copy)]
 pub struct FDBKey {
-    key: *const u8,
-    key_length: c_int,
+    pub(crate) key: *const u8,
+    pub(crate) key_length: c_int,
+}
+
+impl FDBKey {
+    pub(crate) fn of(key: &[u8]) -> FDBKey {
+        FDBKey {
+            key: key.as_ptr(),
+            key_length: length_of(key),
+        }
+    }
 }
 
 /// Rows, and the array of pointers into them.
@@ -95,16 +106,25 @@ unsafe impl Send for KeyValues {}
 unsafe impl Send for Keys {}
 unsafe impl Send for Strings {}
 
-impl KeyValues {
-    pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
-        let entry = |(key, value): &(Vec<u8>, Vec<u8>)| FDBKeyValue {
+impl FDBKeyValue {
+    pub(crate) fn of((key, value): &(Vec<u8>, Vec<u8>)) -> FDBKeyValue {
+        FDBKeyValue::new(key, value)
+    }
+
+    pub(crate) fn new(key: &[u8], value: &[u8]) -> FDBKeyValue {
+        FDBKeyValue {
             key: key.as_ptr(),
             key_length: length_of(key),
             value: value.as_ptr(),
             value_length: length_of(value),
-        };
+        }
+    }
+}
+
+impl KeyValues {
+    pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
         KeyValues {
-            array: rows.iter().map(entry).collect(),
+            array: rows.iter().map(FDBKeyValue::of).collect(),
             _rows: rows,
             more,
         }
@@ -113,12 +133,8 @@ impl KeyValues {
 
 impl Keys {
     pub fn new(keys: Vec<Vec<u8>>) -> Keys {
-        let entry = |key: &Vec<u8>| FDBKey {
-            key: key.as_ptr(),
-            key_length: length_of(key),
-        };
         Keys {
-            array: keys.iter().map(entry).collect(),
+            array: keys.iter().map(|key| FDBKey::of(key)).collect(),
             _keys: keys,
         }
     }
@@ -134,7 +150,7 @@ impl Strings {
     }
 }
 
-fn length_of(bytes: &[u8]) -> c_int {
+pub(crate) fn length_of(bytes: &[u8]) -> c_int {
     c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
 }
 
@@ -461,6 +477,8 @@ pub unsafe extern "C" fn fdb_future_get_value(
         let (present, start, length) = unsafe { shared(future) }.lend(|value| match value {
             Value::Optional(Some(value)) => Some((1, value.as_ptr(), length_of(value))),
             Value::Optional(None) => Some((0, std::ptr::null(), 0)),
+            // The status of a client is read as either.
+            Value::Key(key) => Some((1, key.as_ptr(), length_of(key))),
             _ => None,
         })?;
         unsafe { write(out_present, present) };
@@ -480,6 +498,25 @@ pub unsafe extern "C" fn fdb_future_get_keyvalue_array(
     guarded(|| {
         let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
             Value::KeyValues(rows) => Some((rows.array.as_ptr(), rows.array.len(), rows.more)),
+            _ => None,
+        })?;
+        unsafe { write(out_array, array) };
+        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        unsafe { write(out_more, c_int::from(more)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_mappedkeyvalue_array(
+    future: *mut FDBFuture,
+    out_array: *mut *const FDBMappedKeyValue,
+    out_count: *mut c_int,
+    out_more: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
+            Value::MappedKeyValues(rows) => Some(rows.array()),
             _ => None,
         })?;
         unsafe { write(out_array, array) };

@@ -31,6 +31,7 @@ mod absent;
 mod database;
 mod errors;
 mod future;
+mod mapped;
 mod network;
 mod options;
 mod pointers;

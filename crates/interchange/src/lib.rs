@@ -21,9 +21,11 @@ mod journal;
 pub mod keyvalue;
 mod lines;
 mod observer;
+mod roots;
 mod whole_file;
 
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use observer::Observer;
+pub use roots::TrustedRoots;
 pub use whole_file::WholeFile;

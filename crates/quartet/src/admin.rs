@@ -5,8 +5,7 @@
 //! refusals are the server's. Only `reset-key` asks no server: it is for those who have lost the
 //! key that a server asks for, and own the data directory.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use quartet_env::RealDisk;
 use quartet_server::credentials::{hand_in_access_key, hand_in_root_key};
 use serde_json::{Map, Value, json};
 
-use crate::operator_key::OperatorKey;
+use crate::admin_api::{Server, exchange};
 use crate::settings::DEFAULT_DATA;
 
 #[derive(Args)]
@@ -25,21 +24,6 @@ pub struct AdminArguments {
     server: Server,
     #[command(subcommand)]
     request: Request,
-}
-
-/// The server that is asked, and the key that it is shown.
-#[derive(Args)]
-pub struct Server {
-    /// Address of the server's HTTP listener
-    #[arg(
-        long = "server",
-        env = "QUARTET_SERVER",
-        default_value = "127.0.0.1:8080",
-        global = true
-    )]
-    address: String,
-    #[command(flatten)]
-    key: OperatorKey,
 }
 
 #[derive(Subcommand)]
@@ -61,8 +45,13 @@ enum Request {
         decisions: Decisions,
     },
     /// Deletes a database and all that it holds
-    Delete { name: String },
-    /// Replaces all credentials of a database
+    Delete {
+        name: String,
+        /// Deletes without asking
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
     /// Moves a database to another partition under load, and waits for the end of the move
     Move {
@@ -108,14 +97,15 @@ struct Decisions {
     quotas: Vec<(String, Value)>,
 }
 
-/// The longest that a server may take; it waits for the log.
-const TIMEOUT: Duration = Duration::from_secs(60);
 const DATABASES: &str = "/admin/v1/databases";
 const PARTITIONS: &str = "/admin/v1/partitions";
 
 pub fn admin(arguments: AdminArguments) -> Result<()> {
     if let Request::ResetKey { data, dynamodb } = &arguments.request {
         return reset_key(data, *dynamodb);
+    }
+    if let Request::Delete { name, yes: false } = &arguments.request {
+        ask_before_deleting(name)?;
     }
     let (method, path, body) = arguments.request.parts();
     let (status, answer) = match &arguments.request {
@@ -134,6 +124,20 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
         _ => println!("{answer:#}"),
     }
     Ok(())
+}
+
+/// Everything that the database holds is gone afterwards, so its name is to be typed again.
+fn ask_before_deleting(name: &str) -> Result<()> {
+    if !std::io::stdin().is_terminal() {
+        bail!("deleting {name} deletes all that it holds: say so with --yes");
+    }
+    eprint!("This deletes {name} and all that it holds. Type its name to go on: ");
+    let mut typed = String::new();
+    std::io::stdin().read_line(&mut typed)?;
+    match typed.trim() == name {
+        true => Ok(()),
+        false => bail!("{name} stays"),
+    }
 }
 
 /// How long a server is asked for a move again that is not ready for one. The homes of a cluster's
@@ -281,7 +285,7 @@ impl Request {
                 let body = Value::Object(decisions.body()).to_string();
                 ("PATCH", format!("{DATABASES}/{name}"), body)
             }
-            Request::Delete { name } => ("DELETE", format!("{DATABASES}/{name}"), none()),
+            Request::Delete { name, .. } => ("DELETE", format!("{DATABASES}/{name}"), none()),
             Request::RenewCredentials { name } => ("POST", format!("{DATABASES}/{name}/credentials"), none()),
             Request::Move { name, to: Some(to), .. } => (
                 "POST",
@@ -318,25 +322,6 @@ fn quota(text: &str) -> Result<(String, Value), String> {
         number => json!(number.parse::<u64>().map_err(|error| format!("{number}: {error}"))?),
     };
     Ok((name.to_owned(), value))
-}
-
-/// Status and body.
-pub fn exchange(server: &Server, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-    let Server { address, key } = server;
-    let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
-         content-length: {}\r\n\r\n{body}",
-        key.read()?,
-        body.len()
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).context("reading the answer")?;
-    let (head, body) = reply.split_once("\r\n\r\n").context("an answer that is not HTTP")?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    Ok((status.context("an answer that is not HTTP")?, body.to_owned()))
 }
 
 #[cfg(test)]

@@ -16,15 +16,12 @@ use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::{LogSequence, hexadecimal};
 use serde_json::{Value, json};
 
-use crate::operator_key::OperatorKey;
+use crate::admin_api;
 
 #[derive(Args)]
 pub struct BackupArguments {
-    /// Address of the server's HTTP listener
-    #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
-    server: String,
     #[command(flatten)]
-    key: OperatorKey,
+    server: admin_api::Server,
     /// Where backups are kept: a folder, or s3://BUCKET/PREFIX (credentials and endpoint from the
     /// AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
@@ -54,13 +51,11 @@ pub struct BackupArguments {
 
 /// An answer is hardly longer.
 const ANSWER_BYTES: u64 = 4 << 20;
-/// The server waits for its log, and for the disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn backup(arguments: &BackupArguments) -> Result<()> {
     // The server, if it is on this machine, and who asks it come first.
     SystemRuntime::default().make_way();
-    let mut server = Server::new(&arguments.server, &arguments.key.read()?, arguments.partition);
+    let mut server = Server::new(&arguments.server, arguments.partition)?;
     let partitions = match arguments.partition {
         Some(_) => 1,
         None => server.partitions()?,
@@ -201,24 +196,15 @@ struct Server {
 }
 
 impl Server {
-    fn new(address: &str, key: &str, partition: Option<u32>) -> Server {
-        let base = match address.contains("://") {
-            true => address.to_owned(),
-            false => format!("http://{address}"),
-        };
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .build();
-        Server {
-            agent: config.into(),
-            base,
-            key: format!("Bearer {key}"),
+    fn new(server: &admin_api::Server, partition: Option<u32>) -> Result<Server> {
+        Ok(Server {
+            agent: server.agent()?,
+            base: server.base()?,
+            key: format!("Bearer {}", server.key()?),
             partition,
             is_of_all: false,
             id: None,
-        }
+        })
     }
 
     /// Returns how many partitions the server has.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::admin::{Server, exchange};
+use crate::admin_api::{Server, exchange};
 use crate::settings::ServeArguments;
 
 #[derive(Args)]

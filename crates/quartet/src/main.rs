@@ -1,6 +1,7 @@
 //! The `quartet` command.
 
 mod admin;
+mod admin_api;
 mod allocator;
 mod backup;
 mod bench;

@@ -1,5 +1,6 @@
 //! `quartet serve`: assembles a server, says where it listens, and waits for the end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -20,6 +21,9 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     warn_of_secrets_on_the_command_line(std::env::args());
     let mut ending = Ending::new(arguments.stops_with_stdin())?;
     let settings = arguments.validated()?;
+    if let Data::Folder(folder) = arguments.data() {
+        warn_of_files_of_redis(&folder);
+    }
     let server = ending.may_come_before(|| Server::start(settings))?;
     if arguments.data() == Data::Memory {
         println!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
@@ -51,6 +55,19 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     tracing::info!("stopping");
     notify::notify("STOPPING=1\nSTATUS=stopping");
     server.shutdown(stop_limit)
+}
+
+/// A folder of another Redis is easily taken for one that this server opens.
+fn warn_of_files_of_redis(folder: &Path) {
+    for name in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
+        let path = folder.join(name);
+        if path.exists() {
+            let path = path.display();
+            tracing::warn!(
+                "{path} is Redis' and is not read: `quartet import redis --from {path}` brings what it holds"
+            );
+        }
+    }
 }
 
 /// The signals that end the server or make it look at its settings again. They are handled from the

@@ -111,7 +111,7 @@ impl Server {
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
-        let tls = Tls::absent(StrangerBytes::new());
+        let tls = Tls::absent(StrangerBytes::new(), settings.connections.tls_only);
         if joined.is_some() {
             tls.change(settings.connections.tls.clone())?;
         }

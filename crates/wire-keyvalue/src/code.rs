@@ -75,6 +75,13 @@ codes! {
     TRANSACTION_READ_ONLY = 2023;
     NETWORK_CANNOT_BE_RESTARTED = 2025;
     BLOCKED_FROM_NETWORK_THREAD = 2026;
+    MAPPER_BAD_INDEX = 2030;
+    MAPPER_BAD_RANGE = 2032;
+    /// The transaction has written what a mapped range would read.
+    MAPPED_RANGE_READS_YOUR_WRITES = 2039;
+    KEY_NOT_TUPLE = 2041;
+    VALUE_NOT_TUPLE = 2042;
+    MAPPER_NOT_TUPLE = 2043;
     INCOMPATIBLE_PROTOCOL = 2100;
     /// The commit exceeds the server's limit or the client's own. Nothing was committed.
     TRANSACTION_TOO_LARGE = 2101;

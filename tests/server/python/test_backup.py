@@ -129,7 +129,7 @@ def test_one_database_is_restored_alone(tmp_path):
             redis.Redis(port=server.port, password=passwords[name]).set("of", name)
         backup(server, target)
         # A database of the same name is another.
-        assert run("admin", "--server", address, "delete", "blog").returncode == 0
+        assert run("admin", "--server", address, "delete", "blog", "--yes").returncode == 0
         assert run("admin", "--server", address, "create", "blog").returncode == 0
         backup(server, target)
     data = tmp_path / "data"

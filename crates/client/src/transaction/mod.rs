@@ -11,6 +11,7 @@
 
 mod begin;
 mod commit;
+mod mapped;
 mod own_watches;
 mod size;
 mod watch;
@@ -33,6 +34,7 @@ use crate::special::{self, SpecialKeyInfo};
 use crate::writes::Writes;
 use crate::{Database, METADATA_VERSION_KEY, TransactionOption, VALUE_BYTES_MAX, key_after, key_bytes_max};
 
+pub use mapped::{Mapped, MappedRow, MappedRows};
 use own_watches::OwnWatches;
 use size::Size;
 

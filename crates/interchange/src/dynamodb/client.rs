@@ -5,7 +5,9 @@ use std::time::Duration;
 use quartet_sigv4::{Credential, Signer};
 use serde_json::{Value, json};
 
+use crate::error::Error;
 use crate::http::{Answer, Http};
+use crate::roots::TrustedRoots;
 
 /// Items of one BatchWriteItem.
 pub const BATCH_ITEMS: usize = 25;
@@ -41,11 +43,14 @@ impl std::fmt::Display for Refused {
 }
 
 impl Client {
-    pub fn new(url: &str, credential: Credential) -> Client {
-        Client {
-            http: Http::new(url),
+    /// Errors: nobody is there.
+    pub fn new(url: &str, credential: Credential, roots: &TrustedRoots) -> Result<Client, Error> {
+        let http = Http::new(url, roots);
+        http.check_reachable()?;
+        Ok(Client {
+            http,
             signer: Signer::new(credential),
-        }
+        })
     }
 
     pub fn ask(&self, operation: &str, request: &Value) -> Result<Value, Refused> {

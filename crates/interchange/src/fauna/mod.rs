@@ -36,6 +36,7 @@ use self::json::Json;
 use self::values::{Form, Reader};
 use crate::error::{Error, Result, source, target};
 use crate::http::{Answer, Http};
+use crate::roots::TrustedRoots;
 
 /// Elements of one page.
 const PAGE: u32 = 500;
@@ -59,12 +60,15 @@ impl Refused {
 }
 
 impl Client {
-    pub fn new(url: &str, secret: &str) -> Client {
+    /// Errors: nobody is there.
+    pub fn new(url: &str, secret: &str, roots: &TrustedRoots) -> Result<Client> {
         let secret = base64::engine::general_purpose::STANDARD.encode(format!("{secret}:"));
-        Client {
-            http: Http::new(url),
+        let http = Http::new(url, roots);
+        http.check_reachable()?;
+        Ok(Client {
+            http,
             authorization: format!("Basic {secret}"),
-        }
+        })
     }
 
     fn query(&self, expression: &dyn Display) -> std::result::Result<Json, Refused> {

@@ -14,6 +14,7 @@ use crate::storage::capacity::{Consumed, Kind, Report, write_list};
 use crate::storage::throughput::Use;
 use crate::wire::failure::Failure;
 use crate::wire::json::{Json, Writer, json_text};
+use crate::wire::legacy;
 use crate::wire::shape::shown_value;
 use crate::wire::value::{Item, parse_item};
 use crate::{DynamoDb, Outcome, storage::stored};
@@ -38,9 +39,16 @@ struct TableGets {
 fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
     let mut all = Vec::new();
     let mut count = 0;
+    check_projections(request)?;
     for (name, json) in tables(request) {
         let elements = json.get("Keys").map_or(&[][..], Json::elements);
         count += elements.len();
+        if elements.is_empty() {
+            return Err(Failure::validation(format!(
+                "1 validation error detected: Value at 'RequestItems.{name}.member.Keys' failed to satisfy constraint: \
+                 Member must have length greater than or equal to 1"
+            )));
+        }
         if elements.len() > KEYS_MAX {
             return Err(Failure::validation(format!(
                 "1 validation error detected: Value at 'RequestItems.{name}.member.Keys' failed to satisfy constraint: \
@@ -75,6 +83,14 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
         ));
     }
     Ok(all)
+}
+
+/// Tables may not be asked in both styles, each in its own.
+fn check_projections(request: &Json<'_>) -> Result<(), Failure> {
+    let is_used = |member: &&str| tables(request).any(|(_, json)| json.get(member).is_some());
+    let used = ["AttributesToGet", "ProjectionExpression"].into_iter().filter(is_used);
+    let used = Json::Object(used.map(|member| (member.into(), Json::Bool(true))).collect());
+    legacy::check_not_mixed(&used, &["AttributesToGet"], &["ProjectionExpression"])
 }
 
 fn refuse_repeated(keys: &[Item]) -> Result<(), Failure> {

@@ -235,7 +235,12 @@ impl DynamoDb {
             ),
         };
         let mut failure = Failure::new(exception, text);
-        failure.extra = Some(("ThrottlingReasons", self.reasons(table, index, use_, limit)));
+        // The service's model spells the member of the two exceptions differently.
+        let member = match exception {
+            Exception::Throttling => "throttlingReasons",
+            _ => "ThrottlingReasons",
+        };
+        failure.extra = Some((member, self.reasons(table, index, use_, limit)));
         failure
     }
 

@@ -73,7 +73,8 @@ fn right(shape: &Shape) -> String {
         Shape::Value => r#"{"S":"x"}"#.into(),
         Shape::Structure(_, members) => with(members, &[]),
         Shape::List { of, min, .. } => format!("[{}]", vec![right(of); *min].join(",")),
-        Shape::Map { .. } => r#"{}"#.into(),
+        Shape::Map { .. } | Shape::OfTables(_) => r#"{}"#.into(),
+        Shape::Refused(_) | Shape::PassedOver => "null".into(),
     }
 }
 
@@ -88,6 +89,7 @@ fn faults(shape: &Shape, at_top: bool) -> Vec<String> {
     }
     faults.extend(out_of_bounds(shape));
     match shape {
+        Shape::OfTables(map) => return self::faults(map, at_top),
         Shape::Value => faults.extend(
             [
                 r#"{"S":3}"#,
@@ -130,6 +132,8 @@ fn has_kind(shape: &Shape, json: &str) -> bool {
         Shape::Boolean => json == "true",
         Shape::Value | Shape::Structure(..) | Shape::Map { .. } => json == "{}",
         Shape::List { .. } => json == "[]",
+        Shape::OfTables(map) => has_kind(map, json),
+        Shape::Refused(_) | Shape::PassedOver => true,
     }
 }
 
@@ -164,7 +168,13 @@ fn out_of_bounds(shape: &Shape) -> Vec<String> {
                 found.push(format!("[{}]", vec![right(of); max + 1].join(",")));
             }
         }
-        Shape::Boolean | Shape::Value | Shape::Structure(..) | Shape::Map { .. } => {}
+        Shape::Boolean
+        | Shape::Value
+        | Shape::Structure(..)
+        | Shape::Map { .. }
+        | Shape::OfTables(_)
+        | Shape::Refused(_)
+        | Shape::PassedOver => {}
     }
     found
 }

@@ -306,6 +306,7 @@ impl Fauna {
                 reply.headers.push(("allow", allow.into()));
                 reply
             }
+            (path, _) if is_of_later_language(path) => refusal_of_later_language(),
             _ => refusal(&Errors::protocol(Code::NotFound, "Not Found")),
         };
         headers::complete(reply, &headers, &self.trace())
@@ -643,6 +644,29 @@ fn is_new(value: &Value) -> bool {
 /// Returns true if the query deletes a document: it makes room, or adds little.
 fn is_deletion(root: &crate::language::expression::Expression) -> bool {
     matches!(root, crate::language::expression::Expression::Call(function, _) if SIGNATURES[*function].parameters[0].key == "delete")
+}
+
+/// Paths that clients of FQL v10 ask.
+fn is_of_later_language(path: &str) -> bool {
+    ["/query/", "/stream/", "/feed/", "/schema/"]
+        .iter()
+        .any(|known| path.starts_with(known))
+}
+
+/// A refusal in the form of FQL v10, whose clients show its code and its message.
+fn refusal_of_later_language() -> Reply {
+    let message =
+        "FQL v10 is not served here: this server speaks FQL v4, for drivers such as npm and PyPI `faunadb` 4.";
+    Reply {
+        status: 400,
+        headers: Vec::new(),
+        body: format!(
+            "{{\"error\":{{\"code\":\"invalid_request\",\"message\":\"{message}\"}},\"summary\":\"{message}\"}}"
+        ),
+        dependency: Version::ZERO,
+        duration_micros: 0,
+        unanswered: None,
+    }
 }
 
 fn ping(query: &str) -> Reply {

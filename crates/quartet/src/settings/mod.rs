@@ -217,7 +217,7 @@ impl ServeArguments {
         Ok(Settings {
             storage: self.storage.validated()?,
             log: self.log.validated()?,
-            memory: self.memory.validated(),
+            memory: self.memory.validated()?,
             backups: self.backups.validated()?,
             cluster: self.log.shared()?.map(|log| self.cluster.validated(log)).transpose()?,
             connections: self.connections.validated()?,

@@ -45,7 +45,7 @@ impl Waiting {
         let Some((socket, _)) = sockets.bind(settings.http.listen.address(), "http")? else {
             return Ok(waiting);
         };
-        let tls = Tls::absent(StrangerBytes::new());
+        let tls = Tls::absent(StrangerBytes::new(), settings.connections.tls_only);
         tls.change(settings.connections.tls.clone())?;
         let (what, stop) = (waiting.what.clone(), waiting.stop.subscribe());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -6,7 +6,8 @@
 //!
 //! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by
 //! CONFIG SET; open connections keep the one they began with. An unusable certificate changes
-//! nothing: the old one stays and the log says why.
+//! nothing: the old one stays and the log says why. Where TLS is required, a peer that begins in
+//! clear text is closed at its first byte.
 //!
 //! A handshake is bounded in time and in bytes, and its bytes count among those of strangers.
 
@@ -119,6 +120,8 @@ type Stamp = Option<(SystemTime, u64, u64)>;
 /// The certificate of all listeners, if there is one.
 pub struct Tls {
     stranger_bytes: Arc<StrangerBytes>,
+    /// Clear text is refused.
+    is_required: bool,
     current: RwLock<Option<Acceptors>>,
     source: Mutex<Source>,
 }
@@ -148,10 +151,11 @@ pub enum Speaks {
 }
 
 impl Tls {
-    /// None yet: clear text alone.
-    pub fn absent(stranger_bytes: Arc<StrangerBytes>) -> Arc<Tls> {
+    /// None yet: clear text alone. `is_required`: none of that either once there is a certificate.
+    pub fn absent(stranger_bytes: Arc<StrangerBytes>, is_required: bool) -> Arc<Tls> {
         Arc::new(Tls {
             stranger_bytes,
+            is_required,
             current: RwLock::default(),
             source: Mutex::default(),
         })
@@ -182,6 +186,7 @@ impl Tls {
         };
         Some(TlsEntrance {
             acceptor: acceptor.clone(),
+            is_required: self.is_required,
             input: self.stranger_bytes.input(peer),
         })
     }
@@ -298,10 +303,22 @@ fn in_file(path: &Path) -> String {
 /// Answers the handshake of one connection.
 pub struct TlsEntrance {
     acceptor: TlsAcceptor,
+    is_required: bool,
     input: StrangerInput,
 }
 
 impl TlsEntrance {
+    /// Waits for the first byte and tells whether it begins a handshake. Errors: it does not, and
+    /// clear text is refused.
+    pub async fn is_asked_for(&self, socket: &TcpStream) -> io::Result<bool> {
+        let mut first = [0];
+        socket.peek(&mut first).await?;
+        match first == [HANDSHAKE] {
+            false if self.is_required => Err(io::ErrorKind::ConnectionRefused.into()),
+            is_handshake => Ok(is_handshake),
+        }
+    }
+
     /// Shakes hands. Errors: the peer does not, or not in time, or with too many bytes.
     pub async fn shake_hands(self, socket: TcpStream) -> io::Result<Encrypted> {
         let socket = Handshaking {
@@ -315,13 +332,6 @@ impl TlsEntrance {
         stream.get_mut().0.counted = None;
         Ok(Box::new(stream))
     }
-}
-
-/// Waits for the first byte and tells whether it begins a handshake.
-pub async fn begins_handshake(socket: &TcpStream) -> io::Result<bool> {
-    let mut first = [0];
-    socket.peek(&mut first).await?;
-    Ok(first == [HANDSHAKE])
 }
 
 pub type Encrypted = Box<TlsStream<Handshaking>>;
@@ -338,7 +348,7 @@ impl Transport {
         let Some(tls) = tls else {
             return Ok(Transport::Clear(socket));
         };
-        match within(begins_handshake(&socket)).await? {
+        match within(tls.is_asked_for(&socket)).await? {
             true => Ok(Transport::Encrypted(tls.shake_hands(socket).await?)),
             false => Ok(Transport::Clear(socket)),
         }
@@ -429,6 +439,7 @@ mod tests {
             .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
         TlsEntrance {
             acceptor: TlsAcceptor::from(Arc::new(config)),
+            is_required: false,
             input: stranger_bytes.input(IpAddr::from([127, 0, 0, 1])),
         }
     }
@@ -484,7 +495,7 @@ mod tests {
                 key: key.clone(),
                 ..TlsFiles::default()
             };
-            let error = Tls::absent(StrangerBytes::new()).change(files).unwrap_err();
+            let error = Tls::absent(StrangerBytes::new(), false).change(files).unwrap_err();
             assert!(
                 format!("{error:#}").contains(folder.path().to_str().unwrap()),
                 "{error:#}"
@@ -494,7 +505,7 @@ mod tests {
             certificate: path,
             ..TlsFiles::default()
         };
-        let tls = Tls::absent(StrangerBytes::new());
+        let tls = Tls::absent(StrangerBytes::new(), false);
         tls.change(files).unwrap();
         assert!(!tls.is_on());
     }

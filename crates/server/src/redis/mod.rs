@@ -45,7 +45,7 @@ use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::stream::exchange;
-use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
+use crate::connections::tls::{Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace, sent_at_once};
@@ -261,7 +261,7 @@ async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::
     match tls {
         None if takes == Takes::TlsOnly => Err(io::ErrorKind::ConnectionRefused.into()),
         None => Ok(Transport::Clear(socket)),
-        Some(tls) if takes == Takes::TlsOnly || tls::begins_handshake(&socket).await? => {
+        Some(tls) if takes == Takes::TlsOnly || tls.is_asked_for(&socket).await? => {
             Ok(Transport::Encrypted(tls.shake_hands(socket).await?))
         }
         Some(_) => Ok(Transport::Clear(socket)),

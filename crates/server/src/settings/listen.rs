@@ -29,9 +29,14 @@ impl std::str::FromStr for Listen {
         if text == "off" {
             return Ok(Listen::Off);
         }
-        text.parse()
-            .map(Listen::On)
-            .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
+        // As people write an address: this machine by its name, or all of its addresses by none.
+        let spelled = match text.rsplit_once(':') {
+            Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+            Some(("", port)) => format!("0.0.0.0:{port}"),
+            _ => text.to_owned(),
+        };
+        let address = spelled.parse().map(Listen::On);
+        address.map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
     }
 }
 

@@ -153,6 +153,8 @@ pub struct ConnectionSettings {
     pub authentication_timeout: Duration,
     /// All listeners take TLS, beside clear text, if this names a certificate.
     pub tls: TlsFiles,
+    /// Clear text is refused on every listener.
+    pub tls_only: bool,
 }
 
 /// Where metrics and spans are sent by OTLP.
@@ -240,6 +242,7 @@ impl Settings {
                 output_stall_timeout: Duration::ZERO,
                 authentication_timeout: Duration::ZERO,
                 tls: TlsFiles::default(),
+                tls_only: false,
             },
             telemetry: None,
             slow_requests: None,

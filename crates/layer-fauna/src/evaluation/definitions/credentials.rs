@@ -68,6 +68,8 @@ fn check_credentials(params: &Fields) -> Result<()> {
                 None | Some(Value::Null | Value::String(_)) => {}
                 Some(other) => failures.push(invalid_type(&path, other, "String")),
             },
+            // Told of the two that a client gives.
+            Some(_) if key == "hashed_password" => {}
             Some(other) => failures.push(invalid_type(&path, other, "Map")),
         }
     }
