@@ -119,8 +119,7 @@ const RULES: &[(&str, Rule)] = &[
     ("json.set", Rule::Each(MODULE, "json.set")),
     ("json.mset", Rule::Each(MODULE, "json.mset")),
     ("json.merge", Rule::Each(MODULE, "json.merge")),
-    ("json.del", Rule::Each(MODULE, "json.del")),
-    ("json.forget", Rule::Each(MODULE, "json.forget")),
+    ("json.del json.forget", Rule::Computed(json_removed)),
     ("json.clear", Rule::Each(MODULE, "json.clear")),
     ("json.strappend", Rule::Each(MODULE, "json.strappend")),
     ("json.toggle", Rule::Each(MODULE, "json.toggle")),
@@ -311,6 +310,13 @@ fn has_word(arguments: Arguments<'_>, from: usize, words: &[&str]) -> bool {
 
 fn created(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
     effects.iter().for_each(|effect| publisher.created(effect));
+}
+
+/// A document that is removed whole has no other event, as at the original.
+fn json_removed(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    effects
+        .iter()
+        .for_each(|effect| publisher.tell(MODULE, "json.del", effect.db, effect.name));
 }
 
 fn set(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {

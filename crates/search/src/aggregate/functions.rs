@@ -4,6 +4,7 @@
 //! number, as at the original, unless it refuses.
 
 use crate::SearchError;
+use crate::aggregate::expression::settled;
 use crate::aggregate::{Value, times};
 use crate::geo::Place;
 
@@ -158,7 +159,12 @@ fn text_of(value: &Value) -> Vec<u8> {
 
 fn math(values: &[Value], function: fn(f64) -> f64) -> Result<Value, SearchError> {
     let number = values[0].number().unwrap_or(f64::NAN);
-    Ok(Value::Number(function(number)))
+    let result = match function(number) {
+        // Their sign is the operand's, or lost on purpose.
+        result if number.is_nan() => result,
+        result => settled(result, &[]),
+    };
+    Ok(Value::Number(result))
 }
 
 fn of_text(value: &Value, function: impl FnOnce(&[u8]) -> Value) -> Result<Value, SearchError> {
@@ -312,7 +318,7 @@ fn time_text(values: &[Value]) -> Result<Value, SearchError> {
         Some(_) => return Err(refused("Invalid type for argument 1 in function 'time'".into())),
     };
     let seconds = values[0].number().filter(|seconds| seconds.abs() <= SECONDS_MAX);
-    let text = seconds.map(|seconds| times::text(seconds.floor() as i64, &form));
+    let text = seconds.map(|seconds| times::text(seconds as i64, &form));
     Ok(match text {
         Some(text) if !text.is_empty() => Value::Text(text),
         _ => Value::Null,

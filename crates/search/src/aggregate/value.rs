@@ -213,7 +213,7 @@ pub fn sort_key(number: f64) -> String {
 /// As C's `%.{count}g`: an exponent outside of 1e-4 to 1e`count`, and no zeros at the end.
 fn with_digits(number: f64, count: i32) -> String {
     if number.is_nan() {
-        return "nan".into();
+        return if number.is_sign_negative() { "-nan" } else { "nan" }.into();
     }
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.into();

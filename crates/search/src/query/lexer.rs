@@ -267,9 +267,14 @@ impl Lexer<'_> {
         None
     }
 
+    /// Without its partner a single quote is punctuation (`O'Neil`), a double one an error.
     fn quoted(&mut self, quote: u8) {
         let Some(end) = self.quote_end(self.at) else {
-            return self.mark(quote);
+            match quote {
+                b'"' => self.mark(quote),
+                _ => self.at += 1,
+            }
+            return;
         };
         let text = self.query[self.at + 1..end].to_vec();
         match self.byte(end + 1) {

@@ -3,7 +3,8 @@
 //! Two dialects, as in RedisJSON 2: a path with a leading `$` is JSONPath and selects every
 //! matching value; any other is a legacy path, `.a.b[0]` or `a.b[0]`, and selects one. Filters
 //! support `== != < <= > >=`, `&& || !`, parentheses, and whether a path matches at all; regular
-//! expressions (`=~`) are refused.
+//! expressions (`=~`) are refused. A path within a filter has a value if it matches exactly one;
+//! a path without a value is unequal to everything, and no other comparison holds.
 //!
 //! Follows <https://redis.io/docs/latest/develop/data-types/json/path/>. Nesting of filters and the
 //! number of matches are bounded.
@@ -285,7 +286,7 @@ impl Condition {
                 let right = right.value(here, root, budget)?;
                 match (left, right) {
                     (Some(left), Some(right)) => comparison.holds(left, right),
-                    _ => false,
+                    _ => comparison == &Comparison::Unequal,
                 }
             }
         })
@@ -293,7 +294,8 @@ impl Condition {
 }
 
 impl Operand {
-    /// The first value that is meant.
+    /// The value that is meant, if it is one alone: as at the original, a path that finds several
+    /// is nothing to compare with.
     fn value<'j>(
         &'j self,
         here: &'j Json,
@@ -306,7 +308,10 @@ impl Operand {
             Operand::Root(steps) => (steps, root),
         };
         let found = select(steps, from, root, budget)?;
-        Ok(found.first().and_then(|location| from.at(location)))
+        match found.as_slice() {
+            [location] => Ok(from.at(location)),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -603,6 +608,13 @@ mod tests {
         check("$.list[?(@.n<$.max && @.s=='p')].n", "[5]");
         check("$.list[?(!@.n || @.n==10.5)]", r#"[{"n":10.5},{"m":1}]"#);
         check("$.list[?@.m]", r#"[{"m":1}]"#);
+        check("$.list[?(@.n!=5)]", r#"[{"n":10.5},{"m":1}]"#);
+        check("$.list[?(@.x==@.x)]", "[]");
+        check("$[?(@.a[*]==1)]", "[]");
+        check("$[?(@.a[*]!=1)].max", "[]");
+        check("$.b[?(@[*]<2)]", "[]");
+        check("$.list[?(@.*==1)]", r#"[{"m":1}]"#);
+        check("$.list[?(@.*=='p')]", "[]");
         check("$..[0]", r#"[1,{"n":5,"s":"p"}]"#);
         check("$.x", "[]");
         check("$.*.a", r#"[[1,2,3,{"a":"x"}]]"#);

@@ -12,7 +12,7 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
-use super::contents::{self, Contents};
+use super::contents::{self, Contents, DOCUMENT};
 use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
 use super::query::{write_explained, write_head, write_tail};
@@ -20,7 +20,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::query_memory::Held;
 use crate::indexes::{Cursor, Index, RecordForm, Words, refused};
-use crate::keyspace::Entry;
+use crate::keyspace::{Entry, Kind};
 
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
@@ -177,12 +177,14 @@ impl AggregateArguments {
     }
 
     /// Whether documents have a property where it is used. An expression takes what LOAD named
-    /// before it, and of other fields the SORTABLE ones.
+    /// before it, and of other fields the SORTABLE ones. `LOAD *` gives a document whole, and of it
+    /// the schema's fields.
     pub fn finds(&self, index: &Index, used: &Use<'_>) -> bool {
         let is_loaded = |loaded: &Loaded| loaded.name == used.name && loaded.at <= used.at;
         let field = index.definition.schema.find(used.name.as_bytes());
         let is_at_hand = field.is_some_and(|(_, field)| field.sortable || !used.in_expression);
-        self.loads_all || is_at_hand || self.loaded.iter().any(is_loaded)
+        let has_all = index.definition.on != Kind::Json || field.is_some() || used.name == DOCUMENT;
+        self.loads_all && has_all || is_at_hand || self.loaded.iter().any(is_loaded)
     }
 
     /// Reads the next argument.

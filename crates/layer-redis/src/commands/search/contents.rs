@@ -14,7 +14,7 @@ use crate::indexes::Index;
 use crate::keyspace::{Entry, Keyspace, Kind};
 
 /// The name of a whole document.
-const DOCUMENT: &str = "$";
+pub const DOCUMENT: &str = "$";
 
 /// The first dialect in which a path stands for all of its values.
 const DIALECT_OF_ALL: u8 = 3;
