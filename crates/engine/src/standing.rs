@@ -75,12 +75,23 @@ pub enum Condition {
 pub struct Arrival {
     generation: u32,
     is_relaxed: bool,
+    /// Its reply says nothing of the data.
+    is_of_the_node: bool,
     /// Attempts sent before it.
     number: u64,
 }
 
 impl Arrival {
-    /// An arrival with this number, for tests of code that stores arrivals.
+    /// The arrival of a request whose reply tells of this node alone: it waits for nobody, whoever
+    /// is home.
+    pub fn of_the_node() -> Arrival {
+        Arrival {
+            is_of_the_node: true,
+            ..Arrival::default()
+        }
+    }
+
+    /// One that differs from those of other numbers, for tests of what keeps arrivals.
     #[doc(hidden)]
     pub fn numbered(number: u64) -> Arrival {
         Arrival {
@@ -130,6 +141,12 @@ pub struct Replication {
     pub append_bytes: u64,
     /// Microseconds from the last append's first sending to its answer.
     pub append_micros: u64,
+    /// Microseconds that the sequencer usually takes to answer this node as home.
+    pub answer_micros: u64,
+    /// A home that has been without an answer for as long is uncertain.
+    pub uncertain_after_micros: u64,
+    /// True while this node is home and executes nothing, because the sequencer is silent.
+    pub is_suspended: bool,
     /// Reads of `term` that showed this node to be home.
     pub confirmations: u64,
     /// Requests without an answer.
@@ -199,6 +216,12 @@ pub(crate) struct Standing {
     /// Time before which relaxed replies are sent immediately, in microseconds of the runtime's
     /// clock.
     fresh_until_micros: AtomicU64,
+    /// A home that the sequencer leaves without answers: it executes nothing, and its generation is
+    /// that of a node that is not home.
+    is_suspended: AtomicBool,
+    /// The last attempt that was sent before this generation began: later ones confirm requests
+    /// that had arrived before.
+    sent_before: AtomicU64,
     /// The last time that this node was home.
     ended: Mutex<Ended>,
     role: Mutex<Role>,
@@ -219,6 +242,8 @@ impl Standing {
             confirmed_below: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             fresh_until_micros: AtomicU64::new(0),
+            is_suspended: AtomicBool::new(false),
+            sent_before: AtomicU64::new(0),
             ended: Mutex::default(),
             role: Mutex::new(role),
             figures: Mutex::default(),
@@ -270,12 +295,46 @@ impl Standing {
         self.confirmed_below.store(0, Ordering::SeqCst);
         self.wanted.store(0, Ordering::SeqCst);
         self.fresh_until_micros.store(0, Ordering::SeqCst);
+        self.sent_before.store(0, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ceases to be home: all waiting replies are lost, except confirmed ones that depend on
-    /// versions up to `durable`.
+    /// True from the beginning of a term of this node's to its end.
+    pub fn has_term(&self) -> bool {
+        self.is_home() || self.is_suspended()
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.is_suspended.load(Ordering::SeqCst)
+    }
+
+    /// The sequencer has been silent for long: replies that wait are lost, as if the term were
+    /// over, and requests that arrive are refused before they execute.
+    pub fn suspend(&self, durable: Version) {
+        if self.is_home() {
+            self.is_suspended.store(true, Ordering::SeqCst);
+            self.end_generation(durable);
+        }
+    }
+
+    /// The sequencer answers again, and this node is home still.
+    pub fn resume(&self) {
+        if self.is_suspended.swap(false, Ordering::SeqCst) {
+            self.sent_before
+                .store(self.sent.load(Ordering::SeqCst), Ordering::SeqCst);
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Ceases to be home: all replies that wait are lost, but for those that rest on versions up to
+    /// `durable` and are confirmed.
     pub fn end_home(&self, durable: Version) {
+        if !self.is_suspended.swap(false, Ordering::SeqCst) {
+            self.end_generation(durable);
+        }
+    }
+
+    fn end_generation(&self, durable: Version) {
         *self.ended.lock() = Ended {
             generation: self.generation.load(Ordering::SeqCst),
             durable,
@@ -308,6 +367,7 @@ impl Standing {
         Arrival {
             generation,
             is_relaxed: durability != Durability::Always,
+            is_of_the_node: false,
             number: self.sent.load(Ordering::SeqCst),
         }
     }
@@ -333,13 +393,16 @@ impl Standing {
 
     /// Whether it is shown that this node was home after the arrival.
     fn confirms(&self, arrival: Arrival, now: Duration) -> Settled {
+        if arrival.is_of_the_node {
+            return Settled::Yes;
+        }
         let generation = self.generation.load(Ordering::SeqCst);
         let number = match generation.wrapping_sub(arrival.generation) {
             // It was not home, and nothing was executed.
             0 if generation.is_multiple_of(2) => return Settled::Yes,
             0 => arrival.number,
             // It has become home since.
-            1 if generation % 2 == 1 => 0,
+            1 if generation % 2 == 1 => self.sent_before.load(Ordering::SeqCst),
             _ => return Settled::Lost,
         };
         let is_confirmed = match arrival.is_relaxed {
@@ -403,6 +466,37 @@ mod tests {
             standing.settles(Version(1), arrival, Version(1), Duration::from_secs(7)),
             Settled::NotYet
         );
+    }
+
+    /// A home without answers of the sequencer kept every request for as long as that lasted. It
+    /// gives them up, and is confirmed anew behind the silence: a confirmation from before it shows
+    /// nothing of requests that arrived in it.
+    #[test]
+    fn a_suspended_home_gives_up_what_waits_and_is_confirmed_anew() {
+        let standing = home();
+        standing.sends(1);
+        let before = standing.arrival(Durability::Always);
+        standing.confirmed(1, Some(Moment::default()));
+        standing.suspend(Version(1));
+        assert!(!standing.is_home() && standing.has_term());
+        assert_eq!(settles(&standing, before), Settled::Lost);
+        let meanwhile = standing.arrival(Durability::Always);
+        assert_eq!(settles(&standing, meanwhile), Settled::Yes, "it was refused");
+        standing.sends(2);
+        standing.confirmed(2, Some(Moment::default()));
+        standing.resume();
+        assert!(standing.is_home());
+        // It may have been executed since.
+        assert_eq!(settles(&standing, meanwhile), Settled::NotYet);
+        assert_eq!(settles(&standing, before), Settled::Lost);
+        standing.sends(3);
+        standing.confirmed(3, Some(Moment::default()));
+        assert_eq!(settles(&standing, meanwhile), Settled::Yes);
+        standing.suspend(Version(1));
+        standing.end_home(Version(1));
+        assert!(!standing.is_home() && !standing.has_term());
+        standing.begin_home();
+        assert!(standing.is_home());
     }
 
     #[test]

@@ -206,7 +206,16 @@ impl Session {
         Ok(SETTLED)
     }
 
+    /// Errors: this node is not home, and no read version of it would be confirmed.
+    fn check_home(&self) -> Result<(), ErrorCode> {
+        match self.layer.engine.is_home() {
+            true => Ok(()),
+            false => Err(ErrorCode::PROCESS_BEHIND),
+        }
+    }
+
     fn read_version(&mut self, id: u32, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        self.check_home()?;
         let Some((version, dependency)) = self.newest() else {
             return Ok(Answered::Busy);
         };
@@ -251,6 +260,7 @@ impl Session {
 
     fn open_version(&mut self, id: u32, version: Version, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
         self.layer.versions.named(self.now_micros);
+        self.check_home()?;
         let kept = self.layer.versions.first_at_or_after(version, self.now_micros);
         let (opened, dependency) = match kept {
             Some((opened, reader)) => {

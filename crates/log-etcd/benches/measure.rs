@@ -38,7 +38,9 @@ fn main() {
         [seconds] => compare(number(seconds)),
         [endpoints, what @ ..] => {
             let endpoints = endpoints.split(',').map(str::to_owned).collect();
-            let etcd = Etcd::open(&EtcdOptions::new(endpoints)).expect("the members are fit");
+            let mut options = EtcdOptions::new(endpoints);
+            options.allow_stale_reads = true;
+            let etcd = Etcd::open(&options).expect("the members are fit");
             bare(etcd, what);
         }
     }

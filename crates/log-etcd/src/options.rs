@@ -18,6 +18,8 @@ pub struct EtcdOptions {
     pub quota_bytes: u64,
     /// Accepts a cluster of one member, and so of a single disk.
     pub allow_one_member: bool,
+    /// Accepts versions whose linearizable reads may be stale.
+    pub allow_stale_reads: bool,
     /// Accepts clear text beyond loopback.
     pub allow_clear_text: bool,
 }
@@ -52,6 +54,7 @@ impl EtcdOptions {
             budget_bytes: BUDGET_BYTES,
             quota_bytes: QUOTA_BYTES,
             allow_one_member: false,
+            allow_stale_reads: false,
             allow_clear_text: false,
         }
     }

@@ -71,8 +71,6 @@ impl Default for ObjectOptions {
     }
 }
 
-/// An append or confirmation that is outstanding this long makes a home uncertain.
-pub const UNCERTAIN_AFTER: Duration = Duration::from_secs(1);
 /// Relaxed durability may acknowledge at once while the newest evidence is younger than this.
 pub const EVIDENCE_LASTS: Duration = Duration::from_secs(2);
 
@@ -517,12 +515,11 @@ impl Home {
         self.flight.as_ref().map_or(0, |flight| flight.bytes.len())
     }
 
-    /// Returns true while an append or a confirmation has been outstanding for `UNCERTAIN_AFTER`:
-    /// new writes must then be refused before they execute.
-    pub fn is_uncertain(&self, now: Moment) -> bool {
+    /// True while an append or a confirmation has been outstanding for as long.
+    pub fn waits_for(&self, now: Moment, limit: Duration) -> bool {
         let append = self.flight.as_ref().and_then(|flight| flight.since);
         let oldest = append.into_iter().chain(self.confirming_since).min();
-        oldest.is_some_and(|since| now.since(since) >= UNCERTAIN_AFTER)
+        oldest.is_some_and(|since| now.since(since) >= limit)
     }
 
     /// True while this node was home less than `EVIDENCE_LASTS` ago: relaxed durability may
@@ -766,26 +763,27 @@ mod tests {
     #[test]
     fn a_home_is_uncertain_while_an_answer_is_missing() {
         let (mut store, mut home) = home();
+        let is_uncertain = |home: &Home, now| home.waits_for(now, Duration::from_secs(1));
         assert!(!home.is_fresh(at(0)), "nothing has been confirmed");
         home.append(b"one").unwrap();
         let request = home.append_request(at(0)).unwrap();
         home.appended(unknown());
         home.append_request(at(700)).unwrap();
         assert!(
-            !home.is_uncertain(at(999)) && home.is_uncertain(at(1000)),
+            !is_uncertain(&home, at(999)) && is_uncertain(&home, at(1000)),
             "since it was sent first"
         );
         home.appended(ask(&mut store, &request));
-        assert!(!home.is_uncertain(at(1000)));
+        assert!(!is_uncertain(&home, at(1000)));
         // Evidence is as old as the sending of the try that was answered.
         assert!(home.is_fresh(at(2699)) && !home.is_fresh(at(2700)));
         home.want(home.arrival());
         home.confirm_request(at(3000)).unwrap();
         home.confirmed(unknown());
-        assert!(home.is_uncertain(at(4000)));
+        assert!(is_uncertain(&home, at(4000)));
         let request = home.confirm_request(at(4000)).unwrap();
         assert_eq!(home.confirmed(ask(&mut store, &request)), Confirmation::Confirmed);
-        assert!(!home.is_uncertain(at(9000)) && home.is_fresh(at(5999)));
+        assert!(!is_uncertain(&home, at(9000)) && home.is_fresh(at(5999)));
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod hold;
 mod home;
 pub mod model;
 mod objects;
+mod pace;
 mod place;
 mod pointer;
 mod record;
@@ -52,8 +53,8 @@ pub use founding::{FOUNDED_PARTITIONS_MAX, Founding};
 pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,
-    UNCERTAIN_AFTER,
 };
+pub use pace::Pace;
 pub use place::{Place, TermValue, cluster_of, meta_key};
 pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
 pub use record::{

@@ -200,11 +200,14 @@ impl Server {
         self.foundation.stop_requested.clone()
     }
 
-    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes
+    /// Hands over to another node of the cluster, stops listening, lets replies that are ready go out, ends a script that takes long and takes
     /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
     /// that takes longer than `limit`; everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
         let in_time = end_after(limit, Arc::downgrade(&self.foundation.partitions))?;
+        if let Running::Node(node) = &self.running {
+            node.hand_over_before_the_end();
+        }
         self.foundation.sockets.close();
         for (_, engine) in self.foundation.partitions.iter() {
             engine.end_waiting();

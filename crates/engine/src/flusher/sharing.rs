@@ -538,7 +538,7 @@ impl Worker {
 
     fn ended(&mut self, sharing: &mut Sharing, reason: StopReason) -> Result<(), LogError> {
         sharing.replica.end();
-        if sharing.standing.is_home() {
+        if sharing.standing.has_term() {
             self.end_home(sharing, false)?;
         }
         match reason {
@@ -647,14 +647,47 @@ impl Worker {
         (figures.applied, figures.synced) = (sharing.written.sequence.0, sharing.synced.0);
         (figures.lag_records, figures.lag_millis) = (lag_records, lag_millis);
         replica.note_chores(&mut figures);
+        let pace = replica.pace();
+        figures.answer_micros = pace.usual().as_micros() as u64;
+        figures.uncertain_after_micros = pace.uncertain_after().as_micros() as u64;
+        figures.is_suspended = standing.is_suspended();
         drop(figures);
+        let is_silent = replica.is_to_be_suspended(now);
+        self.suspend_or_resume(sharing, is_silent, is_cut_off);
         self.show_role(sharing, role);
         if is_news {
             self.shared.tell_waiting();
         }
     }
 
-    /// Refuses commits before the role is published.
+    /// A home that the sequencer leaves without an answer executes nothing until it has one: its
+    /// clients hear that at once, and those that wait hear that the outcome is unknown.
+    fn suspend_or_resume(&self, sharing: &Sharing, is_silent: bool, is_cut_off: bool) {
+        let standing = &sharing.standing;
+        let suspends = is_silent && standing.is_home();
+        let resumes = !is_cut_off && standing.is_suspended();
+        if !suspends && !resumes {
+            return;
+        }
+        let Some(mut partition) = self.shared.partition.borrow_within(LOCK_TIMEOUT) else {
+            return;
+        };
+        if suspends {
+            partition.is_home = false;
+            drop(partition);
+            tracing::warn!("the sequencer does not answer: requests are refused until it does");
+            standing.suspend(self.shared.durable());
+            self.shared.partition.release();
+        } else {
+            standing.resume();
+            partition.is_home = true;
+            drop(partition);
+            tracing::info!("the sequencer answers again");
+        }
+        self.shared.tell_waiting();
+    }
+
+    /// Refuses commits before the role says so.
     fn show_role(&self, sharing: &Sharing, mut role: Role) {
         let refuses = !matches!(
             role,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quartet_log_replicated::{
     Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Fate, Follower, Hint, Hinted, Home, Moment,
-    Outcome, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
+    Outcome, Pace, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
 };
 use quartet_model::{LogSequence, Version};
 
@@ -64,8 +64,8 @@ struct Candidate {
 
 pub(crate) struct Serving {
     pub home: Home,
-    append: Option<RequestId>,
-    confirm: Option<RequestId>,
+    append: Option<(RequestId, Moment)>,
+    confirm: Option<(RequestId, Moment)>,
     object: Option<RequestId>,
     /// When the record in flight was first sent.
     since: Moment,
@@ -85,6 +85,8 @@ pub(crate) struct Replica {
     polled: Option<Moment>,
     /// The log was seen to hold the history that this process was opened with.
     is_verified: bool,
+    /// The time that the sequencer takes to answer a home.
+    pace: Pace,
     /// When this node last had everything.
     complete: Moment,
     not_before: Moment,
@@ -113,6 +115,7 @@ impl Replica {
             heard: position.sequence,
             polled: None,
             is_verified: false,
+            pace: Pace::default(),
             complete: now,
             not_before: Moment::default(),
             store_not_before: Moment::default(),
@@ -180,9 +183,9 @@ impl Replica {
 
     /// True while a home is not sure that it is one, or lacks room.
     pub fn is_uncertain(&mut self, now: Moment) -> bool {
-        let lacks_copies = self.chores.lacks_copies();
+        let (lacks_copies, limit) = (self.chores.lacks_copies(), self.pace.uncertain_after());
         self.home()
-            .is_some_and(|serving| serving.home.is_uncertain(now) || serving.is_full || lacks_copies)
+            .is_some_and(|serving| serving.home.waits_for(now, limit) || serving.is_full || lacks_copies)
     }
 
     /// True if this home may take an epoch that is kept as an object.
@@ -197,8 +200,20 @@ impl Replica {
 
     /// True while a home has no answer of the sequencer, though that has room.
     pub fn is_cut_off(&mut self, now: Moment) -> bool {
+        let limit = self.pace.uncertain_after();
         self.home()
-            .is_some_and(|serving| serving.home.is_uncertain(now) && !serving.is_full)
+            .is_some_and(|serving| serving.home.waits_for(now, limit) && !serving.is_full)
+    }
+
+    /// True while a home has been without an answer for so long that it is to answer nothing.
+    pub fn is_to_be_suspended(&mut self, now: Moment) -> bool {
+        let limit = self.pace.suspended_after();
+        self.home().is_some_and(|serving| serving.home.waits_for(now, limit))
+    }
+
+    /// The time that the sequencer takes to answer a home.
+    pub fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// Number of known records after `position`, and milliseconds since the node had all of them.
@@ -283,12 +298,16 @@ impl Replica {
                 candidate.asked = None;
                 self.progress(answer)
             }
-            Stage::Home(serving) if serving.append == Some(id) => {
-                serving.append = None;
+            Stage::Home(serving) if serving.append.is_some_and(|(append, _)| append == id) => {
+                if let (Some((_, sent)), true) = (serving.append.take(), answer.is_ok()) {
+                    self.pace.answered(now.since(sent));
+                }
                 self.appended(answer, now)
             }
-            Stage::Home(serving) if serving.confirm == Some(id) => {
-                serving.confirm = None;
+            Stage::Home(serving) if serving.confirm.is_some_and(|(confirm, _)| confirm == id) => {
+                if let (Some((_, sent)), true) = (serving.confirm.take(), answer.is_ok()) {
+                    self.pace.answered(now.since(sent));
+                }
                 self.confirmed(answer)
             }
             Stage::Home(serving) if serving.object == Some(id) => {
@@ -469,7 +488,7 @@ impl Replica {
             if serving.since == Moment::default() {
                 serving.since = now;
             }
-            serving.append = Some(sequencer.send(request));
+            serving.append = Some((sequencer.send(request), now));
         }
         let is_fresh = |evidence: Moment| now.since(evidence) < POLL;
         if !home.evidence().is_some_and(is_fresh) {
@@ -480,7 +499,7 @@ impl Replica {
         }
         if let Some(request) = home.confirm_request(now) {
             standing.sends(home.arrival().0);
-            serving.confirm = Some(sequencer.send(request));
+            serving.confirm = Some((sequencer.send(request), now));
         }
     }
 }

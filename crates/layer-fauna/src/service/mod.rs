@@ -199,8 +199,11 @@ impl Fauna {
         self.work_left.swap(false, Ordering::Relaxed)
     }
 
-    /// The state as of now.
+    /// The state as of now, at a home alone: the answer of any other node is never confirmed.
     pub fn moment(&self) -> std::result::Result<Moment, Busy> {
+        if !self.engine.is_home() {
+            return Err(Busy);
+        }
         Ok(Moment::of(self.engine.reader(self.space)?))
     }
 

@@ -70,6 +70,9 @@ pub struct ClusterOptions {
     /// Accepts an etcd of one member: its disk is the only copy of the newest records
     #[arg(long, env = "QUARTET_ETCD_ALLOW_ONE_MEMBER")]
     etcd_allow_one_member: bool,
+    /// Accepts an etcd before 3.4.42, 3.5.28 and 3.6.9, which may answer a read with what was true before: so may this node
+    #[arg(long, env = "QUARTET_ETCD_ALLOW_STALE_READS")]
+    etcd_allow_stale_reads: bool,
     /// Accepts clear text to an etcd beyond this machine
     #[arg(long, env = "QUARTET_ETCD_ALLOW_CLEAR_TEXT")]
     etcd_allow_clear_text: bool,
@@ -90,6 +93,7 @@ impl ClusterOptions {
         etcd.budget_bytes = self.etcd_budget_bytes.unwrap_or(etcd.budget_bytes);
         etcd.quota_bytes = self.etcd_quota_bytes.unwrap_or(etcd.quota_bytes);
         etcd.allow_one_member = self.etcd_allow_one_member;
+        etcd.allow_stale_reads = self.etcd_allow_stale_reads;
         etcd.allow_clear_text = self.etcd_allow_clear_text;
         let place =
             |option, given: &Option<String>| given.as_deref().map(|given| absolute_place(option, given)).transpose();

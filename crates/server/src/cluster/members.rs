@@ -80,9 +80,17 @@ pub struct Member {
     /// Another number for each process, by which two of one name see each other.
     #[serde(default)]
     pub process: u64,
+    /// False while its disk is full.
+    #[serde(default = "has_room")]
+    pub has_room: bool,
     /// How often its state has differed from a home's, since the process before it ended.
     #[serde(default)]
     pub state_mismatches: u64,
+}
+
+/// Of a node that does not say.
+fn has_room() -> bool {
+    true
 }
 
 /// Another process runs under a node's name, and is reached at `address`.
@@ -249,8 +257,13 @@ impl Members {
         others.map(other).collect()
     }
 
-    /// The nodes that could be home of any partition: they run, are not behind, and their clocks
-    /// are right.
+    /// True if another node is fit to be home.
+    pub fn has_fit_other(&self) -> bool {
+        self.fit().iter().any(|node| *node != self.me)
+    }
+
+    /// The nodes that could be home of any partition: they run, are not behind, their disks have
+    /// room, and their clocks are right.
     pub fn fit(&self) -> Vec<NodeId> {
         self.view.read().fit(Instant::now())
     }
@@ -651,7 +664,7 @@ impl View {
         let before = others.filter(|id| key(**id) < key(me.0));
         Turn {
             rank: before.count() as u32,
-            is_clock_off: self.is_clock_off(me),
+            is_unfit: self.is_clock_off(me) || self.members.get(&me.0).is_some_and(|own| !own.has_room),
         }
     }
 
@@ -670,7 +683,8 @@ impl View {
         };
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < 2 * RECENT);
         let is_fit = |(id, member): &(&u64, &Member)| {
-            is_recent(id) && member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX && is_right(id)
+            let is_near = member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX;
+            is_recent(id) && is_near && member.has_room && is_right(id)
         };
         let fit = self.members.iter().filter(is_fit);
         fit.map(|(id, _)| NodeId(*id)).collect()
@@ -707,6 +721,7 @@ impl Members {
                 "synced": reached.map(|reached| reached.synced.0),
                 "lag_records": member.lag_records,
                 "lag_milliseconds": member.lag_millis,
+                "has_room": member.has_room,
                 "state_mismatches": member.state_mismatches,
                 "clock_ahead_milliseconds": view.clocks_ahead.get(id).map(|micros| micros / 1000),
             })
@@ -769,6 +784,7 @@ mod tests {
                 lag_records: 0,
                 lag_millis: 0,
                 process: 0,
+                has_room: true,
                 state_mismatches: 0,
             };
             let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
@@ -943,6 +959,7 @@ mod tests {
                     lag_records: 0,
                     lag_millis: 0,
                     process,
+                    has_room: true,
                     state_mismatches: 0,
                 },
             }

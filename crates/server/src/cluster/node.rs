@@ -86,6 +86,10 @@ const EXIT_REMOVED: i32 = 78;
 /// A home whose log's thread has waited for its disk for as long serves nobody. Writing down the
 /// longest transaction takes seconds as well.
 const STALLED_MILLIS: u64 = 10_000;
+/// A home whose disk has been full for as long gives itself up to a node that has room.
+const FULL_FOR: Duration = Duration::from_secs(1);
+/// A node that is to be home has to have read etcd within this time. It does so each second.
+const READ_WITHIN: Duration = Duration::from_millis(2_500);
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 const NO_PARTITION: &str = "no such partition";
@@ -149,6 +153,8 @@ pub struct Shared {
     serves_all: AtomicBool,
     /// Since when this node has been home of a partition without serving it.
     unserved_since: Mutex<Vec<Option<Instant>>>,
+    /// Since when its disk has no room.
+    full_since: Mutex<Option<Instant>>,
     /// Until then this node takes all homes to itself, if it is home of the first partition.
     gathers_until: Mutex<Option<Instant>>,
     /// A hand-over is under way.
@@ -527,6 +533,7 @@ impl Node {
             ways: RwLock::new(vec![None; partitions]),
             serves_all: AtomicBool::new(false),
             unserved_since: Mutex::new(vec![None; partitions]),
+            full_since: Mutex::default(),
             gathers_until: Mutex::default(),
             handing: Mutex::default(),
             archiving: Mutex::default(),
@@ -574,6 +581,29 @@ impl Node {
         let own = self.shared.own.lock();
         own.values()
             .try_for_each(|(_, serving)| serving.set_parameter(name, value))
+    }
+
+    /// Makes another node home of what this one is home of, if one is fit: nobody has to find out
+    /// that this one is gone, and nothing is left unfinished.
+    pub fn hand_over_before_the_end(&self) {
+        let shared = &self.shared;
+        let partitions = shared.foundation.partitions.iter();
+        let own = partitions.filter(|(_, engine)| engine.is_home());
+        let own: Vec<_> = own.map(|(partition, _)| partition).collect();
+        if own.is_empty() {
+            return;
+        }
+        let me = shared.settings.node();
+        let others = shared.home.members.fit().into_iter().filter(|node| *node != me);
+        for successor in others.filter_map(|node| shared.home.members.member(node)) {
+            match shared.hand_over_to(&own, &successor) {
+                Ok(()) => {
+                    tracing::info!(to = successor.name, "handed over before the end");
+                    return;
+                }
+                Err(error) => tracing::warn!("{} did not become home: {error:#}", successor.name),
+            }
+        }
     }
 
     /// Ends all threads and everything that is served.
@@ -926,7 +956,24 @@ impl Shared {
             !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
         };
         let engine = self.foundation.partitions.engine(partition);
-        engine.is_home() && self.engines().all(is_living) && !self.is_stuck(partition)
+        let is_served = engine.is_home() && self.engines().all(is_living) && !self.is_stuck(partition);
+        is_served && !self.is_out_of_room()
+    }
+
+    /// True if this node's disk has been full for a while and another node's is not: that one is to
+    /// be home. Among nodes that all lack room the home stays where it is.
+    fn is_out_of_room(&self) -> bool {
+        let mut since = self.full_since.lock();
+        if !self.is_disk_full() {
+            *since = None;
+            return false;
+        }
+        let since = since.get_or_insert_with(Instant::now);
+        since.elapsed() >= FULL_FOR && self.home.members.has_fit_other()
+    }
+
+    fn is_disk_full(&self) -> bool {
+        self.engines().any(|engine| engine.is_disk_full())
     }
 
     /// True if this node has long been home of the partition without serving it.
@@ -995,6 +1042,7 @@ impl Shared {
             hears_others: heard.split_off(1),
             endpoints,
             process: self.process,
+            has_room: !self.is_disk_full(),
             state_mismatches: figures.iter().map(|figures| figures.hash_mismatches).sum(),
         }
     }
@@ -1089,6 +1137,7 @@ impl Shared {
                 Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
                 None => link::refuse(stream.as_mut(), NO_PARTITION).await,
             },
+            ["may-take-over"] => self.hear_may_take_over(stream).await,
             ["take-over"] => {
                 self.foundation.engine.take_over();
                 link::accept(stream.as_mut()).await
@@ -1102,6 +1151,24 @@ impl Shared {
             },
             _ => link::refuse(stream.as_mut(), "unknown verb").await,
         }
+    }
+
+    /// Says whether this node could take over: etcd answers a read that is begun now.
+    async fn hear_may_take_over(&self, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
+        link::accept(stream.as_mut()).await?;
+        let asked = Instant::now();
+        let is_answered = || {
+            let began = self.home.members.view().term_read_began(PartitionId(0));
+            began.is_some_and(|began| began >= asked)
+        };
+        while asked.elapsed() < READ_WITHIN {
+            if is_answered() {
+                return link::say(stream.as_mut(), Ok(())).await;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let refusal = "etcd does not answer this node".to_owned();
+        link::say(stream.as_mut(), Err(refusal)).await
     }
 
     /// The partition of this number, as another node names it.
@@ -1293,8 +1360,9 @@ impl Shared {
     /// Makes another node home of partitions that this one is home of.
     fn hand_over_to(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
         let _handing = self.handing.try_lock().context("another hand-over is under way")?;
-        // Nothing is held up for a node that is not reached.
-        self.call_once(successor, "watch")?;
+        // Nothing is held up for a node that is not reached, or that could not take over.
+        let asked = self.ask(successor, "may-take-over", &[], 2 * READ_WITHIN);
+        asked.with_context(|| format!("{} could not take over", successor.name))?;
         let engines = || partitions.iter().map(|id| self.foundation.partitions.engine(*id));
         engines().for_each(|engine| engine.drain());
         let handed = self
@@ -1456,6 +1524,10 @@ impl Nodes for Shared {
         self.home.members.home_of(partition)
     }
 
+    fn hears_home(&self) -> bool {
+        self.heard_homes().first().copied().flatten().is_some()
+    }
+
     fn whereabouts(&self, partition: PartitionId) -> Whereabouts {
         if self.foundation.partitions.engine(partition).is_home() {
             return Whereabouts::Here;
@@ -1578,13 +1650,20 @@ fn own_page(head: &Head<'_>, foundation: &Foundation, members: &Members) -> Opti
     match head.path() {
         "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
         "/healthz/home" => Some((503, TEXT, "another node is home\n".into())),
-        "/readyz" => Some(match members.other_home(PartitionId(0)) {
-            Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
-            None => (503, TEXT, "no node is home\n".into()),
-        }),
+        "/readyz" => Some(
+            match members.other_home(PartitionId(0)).filter(|_| hears_home(foundation)) {
+                Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
+                None => (503, TEXT, "no node is home, or this one does not hear it\n".into()),
+            },
+        ),
         "/metrics" => Some((200, "text/plain; version=0.0.4", own_metrics(head, foundation))),
         _ => None,
     }
+}
+
+fn hears_home(foundation: &Foundation) -> bool {
+    let nodes = foundation.nodes.get().and_then(Weak::upgrade);
+    nodes.is_some_and(|nodes| nodes.hears_home())
 }
 
 fn own_metrics(head: &Head<'_>, foundation: &Foundation) -> String {

@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 pub const SILENCE: Duration = Duration::from_secs(1);
 /// The head start of each node over the one that is next in rank.
 pub const RANK_STEP: Duration = Duration::from_millis(150);
-/// A node whose clock is off tries this much later: versions would jump with its clock.
-pub const CLOCK_PENALTY: Duration = Duration::from_secs(2);
+/// A node whose clock is off tries this much later, because versions would jump with its clock; so
+/// does one whose disk is full, which could not commit.
+pub const UNFIT_PENALTY: Duration = Duration::from_secs(2);
 
 /// The signs of one home's life, as one node has them.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,8 @@ pub struct Signs {
 pub struct Turn {
     /// 0: no other node that lives has more of the log.
     pub rank: u32,
-    pub is_clock_off: bool,
+    /// Its clock is off, or its disk is full.
+    pub is_unfit: bool,
 }
 
 impl Signs {
@@ -64,12 +66,8 @@ impl Signs {
 
 impl Turn {
     fn delay(self) -> Duration {
-        let clock = if self.is_clock_off {
-            CLOCK_PENALTY
-        } else {
-            Duration::ZERO
-        };
-        RANK_STEP * self.rank + clock
+        let penalty = if self.is_unfit { UNFIT_PENALTY } else { Duration::ZERO };
+        RANK_STEP * self.rank + penalty
     }
 }
 
@@ -79,7 +77,7 @@ mod tests {
 
     const FIRST: Turn = Turn {
         rank: 0,
-        is_clock_off: false,
+        is_unfit: false,
     };
 
     fn millis(millis: u64) -> Duration {
@@ -110,7 +108,7 @@ mod tests {
     fn the_most_caught_up_tries_first_and_a_wrong_clock_last() {
         let second = Turn { rank: 2, ..FIRST };
         let wrong = Turn {
-            is_clock_off: true,
+            is_unfit: true,
             ..FIRST
         };
         assert_eq!(tries_at(Some(0), second, u64::MAX), Some(300));

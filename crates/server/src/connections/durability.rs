@@ -221,6 +221,11 @@ impl DurableWaiters {
         self.released(Hold { dependency, arrival }).await
     }
 
+    /// False while requests of the partition are refused here.
+    pub fn is_home(&self) -> bool {
+        self.engine.is_home()
+    }
+
     /// Writers wait until the store has been flushed.
     pub fn is_behind(&self) -> bool {
         self.engine.is_behind()

@@ -114,7 +114,7 @@ pub struct Answer {
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
     pub credential: Credential,
-    /// It tells of this node alone, and leaves though another is home by now.
+    /// It tells of this node alone, and leaves whoever is home, though the sequencer is silent.
     pub is_of_the_node: bool,
 }
 

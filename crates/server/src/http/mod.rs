@@ -424,6 +424,9 @@ struct BusySince {
 impl BusySince {
     /// True once a request that found the partition busy, or the store behind, is to be refused.
     fn is_too_long(&mut self, waiters: &DurableWaiters) -> bool {
+        if !waiters.is_home() {
+            return true;
+        }
         self.was_behind |= waiters.is_behind();
         let patience = if self.was_behind { BEHIND_TIMEOUT } else { BUSY_TIMEOUT };
         self.first.get_or_insert_with(Instant::now).elapsed() >= patience

@@ -30,6 +30,9 @@ pub trait Nodes: Send + Sync {
     /// The name of the node that is home of a partition, if it runs.
     fn home_of(&self, partition: PartitionId) -> Option<String>;
 
+    /// True if the home of the first partition is another node, and is heard.
+    fn hears_home(&self) -> bool;
+
     /// Where the home of a partition is, as far as this node knows. Never waits.
     fn whereabouts(&self, partition: PartitionId) -> Whereabouts;
 

@@ -66,6 +66,23 @@ pub const TABLE: Table = Table {
             "Times that commits were rolled back after the loss of a term.",
             |log| log.roll_backs as f64,
         ),
+        Metric::replication_gauge(
+            "quartet_sequencer_answer_seconds",
+            "Time that the sequencer usually takes to answer this node as home.",
+            |log| log.answer_micros as f64 / 1e6,
+        )
+        .in_seconds(),
+        Metric::replication_gauge(
+            "quartet_sequencer_uncertain_after_seconds",
+            "A home that has been without an answer for as long refuses writes; it follows the time above.",
+            |log| log.uncertain_after_micros as f64 / 1e6,
+        )
+        .in_seconds(),
+        Metric::replication_gauge(
+            "quartet_home_is_suspended",
+            "1 while this home refuses everything because the sequencer does not answer.",
+            |log| f64::from(u8::from(log.is_suspended)),
+        ),
         Metric::replication_counter(
             "quartet_state_hashes_total",
             "State hashes compared with the home's.",

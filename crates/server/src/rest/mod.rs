@@ -434,7 +434,7 @@ fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str,
         }
     };
     match is_error {
-        Some(is_error) => (status_of(is_error), JSON, body),
+        Some(is_error) => (status_of(is_error, replies), JSON, body),
         None => {
             let refusal = Refusal::bad("ERR the command answers nothing");
             (refusal.status, JSON, refusal.answer().body)
@@ -444,16 +444,28 @@ fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str,
 
 fn resp2(replies: Vec<u8>, shape: Shape) -> (u16, &'static str, Vec<u8>) {
     let is_error = shape == Shape::Single && replies.first() == Some(&b'-');
-    (status_of(is_error), "application/octet-stream", replies)
+    (status_of(is_error, &replies), "application/octet-stream", replies)
 }
 
-fn status_of(is_error: bool) -> u16 {
-    if is_error { BAD_REQUEST } else { OK }
+/// The status of an answer with these replies. A request that no home has executed may be sent
+/// again as it is.
+fn status_of(is_error: bool, replies: &[u8]) -> u16 {
+    match is_error {
+        true if replies.starts_with(NO_HOME) => SERVICE_UNAVAILABLE,
+        true => BAD_REQUEST,
+        false => OK,
+    }
 }
+
+/// The beginning of the reply to a command that was not executed because this node is not home.
+const NO_HOME: &[u8] = b"-MASTERDOWN ";
 
 fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency) -> Answer {
     let mut headers: Headers = vec![("content-type", kind.into())];
     allow_pages(&mut headers);
+    if status == SERVICE_UNAVAILABLE {
+        headers.push(("retry-after", "1".into()));
+    }
     Answer {
         status,
         headers,

@@ -47,6 +47,10 @@ impl Homes {
 }
 
 impl Nodes for Homes {
+    fn hears_home(&self) -> bool {
+        false
+    }
+
     fn describe(&self) -> serde_json::Value {
         serde_json::Value::Null
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::{Dependency, Durability, PartitionId};
+use quartet_engine::{Arrival, Dependency, Durability, PartitionId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -463,9 +463,6 @@ impl<S: Socket> Connection<S> {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
-                if answer.is_of_the_node {
-                    self.outgoing.arrivals = self.waiters.arrivals(Durability::Always);
-                }
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
             }
@@ -621,6 +618,23 @@ impl Outgoing {
 
     /// Appends a whole answer.
     fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
+        if answer.is_of_the_node && answer.dependency == Dependency::ZERO {
+            // Those before it wait for what they rest on.
+            if self.bytes.is_empty() {
+                self.hold.arrival = Arrival::of_the_node();
+            }
+        } else {
+            self.hold_for(answer);
+        }
+        self.pause = self.pause.max(answer.pause);
+        write_head(answer.status, &answer.headers, &mut self.bytes);
+        self.write_connection(writing.is_old, writing.is_last);
+        self.write_body(answer, !writing.is_head);
+        if writing.is_last { Next::Close } else { Next::Answered }
+    }
+
+    /// Notes what an answer rests on.
+    fn hold_for(&mut self, answer: &Answer) {
         if answer.partition != self.partition {
             if !self.bytes.is_empty() {
                 self.others.push((self.partition, self.hold));
@@ -630,11 +644,6 @@ impl Outgoing {
         }
         self.hold.dependency = self.hold.dependency.max(answer.dependency);
         self.hold.arrival = self.arrivals.of(self.partition);
-        self.pause = self.pause.max(answer.pause);
-        write_head(answer.status, &answer.headers, &mut self.bytes);
-        self.write_connection(writing.is_old, writing.is_last);
-        self.write_body(answer, !writing.is_head);
-        if writing.is_last { Next::Close } else { Next::Answered }
     }
 
     /// Appends the head of an answer that goes on until its last chunk, or until the connection

@@ -20,7 +20,7 @@ use hyper::http::request::Parts;
 use hyper::server::conn::http2;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use quartet_engine::{Durability, Reserved};
+use quartet_engine::{Arrival, Durability, Reserved};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -251,7 +251,7 @@ async fn respond(
             let dependency = answer.dependency;
             let waiters = waiters.of(answer.partition);
             let arrival = match answer.is_of_the_node {
-                true => waiters.arrival(Durability::Always),
+                true => Arrival::of_the_node(),
                 false => arrivals.of(answer.partition),
             };
             let settled = waiters.released(Hold { dependency, arrival }).await;
