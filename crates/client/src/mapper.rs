@@ -46,7 +46,7 @@ impl Mapper {
                 _ => Vec::new(),
             };
             if let Some(plain) = unescaped(&text) {
-                // An element with braces of its own is bytes afterwards, as in the original.
+                // What had braces of its own is bytes afterwards, as in the original.
                 parts.push(Part::Literal(encoded(&plain)));
             } else if let Some(part) = selector(&text) {
                 parts.push(part);
@@ -120,7 +120,7 @@ fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     has_changed.then_some(plain)
 }
 
-/// Returns the content between the type and the end of bytes or a text.
+/// What is between the type and the end of bytes or a text.
 fn content(element: &[u8]) -> Vec<u8> {
     let inner = &element[1..element.len() - 1];
     let mut content = Vec::with_capacity(inner.len());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_the_row_are_inserted() {
+    fn elements_of_the_row_are_put_in() {
         let key = [tuple(&["index", "red"]), vec![0x15, 7]].concat();
         let value = [vec![0x05], text("in"), vec![0, 0xff, 0x05, 0, 0], text("end")].concat();
         let expected = [text("record"), vec![0x15, 7]].concat();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_distinguished() {
+    fn faults_are_told_apart() {
         let key = tuple(&["index"]);
         for (mapper, key, value, code) in [
             (&["{K[1]}"][..], &*key, &b""[..], ErrorCode::MAPPER_BAD_INDEX),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_at_the_start_of_another() {
+    fn a_prefix_ends_where_another_begins() {
         assert_eq!(end_of_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(end_of_prefix(b"\xff"), None);

@@ -1,8 +1,8 @@
 //! Mapped ranges: each row of a range, and the query that a mapper makes of it.
 //!
-//! Evaluated here, over ordinary reads of the same version. Requests that the original does not
-//! support are refused as there: snapshot reads, transactions that do not read their own writes,
-//! and ranges in which the transaction has written.
+//! Evaluated here, over ordinary reads of the same version. What the original does not do is
+//! refused as there: snapshot reads, transactions that do not read their own writes, and ranges in
+//! which the transaction has written.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -74,7 +74,7 @@ impl MappedRow {
         self.key.len() + self.value.len() + ROW_BYTES + mapped
     }
 
-    /// The range that its query read.
+    /// What its query read.
     fn span(&self) -> (Vec<u8>, Vec<u8>) {
         match &self.mapped {
             Mapped::Value { key, .. } => (key.clone(), key_after(key)),
@@ -112,7 +112,7 @@ impl Transaction {
         }
     }
 
-    /// The view of the queries, which is the stored state, and the transaction's own writes.
+    /// What the queries see, which is what is stored, and the transaction's own writes.
     fn begin_mapped(&self, begin: &Selector, end: &Selector, snapshot: bool) -> Result<(View, Arc<Writes>), ErrorCode> {
         if special::is_special_range(&begin.key, &end.key) {
             return Err(ErrorCode::CLIENT_INVALID_OPERATION);

@@ -20,7 +20,7 @@ use crate::observer::Observer;
 const BATCH_DOCUMENTS: usize = 100;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The kind of the lines of a file. Only documents are counted.
+/// What the lines of a file are. Documents alone are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Documents,

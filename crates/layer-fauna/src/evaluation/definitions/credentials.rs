@@ -68,7 +68,7 @@ fn check_credentials(params: &Fields) -> Result<()> {
                 None | Some(Value::Null | Value::String(_)) => {}
                 Some(other) => failures.push(invalid_type(&path, other, "String")),
             },
-            // Reported of the two that a client gives.
+            // Told of the two that a client gives.
             Some(_) if key == "hashed_password" => {}
             Some(other) => failures.push(invalid_type(&path, other, "Map")),
         }
@@ -118,8 +118,8 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
 }
 
-/// Returns the hash that a write gives a document: of its password, or the hash given by a caller
-/// with access to all documents; a hash of other callers is ignored (as in the original).
+/// Returns the hash that a write gives a document: of its password, or as it is told by a caller
+/// that is trusted with all documents; others' is passed over (as in the original).
 pub(super) fn new_hash(
     evaluation: &mut Evaluation<'_>,
     params: &Fields,
