@@ -472,7 +472,7 @@ mod tests {
     /// gives them up, and is confirmed anew behind the silence: a confirmation from before it shows
     /// nothing of requests that arrived in it.
     #[test]
-    fn a_suspended_home_gives_up_what_waits_and_is_confirmed_anew() {
+    fn a_suspended_home_drops_waiting_replies_and_is_confirmed_again() {
         let standing = home();
         standing.sends(1);
         let before = standing.arrival(Durability::Always);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_judged_by_version_and_quota() {
+    fn members_are_checked_by_version_and_quota() {
         assert_eq!(check("3.4.42", 0, |_| {}), Ok(()));
         let version = "3.4.23".to_owned();
         assert_eq!(check("3.4.23", 0, |_| {}), Err(OpenError::StaleReads { version }));

@@ -60,7 +60,7 @@ mod tests {
 
     /// Strong replies rested on reads that these answered with what was true before.
     #[test]
-    fn versions_whose_reads_may_be_stale_are_known() {
+    fn versions_with_possibly_stale_reads_are_known() {
         for version in ["3.4.42", "3.5.28", "3.6.9", "3.7.0", "4.0.0"] {
             assert!(reads_are_linearizable(version), "{version}");
         }

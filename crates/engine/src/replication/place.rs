@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Of a record that is or is not a part.
+    /// Returns the kind of a record.
     pub fn of(is_part: bool) -> Kind {
         if is_part { Kind::Part } else { Kind::Whole }
     }

@@ -232,7 +232,7 @@ impl Blocking {
         }
     }
 
-    /// What belongs to the key of this row has changed without the row itself.
+    /// Notes a change below the key of this row, without a change of the row itself.
     pub fn changed_below(&self, row: &[u8]) {
         let queues = self.queues.lock();
         if queues.keys.get(row).is_some_and(|queue| queue.below_count > 0) {

@@ -203,8 +203,8 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_none_or(|changed| changed == name)
     }
 
-    /// What belongs to a key has changed, but not its own row: those who wait for that too are asked
-    /// again.
+    /// Notes a change below a key without a change of its own row: blocked commands that wait for
+    /// it are retried.
     pub fn changed_below(&self, name: &[u8]) {
         let row = key_row(self.client.db, name);
         self.connections().blocking.changed_below(&row);

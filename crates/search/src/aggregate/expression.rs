@@ -292,9 +292,9 @@ impl Operator {
     }
 }
 
-/// What computing with `operands` has given. The sign of no number is that of the first operand that
-/// is none, else negative, as on the machines where the original was seen; so that it is the same
-/// on all.
+/// Returns the result of a computation with `operands`. The sign of NaN is that of the first NaN
+/// operand, else negative, as on the machines where the original was observed; so that it is the
+/// same on all.
 pub(super) fn settled(result: f64, operands: &[f64]) -> f64 {
     match result.is_nan() {
         true => operands
@@ -541,7 +541,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows a sign, of which there may be several, apart from the number.
+    /// Parses the operand after one or more signs, except a number.
     fn negative(&mut self) -> Result<Node, SearchError> {
         let mut sign = -1.0;
         while self.take("-") {
@@ -667,8 +667,8 @@ mod tests {
         assert!(checked > 90);
     }
 
-    /// Numbers that are not finite, apart from their sign or no value were refused, and no number had
-    /// lost its sign; the original was seen to answer these.
+    /// Numbers that are not finite, apart from their sign or no value were refused, and no number
+    /// had lost its sign; the original was seen to answer these.
     #[test]
     fn infinities_signs_and_null_are_operands() {
         let check = |text: &str, expected: &str| assert_eq!(answer(text), expected, "{text}");

@@ -88,7 +88,7 @@ pub struct Member {
     pub state_mismatches: u64,
 }
 
-/// Of a node that does not say.
+/// The default for a node that does not report it.
 fn has_room() -> bool {
     true
 }

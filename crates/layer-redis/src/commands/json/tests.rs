@@ -132,7 +132,7 @@ fn merges_answer_nil_where_nothing_is_and_keep_null() {
     }
 }
 
-/// What 2.8.3 was seen to answer.
+/// Observed replies of 2.8.3.
 #[test]
 fn a_value_inside_of_a_cleared_one_does_not_count() {
     check(

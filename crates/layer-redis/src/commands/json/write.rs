@@ -264,7 +264,7 @@ pub fn clear(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     let mut cleared = 0;
     let mut locations = path.select(&document)?;
     locations.sort();
-    // What stands in a container that is emptied goes with it.
+    // The contents of an emptied container are removed with it.
     locations.dedup_by(|later, earlier| later.starts_with(earlier));
     for location in locations {
         let value = document.at_mut(&location).expect("a location that was found");

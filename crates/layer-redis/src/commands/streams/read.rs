@@ -406,9 +406,10 @@ fn deliver(
     delivered
 }
 
-/// Writes up to `count` entries that have been pending for long enough, with whomever, and makes
-/// them the consumer's; `claimable_ms` is when the first of the others can be. Each tells for how long it was pending, and how often it had been
-/// delivered. Entries that are gone from the stream are passed over.
+/// Writes up to `count` entries that have been pending for long enough, of any consumer, and
+/// assigns them to this consumer; `claimable_ms` is the time when the first of the others can be
+/// claimed. Each entry has its pending time and its count of deliveries. Entries deleted from the
+/// stream are skipped.
 fn claim(
     context: &mut Context<'_, '_>,
     stream: &Stream,

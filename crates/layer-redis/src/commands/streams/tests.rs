@@ -198,8 +198,8 @@ fn reading_claims_what_is_idle() {
     );
 }
 
-/// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
-/// with it until then, with BLOCK 0 for ever.
+/// A consumer that waited with CLAIM was woken only by new entries: the entries of a dead consumer
+/// stayed pending before that, with BLOCK 0 indefinitely.
 #[test]
 fn a_reader_waiting_with_claim_gets_claimable_entries() {
     let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
