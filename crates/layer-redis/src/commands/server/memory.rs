@@ -162,7 +162,7 @@ fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Erro
 }
 
 fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    // What one of several databases has given up is no reason to hold up the others.
+    // Memory that one of several databases has given up is no reason to hold up the others.
     if !context.is_one_of_several() {
         (context.process().purge)();
     }

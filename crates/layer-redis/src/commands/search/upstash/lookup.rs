@@ -15,8 +15,8 @@ use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyDefinition, KeyIndex, NO_PLACE, Overlay, TransactionRows, rows_at};
 use crate::keyspace::Kind;
 
-/// The index of this name or alias, if there is one and the user may do to its keys what the request
-/// asks for and `writes` says.
+/// The index of this name or alias, if there is one and the user may do to its keys what the
+/// request asks for and `writes` says.
 pub fn find(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
