@@ -295,8 +295,17 @@ pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
     if !error.is_counted {
         layer.observation.statistics.error_sent(error.text.as_bytes());
     }
-    reply.error(&*error.text);
+    match error.text.len() > ERROR_BYTES_MAX {
+        true => {
+            let kept = error.text.floor_char_boundary(ERROR_BYTES_MAX);
+            reply.error(format!("{}...", &error.text[..kept]));
+        }
+        false => reply.error(&*error.text),
+    }
 }
+
+/// Longest text of an error, in bytes. What is longer repeats words of the request, and is cut.
+const ERROR_BYTES_MAX: usize = 4096;
 
 /// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
 fn denied(

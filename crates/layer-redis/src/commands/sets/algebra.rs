@@ -93,10 +93,10 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let limit = limit(options)?;
     let names = arguments.iter().skip(2).take(count as usize);
     let operands = sets(context, names)?;
-    if context.must_end_before(lookups_of_intersection(&operands)) {
-        return Ok(());
-    }
-    let found = common(&mut context.keys(), operands, limit);
+    let groups = context.groups;
+    let found = common(&mut context.keys(), operands, limit, &|looked_up| {
+        groups.must_end_before(looked_up)
+    });
     context.reply.integer(found.len() as i64);
     Ok(())
 }
@@ -134,26 +134,44 @@ fn members_of_all(operands: &[Option<Entry>]) -> u64 {
 }
 
 fn intersection(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
-    common(keys, operands, usize::MAX)
+    common(keys, operands, usize::MAX, &|_| false)
 }
 
+/// Members that are looked at between two questions whether there are enough.
+const PAGE: u64 = 1024;
+
 /// At most `count_max` members that all sets have: those of the smallest that the others contain.
-fn common(keys: &mut Keyspace<'_, '_>, operands: Operands, count_max: usize) -> Vec<Vec<u8>> {
+/// Fewer if `must_end`, which is told how many were looked up, says so.
+fn common(
+    keys: &mut Keyspace<'_, '_>,
+    operands: Operands,
+    count_max: usize,
+    must_end: &dyn Fn(u64) -> bool,
+) -> Vec<Vec<u8>> {
     let Some(mut sets) = operands.into_iter().collect::<Option<Vec<Entry>>>() else {
         return Vec::new();
     };
     sets.sort_by_key(value::len);
     let others: Vec<Membership<'_>> = sets[1..].iter().map(Membership::of).collect();
-    let mut candidates = value::members(keys, &sets[0]).into_iter();
-    let mut found = Vec::new();
-    while found.len() < count_max
-        && let Some(member) = candidates.next()
-    {
-        if others.iter().all(|other| other.contains(keys, &member)) {
-            found.push(member);
+    let (mut found, mut cursor, mut looked_up) = (Vec::new(), 0, 0);
+    loop {
+        let mut candidates = Vec::new();
+        cursor = value::page(keys, &sets[0], cursor, PAGE, &mut |member| {
+            candidates.push(member.to_vec())
+        });
+        looked_up += (candidates.len() * sets.len()) as u64;
+        for member in candidates {
+            if found.len() >= count_max {
+                return found;
+            }
+            if others.iter().all(|other| other.contains(keys, &member)) {
+                found.push(member);
+            }
+        }
+        if cursor == 0 || must_end(looked_up) {
+            return found;
         }
     }
-    found
 }
 
 /// Sorted, so that what is written does not depend on any hash order.

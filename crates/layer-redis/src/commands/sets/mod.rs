@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::config::Config;
 use crate::handler::definition::*;
 
-pub use value::{contains, each, encoding, len, members, store};
+pub use value::{contains, each, encoding, len, members, page, store};
 
 /// Most members of a set of integers in Redis' compact form: the argument of [`store`].
 pub fn integers_max(config: &Config) -> u64 {

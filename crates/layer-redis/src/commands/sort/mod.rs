@@ -29,7 +29,7 @@ use crate::commands::sorted_sets::SortedSet;
 use crate::commands::{lists, sets, sorted_sets};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::keyspace::{Entry, Kind};
+use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse};
 
 const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
@@ -123,19 +123,32 @@ fn check_permission(
 }
 
 fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
-    let mut elements = match context.read(name) {
+    let elements = match context.read(name) {
         None => Vec::new(),
         Some(entry) => {
+            let wanted = options.wanted(length(&entry) as usize);
+            let in_order = options.leaves_order(entry.kind, context.client.is_script);
+            let looked_at = match in_order {
+                // A plain set is walked from its beginning.
+                true if entry.kind == Kind::Set => wanted.end,
+                true => wanted.len(),
+                false => length(&entry) as usize,
+            };
             let lookups = 1 + options.get.len() as u64 + u64::from(options.by.is_some());
-            if context.must_end_before(length(&entry).saturating_mul(lookups)) {
+            if context.must_end_before((looked_at as u64).saturating_mul(lookups)) {
                 return Ok(());
             }
-            sorted(context, &entry, &options)?
+            match in_order {
+                true => in_order_of_its_own(&mut context.keys(), &entry, wanted, options.descending),
+                false => {
+                    let mut elements = sorted(context, &entry, &options)?;
+                    elements.truncate(wanted.end);
+                    elements.drain(..wanted.start);
+                    elements
+                }
+            }
         }
     };
-    let wanted = options.wanted(elements.len());
-    elements.truncate(wanted.end);
-    elements.drain(..wanted.start);
     check_lookups(elements.len(), options.get.len())?;
     match options.store {
         None => answer(context, &elements, &options.get),
@@ -278,6 +291,17 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// Elements are answered in the order that the key has. A set has none: what is stored of it, or
+    /// shown to a script, is sorted after all.
+    fn leaves_order(&self, kind: Kind, is_script: bool) -> bool {
+        let has_order = match kind {
+            Kind::List | Kind::SortedSet => true,
+            Kind::Set => self.store.is_none() && !is_script,
+            _ => false,
+        };
+        self.keeps_order && has_order
+    }
+
     /// Returns the indexes that LIMIT leaves of `count` elements.
     fn wanted(&self, length: usize) -> Range<usize> {
         let clamp = |number: i64| usize::try_from(number).unwrap_or(length).min(length);
@@ -296,9 +320,51 @@ fn length(entry: &Entry) -> u64 {
     }
 }
 
-/// All elements in the order of the options.
+/// The elements of these indexes as the key has them, or turned round, at the cost of these: what
+/// LIMIT leaves out is not looked at. A set is never turned round.
+fn in_order_of_its_own(
+    keys: &mut Keyspace<'_, '_>,
+    entry: &Entry,
+    wanted: Range<usize>,
+    descending: bool,
+) -> Vec<Vec<u8>> {
+    let mut elements = Vec::new();
+    let mut visit = |element: &[u8]| elements.push(element.to_vec());
+    let length = length(entry);
+    let wanted = wanted.start as u64..wanted.end as u64;
+    let from_end = length - wanted.end..length - wanted.start;
+    match entry.kind {
+        Kind::List if descending => {
+            lists::range(keys, entry, from_end, &mut visit);
+            elements.reverse();
+        }
+        Kind::List => lists::range(keys, entry, wanted, &mut visit),
+        Kind::SortedSet => {
+            let ranks = if descending { from_end } else { wanted };
+            let set = SortedSet::of(entry.clone());
+            set.visit(keys.tx, ranks, descending, &mut |member, _| visit(member));
+        }
+        _ => {
+            let (mut cursor, mut seen) = (0, 0);
+            while seen < wanted.end {
+                let left = wanted.end - seen;
+                cursor = sets::page(keys, entry, cursor, left, &mut |member| {
+                    if wanted.contains(&seen) {
+                        visit(member);
+                    }
+                    seen += 1;
+                });
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    elements
+}
+
+/// All elements in the order that the options ask for.
 fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
-    let is_script = context.client.is_script;
     let keys = &mut context.keys();
     let mut elements = match entry.kind {
         Kind::List => lists::elements(keys, entry),
@@ -316,15 +382,6 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         }
     };
     let turned = |order: Ordering| if options.descending { order.reverse() } else { order };
-    // A set has no order of its own: it is not reversed, and what is stored of it, or shown to a
-    // script, is sorted after all.
-    let is_set = entry.kind == Kind::Set;
-    if options.keeps_order && !(is_set && (options.store.is_some() || is_script)) {
-        if options.descending && !is_set {
-            elements.reverse();
-        }
-        return Ok(elements);
-    }
     let by = options.by.as_ref().filter(|_| !options.keeps_order);
     if !options.alphabetical && !options.keeps_order {
         let mut weighed = weigh(context, elements, by)?;

@@ -71,6 +71,9 @@ enum Members {
 
 type Pairs = Vec<(Vec<u8>, f64)>;
 
+/// Members that are looked at between two questions whether there are enough.
+const PAGE: u64 = 1024;
+
 pub fn zunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, Operation::Union)
 }
@@ -120,14 +123,14 @@ fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Ope
 
 pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 1, Operation::Intersection, Purpose::Count)?;
-    if context.must_end_before(Operation::Intersection.lookups(&inputs)) {
-        return Ok(());
-    }
     let count = match options.limit {
         0 => u64::MAX,
         limit => limit,
     };
-    let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count);
+    let groups = context.groups;
+    let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count, &|looked_up| {
+        groups.must_end_before(looked_up)
+    });
     context.reply.integer(pairs.len() as i64);
     Ok(())
 }
@@ -252,6 +255,28 @@ impl Input {
         pairs
     }
 
+    /// Some of the pairs, from a place on that begins with 0, and the place of the next.
+    fn page(&self, keys: &mut Keyspace<'_, '_>, place: u64) -> (Pairs, Option<u64>) {
+        let mut pairs = Vec::new();
+        let next = match &self.members {
+            Members::Absent => None,
+            Members::Sorted(set) => {
+                let end = place.saturating_add(PAGE).min(set.len());
+                set.visit(keys.tx, place..end, false, &mut |member, score| {
+                    pairs.push((member.to_vec(), score));
+                });
+                (end < set.len()).then_some(end)
+            }
+            Members::Plain(entry) => {
+                let next = sets::page(keys, entry, place, PAGE, &mut |member| {
+                    pairs.push((member.to_vec(), 1.0))
+                });
+                (next > 0).then_some(next)
+            }
+        };
+        (pairs, next)
+    }
+
     /// Infinity times nothing is nothing.
     fn weighted(&self, score: f64) -> f64 {
         let weighted = score * self.weight;
@@ -276,7 +301,7 @@ impl Aggregate {
 fn combine(keys: &mut Keyspace<'_, '_>, inputs: Vec<Input>, operation: Operation, options: &Options) -> Pairs {
     let mut pairs = match operation {
         Operation::Union => union(keys, inputs, options.aggregate),
-        Operation::Intersection => intersection(keys, inputs, options.aggregate, u64::MAX),
+        Operation::Intersection => intersection(keys, inputs, options.aggregate, u64::MAX, &|_| false),
         Operation::Difference => difference(keys, &inputs),
     };
     pairs.sort_unstable_by(|(a, a_score), (b, b_score)| (order_of(*a_score), a).cmp(&(order_of(*b_score), b)));
@@ -298,22 +323,34 @@ fn union(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggrega
     scores.into_iter().collect()
 }
 
-/// Walks the smallest input and looks its members up in the others, until `count_max` are found.
-fn intersection(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggregate, count_max: u64) -> Pairs {
+/// Walks the smallest input and asks the others, until `count_max` members are found, or until
+/// `must_end`, which is told how many were looked up, says so.
+fn intersection(
+    keys: &mut Keyspace<'_, '_>,
+    mut inputs: Vec<Input>,
+    aggregate: Aggregate,
+    count_max: u64,
+    must_end: &dyn Fn(u64) -> bool,
+) -> Pairs {
     inputs.sort_by_key(Input::len);
     let (smallest, others) = inputs.split_first().expect("at least one input");
-    let mut found = Vec::new();
-    for (member, score) in smallest.pairs(keys) {
-        if found.len() as u64 >= count_max {
-            break;
+    let (mut found, mut next, mut looked_up) = (Vec::new(), Some(0), 0);
+    while let Some(place) = next {
+        let (pairs, behind) = smallest.page(keys, place);
+        looked_up += (pairs.len() * inputs.len()) as u64;
+        for (member, score) in pairs {
+            if found.len() as u64 >= count_max {
+                return found;
+            }
+            let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
+                let score = other.score(keys, &member)?;
+                Some(aggregate.of(total, score * other.weight))
+            });
+            if let Some(total) = total {
+                found.push((member, total));
+            }
         }
-        let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
-            let score = other.score(keys, &member)?;
-            Some(aggregate.of(total, score * other.weight))
-        });
-        if let Some(total) = total {
-            found.push((member, total));
-        }
+        next = behind.filter(|_| !must_end(looked_up));
     }
     found
 }
