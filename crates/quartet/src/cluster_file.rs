@@ -48,7 +48,10 @@ pub fn write(data: &Path, address: SocketAddr, new_key: Option<&str>, is_dev: bo
 
 /// FoundationDB's clients, and ours, read nothing else before the `@`.
 fn can_carry(credential: &str) -> bool {
-    !credential.is_empty() && credential.chars().all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
+    !credential.is_empty()
+        && credential
+            .chars()
+            .all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
 }
 
 fn credential_of(line: &str) -> Option<&str> {
