@@ -30,9 +30,9 @@ pub struct Archive {
 pub struct Chain {
     /// The base first.
     pub steps: Vec<Manifest>,
-    /// The version up to which nothing is missing.
+    /// The version up to which the chain is complete.
     covered: Version,
-    /// The chain before it reaches up to its base.
+    /// The previous chain reaches up to its base.
     follows: bool,
 }
 
@@ -80,7 +80,7 @@ impl Archive {
         self.manifests.values().next_back()
     }
 
-    /// All chains, oldest first. Steps before the first base belong to one that was removed.
+    /// All chains, oldest first. Steps before the first base belong to a removed chain.
     ///
     /// Errors: `Incomplete`.
     pub fn chains(&self) -> Result<Vec<Chain>, BackupError> {
@@ -138,7 +138,7 @@ impl Archive {
         Ok(chain.clone())
     }
 
-    /// True if the newest base was written longer ago than `age`, or there is none.
+    /// Returns true if the newest base was written longer ago than `age`, or there is none.
     ///
     /// Errors: `Incomplete`.
     pub(crate) fn is_base_older(&self, now_micros: u64, age: Duration) -> Result<bool, BackupError> {
@@ -183,8 +183,8 @@ impl Chain {
         self.covered
     }
 
-    /// Whether the chain before it reaches up to its base. If not, what was between the two is in
-    /// no backup.
+    /// Returns true if the chain before it reaches up to its base. If not, what was between the two
+    /// is in no backup.
     pub fn follows(&self) -> bool {
         self.follows
     }
@@ -236,7 +236,7 @@ impl Chain {
     }
 }
 
-/// The findings of a step so far.
+/// The accumulated findings about a step.
 struct Reading<'m> {
     step: &'m Manifest,
     hasher: StateHasher,
@@ -293,7 +293,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The record with which the next step goes on.
+    /// Verifies the end of the step. Returns the record with which the next step continues.
     fn end(self) -> Result<Option<u64>, BackupError> {
         let file = Manifest::name(self.step.number);
         if self.step.kind == Kind::Log {
@@ -303,18 +303,18 @@ impl Reading<'_> {
             return Err(damaged(
                 &file,
                 0,
-                "the rows of its parts are not those that were backed up",
+                "the rows of its parts differ from the rows that were backed up",
             ));
         }
         Ok(Some(self.step.first_sequence))
     }
 }
 
-/// Parts with their bytes, in order; the last one may be an error.
+/// Parts with their bytes, in order; the last may be an error.
 pub(crate) type PartsAhead<'s> = Receiver<(&'s Part, Result<Vec<u8>, BackupError>)>;
 
-/// Reads the parts of all steps on a thread of the scope, a few ahead of whoever takes them, until
-/// that one has gone.
+/// Reads the parts of all steps on a thread of the scope, a few ahead of the consumer, until the
+/// consumer drops the receiver.
 pub(crate) fn read_ahead<'s, 'e>(
     scope: &'s Scope<'s, 'e>,
     target: &'e dyn Target,
@@ -333,11 +333,11 @@ pub(crate) fn read_ahead<'s, 'e>(
     parts
 }
 
-/// As many parts wait while one is used and one more is read. A part is as large as one record may
-/// be, so they are few.
+/// Number of waiting parts, while one is used and one more is read. A part may be as large as the
+/// largest record, so they are few.
 const PARTS_AHEAD: usize = 1;
 
-/// A part whose bytes are those that were written.
+/// Reads a part and verifies its bytes.
 fn read_part(target: &dyn Target, part: &Part) -> Result<Vec<u8>, BackupError> {
     let bytes = target.get(&part.name).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => BackupError::Incomplete(format!("{} is missing", part.name)),

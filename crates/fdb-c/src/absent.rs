@@ -91,7 +91,7 @@ null_results! {
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_result_destroy(_result: *mut c_void) {}
 
-/// A tenant, whatever its name.
+/// A tenant of any name.
 pub struct FDBTenant {
     database: Arc<FDBDatabase>,
 }

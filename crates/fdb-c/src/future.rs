@@ -1,9 +1,9 @@
-//! Futures: what an operation will come to.
+//! Futures: the pending results of operations.
 //!
 //! A future becomes ready once, on the network thread or when it is cancelled. Each of its
 //! callbacks is called once, inside the call that sets it if the future is ready by then, and never
-//! under a lock. Memory lent by getters lies in the future, and stays there until it is destroyed,
-//! or released as often as it was lent.
+//! under a lock. The future owns the memory lent by getters, and keeps it until the future is
+//! destroyed, or released as often as the memory was lent.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::future::poll_fn;
@@ -29,7 +29,7 @@ struct State {
     result: Option<Result<Value, ErrorCode>>,
     callbacks: Vec<Callback>,
     task: Option<AbortHandle>,
-    /// Lets go, inside the call that cancels, of what the task would only drop later.
+    /// Drops the task's resources inside the call that cancels, instead of later in the task.
     let_go: Option<Box<dyn FnOnce() + Send>>,
     borrows: usize,
     released: bool,
@@ -46,7 +46,7 @@ struct Callback {
 // SAFETY: the caller of `fdb_future_set_callback` allows the call from any thread.
 unsafe impl Send for Callback {}
 
-/// The contents of a future, in the form in which C reads them.
+/// The contents of a future, in the representation that C reads.
 pub(crate) enum Value {
     Nothing,
     Int64(i64),
@@ -77,7 +77,7 @@ pub(crate) struct Strings {
     array: Vec<*const c_char>,
 }
 
-// SAFETY: the pointers lead into the buffers beside them, which nobody changes.
+// SAFETY: the pointers refer to the buffers in the same struct, which are immutable.
 unsafe impl Send for KeyValues {}
 unsafe impl Send for Keys {}
 unsafe impl Send for Strings {}
@@ -111,7 +111,7 @@ impl Strings {
     }
 }
 
-/// Completes a future even if what was to do it is dropped.
+/// Completes a future even if its work is dropped.
 pub(crate) struct Completion(Option<Arc<FDBFuture>>);
 
 impl Completion {
@@ -152,7 +152,7 @@ impl FDBFuture {
         into_handle(future)
     }
 
-    /// A future of what `work` comes to, on the network thread.
+    /// Returns a future of the result of `work`, which runs on the network thread.
     pub fn of(work: impl Future<Output = Result<Value, ErrorCode>> + Send + 'static) -> *mut FDBFuture {
         let Some(runtime) = network::runtime() else {
             return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));
@@ -175,8 +175,8 @@ impl FDBFuture {
             Some(work) => work.as_mut().poll(context),
             None => Poll::Ready(Err(ErrorCode::OPERATION_CANCELLED)),
         }));
-        // The work is polled on the network thread alone. A call that cancels there may be inside
-        // of it, and leaves it to the task.
+        // The work is polled only on the network thread. A call that cancels on that thread may be
+        // inside of it, and leaves it to the task.
         let let_go = move || {
             let work = match network::is_network_thread() {
                 true => held.try_lock(),
@@ -184,7 +184,7 @@ impl FDBFuture {
             };
             drop(work.and_then(|mut work| work.take()));
         };
-        // SAFETY: the handle was made above and nobody else knows it.
+        // SAFETY: the handle was created above and is not shared yet.
         let future = unsafe { shared(handle) };
         let mut state = future.state.lock();
         if state.result.is_none() {
@@ -194,7 +194,7 @@ impl FDBFuture {
         handle
     }
 
-    /// A future that whoever gets the completion makes ready.
+    /// Returns a future that the owner of the completion makes ready.
     pub fn completed_by(begin: impl FnOnce(Completion)) -> *mut FDBFuture {
         if network::runtime().is_none() {
             return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));

@@ -19,7 +19,7 @@ const TAG_BYTES_MAX: usize = 255;
 
 pub struct FDBTransaction {
     transaction: Transaction,
-    /// Why it can do nothing, whatever becomes of it.
+    /// The reason why all its operations fail, permanently.
     unusable: Option<ErrorCode>,
     labels: Mutex<Labels>,
 }
@@ -247,12 +247,12 @@ pub unsafe extern "C" fn fdb_transaction_get_mapped_range(
 const UNLIMITED: c_int = -1;
 const MODE_EXACT: c_int = 0;
 const MODE_ITERATOR: c_int = -1;
-/// The sizes that an iterator asks for, from its first to its tenth request and then always.
+/// The sizes that an iterator requests: the first ten, of which the last applies from then on.
 const ITERATOR_BYTES: [usize; 10] = [
     4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000,
 ];
 
-/// How much one request of a range may return.
+/// The limits of one request of a range.
 fn range_options(
     limit: c_int,
     target_bytes: c_int,

@@ -1,4 +1,4 @@
-//! A file that appears when it is whole: until then it has another name, `NAME.unfinished`.
+//! A file that appears after its completion: until then its name is `NAME.unfinished`.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Begins it. True if somebody was killed who had begun it before: that is thrown away.
+    /// Starts the file. Returns true if it replaces the partial file of a killed process.
     pub fn begin(path: &Path) -> io::Result<(WholeFile, bool)> {
         let mut name = path.as_os_str().to_owned();
         name.push(".unfinished");
@@ -42,7 +42,7 @@ impl WholeFile {
     }
 }
 
-/// An export may hold anything: only its owner is to read it.
+/// An export may contain private data: only its owner may read it.
 fn owners_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);

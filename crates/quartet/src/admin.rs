@@ -53,13 +53,13 @@ enum Request {
     },
     /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
-    /// Moves a database to another partition while it is used, and waits until it is there
+    /// Moves a database to another partition under load, and waits for the end of the move
     Move {
         name: String,
         /// The number of the partition
         #[arg(long, required_unless_present = "cancel")]
         to: Option<u32>,
-        /// Ends a move that is under way, so that the database stays where it is
+        /// Cancels a running move, so that the database stays in its partition
         #[arg(long, conflicts_with = "to")]
         cancel: bool,
     },
@@ -145,8 +145,8 @@ fn ask_before_deleting(name: &str) -> Result<()> {
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// Asks for a move, again while the server is not ready for one. Status and body of the last
-/// answer.
+/// Requests a move, repeatedly while the server is not ready for one. Returns status and body of
+/// the last answer.
 fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> {
     let (until, mut was_told) = (Instant::now() + BEGIN_TIMEOUT, false);
     loop {
@@ -168,10 +168,10 @@ fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> 
     }
 }
 
-/// How often it is asked how far a move has come.
+/// Polling interval of a move's progress.
 const MOVE_LOOK: Duration = Duration::from_millis(200);
 
-/// Waits for the end of a move and tells how far it has come.
+/// Waits for the end of a move and prints its progress.
 fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
     if begun["is_there"] == true {
         println!("{name} is in partition {}", begun["to"]);
@@ -186,7 +186,7 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
         let described: Value = serde_json::from_str(&answer)?;
         let mut moves = described["moves"].as_array().into_iter().flatten();
         let mine = moves.find(|one| one["database"] == name);
-        let mine = mine.with_context(|| format!("the server has been started anew, or {name} was deleted"))?;
+        let mine = mine.with_context(|| format!("the server was restarted, or {name} was deleted"))?;
         let line = describe_move(mine);
         if line != told {
             println!("{line}");
@@ -253,8 +253,8 @@ fn print_partitions(described: &Value) {
     }
 }
 
-/// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that
-/// no server goes on with the old key.
+/// Creates a key that the next start adopts. The lock of the directory is held meanwhile, so that
+/// no server keeps running with the old key.
 fn reset_key(data: &Path, is_dynamodb: bool) -> Result<()> {
     if !data.is_dir() {
         bail!("there is no directory {}", data.display());
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn given_options_are_asked_for_and_no_others() {
+    fn only_given_options_are_requested() {
         let decisions = Decisions {
             durability: Some("none".into()),
             consistency: None,

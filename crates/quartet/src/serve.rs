@@ -26,7 +26,7 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     }
     let server = ending.may_come_before(|| Server::start(settings))?;
     if arguments.data() == Data::Memory {
-        println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+        println!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
     }
     let endpoints = server.endpoints();
     for endpoint in &endpoints {
@@ -102,8 +102,8 @@ impl Ending {
         })
     }
 
-    /// Ends the process while something begins that may take long: all that is acknowledged is on
-    /// disk. Process 1, as in a container, would not be ended by a signal that nobody handles.
+    /// Ends the process on a signal during a long start: everything acknowledged is on disk.
+    /// Process 1, as in a container, is not ended by an unhandled signal.
     fn may_come_before<T: Send>(&mut self, begin: impl FnOnce() -> T) -> T {
         let (beginning, begun) = oneshot::channel::<()>();
         std::thread::scope(|scope| {
@@ -117,7 +117,7 @@ impl Ending {
                     }
                 });
                 if is_over {
-                    tracing::info!("stopping before the server has begun");
+                    tracing::info!("stopping before the server has started");
                     std::process::exit(0);
                 }
             });
@@ -161,8 +161,8 @@ fn warn_of_secrets_on_the_command_line(arguments: impl Iterator<Item = String>) 
     }
 }
 
-/// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a
-/// parent that was killed is closed for us by the kernel, whatever the parent could still do.
+/// Resolves when standard input has ended. A thread of its own reads it, because the kernel closes
+/// the pipe of a killed parent for us, even if the parent could do nothing else.
 fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
     let (ended, receiver) = oneshot::channel();
     std::thread::Builder::new().name("stdin".into()).spawn(move || {
@@ -173,8 +173,7 @@ fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
     Ok(receiver)
 }
 
-/// Process 1 is handed the children of processes that have ended, as in a container, and nobody
-/// else lets go of them.
+/// Process 1 inherits the children of ended processes, as in a container, and has to reap them.
 fn collect_orphans() {
     if std::process::id() == 1 {
         while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}

@@ -2,9 +2,8 @@
 //! databases below it, keys, tokens and passwords. A file for each kind, `definitions/KIND.json`,
 //! an object a line as `Get` shows it.
 //!
-//! Those that have names are made by their fields where none has the name; keys, tokens and
-//! passwords under the numbers that they had, with the hashes by which they are proved, so that
-//! secrets stay what they are.
+//! Named objects are created from their fields if the name is free; keys, tokens and passwords keep
+//! their numbers and their hashes, so that secrets remain valid.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,8 +25,8 @@ struct Kind {
     create: &'static str,
 }
 
-/// Named kinds, in an order in which each finds what it refers to: a function gets its role when
-/// roles are there.
+/// Named kinds, each after the kinds that it refers to; a function's role is set after the creation
+/// of the roles.
 const NAMED: [Kind; 6] = [
     Kind {
         name: "databases",
@@ -54,7 +53,7 @@ const NAMED: [Kind; 6] = [
         create: "create_access_provider",
     },
 ];
-/// Kinds whose objects have numbers, which come after the documents that they are of.
+/// Kinds whose objects have numbers. They are imported after the documents that they belong to.
 const NUMBERED: [&str; 3] = ["credentials", "tokens", "keys"];
 
 /// Fields that the server makes.

@@ -1,9 +1,9 @@
 //! Documents as files have them, to queries that insert them into their histories.
 //!
 //! A line is a document as `Get` shows it, `{"ref": {"@ref": ...}, "ts": 1700000000000000, "data":
-//! {...}}`, with `"id": "1"` for `ref` or without; or one of the service's export, whose fields
-//! stand beside its id: `{"id": "1", "coll": {"@mod": "people"}, "ts": {"@time": "2023-..."},
-//! "name": "Ann"}`. A field that has no place in a document is a reason to refuse the line.
+//! {...}}`, with `"id": "1"` for `ref` or without; or a line of the service's export, with the
+//! fields next to the id: `{"id": "1", "coll": {"@mod": "people"}, "ts": {"@time": "2023-..."},
+//! "name": "Ann"}`. A line with an unknown field is refused.
 
 use std::collections::BTreeSet;
 
@@ -132,7 +132,7 @@ impl Lines<'_> {
             match name.as_str() {
                 "ttl" => params.push(("ttl".to_owned(), time(value).ok_or("its ttl is no time")?)),
                 name if METADATA.contains(&name) => {}
-                // Fields of the data whose names the service keeps for itself stand there.
+                // It contains the data's fields with reserved names.
                 "data" => match value {
                     Json::Object(reserved) => data.extend(reserved.iter().cloned()),
                     _ => return Err("its data is no object".into()),
@@ -140,13 +140,13 @@ impl Lines<'_> {
                 _ => data.push((name.clone(), value.clone())),
             }
         }
-        // Its fields are those of an object, whatever one of them is called.
+        // All of its fields are those of an object, under any name.
         params.insert(0, ("data".to_owned(), reader.literal(&Json::Object(data))?));
         Ok(self.inserted(&id, ts, Json::text("create"), params))
     }
 
     fn inserted(&self, id: &str, ts: Json, action: Json, params: Vec<(String, Json)>) -> Json {
-        // An id that is none is refused by the database, as such.
+        // The database itself refuses an invalid id.
         let collection = Json::object([("collection", Json::text(self.collection))]);
         Json::object([
             ("insert", Json::object([("ref", collection), ("id", Json::text(id))])),
@@ -157,7 +157,7 @@ impl Lines<'_> {
     }
 }
 
-/// Makes a schema object under the number it had elsewhere, or gives the one that is there these
+/// Creates a schema object under its original number, or updates the existing object with these
 /// fields.
 pub fn created_or_updated(kind: &str, id: &str, fields: Vec<(String, Json)>) -> Json {
     let reference = schema_reference(kind, id);
@@ -172,7 +172,8 @@ pub fn created_or_updated(kind: &str, id: &str, fields: Vec<(String, Json)>) -> 
     ])
 }
 
-/// Data may be called as special values are; a set that stands for the whole is one.
+/// Fields may have names like those of special values, inside `@obj`; a set for all of the data is
+/// a special value.
 fn data_of_wire(reader: &Reader<'_>, data: &Json) -> Read<Json> {
     match data.only_field() {
         Some(("@obj", inner)) => reader.literal(inner),
@@ -271,8 +272,8 @@ mod tests {
         );
     }
 
-    /// A line with its fields beside `id` and `ts` was stored without them, and counted as brought:
-    /// they went to the database as parameters, which ignores those that it does not know.
+    /// A line with its fields next to `id` and `ts` was stored without them, and counted as
+    /// imported: they went to the database as parameters, and unknown parameters are ignored.
     #[test]
     fn what_cannot_be_kept_is_refused() {
         for (line, reason) in [

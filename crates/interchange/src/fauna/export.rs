@@ -21,8 +21,8 @@ const DAY_MICROS: i64 = 86_400_000_000;
 /// The end of a history is cut while it is read.
 const MARGIN_MICROS: i64 = 600_000_000;
 
-/// Writes the documents of all collections, with the database's definitions and histories, or the
-/// documents of the named collections alone. Returns the number of documents.
+/// Writes the documents of all collections, with the database's definitions and histories, or only
+/// the documents of the named collections. Returns the number of documents.
 pub fn export(client: &Client, folder: &Path, only: &[String], observer: &mut dyn Observer) -> Result<u64> {
     create_folder(folder)?;
     let moment = client.ask(&json!({ "to_micros": { "now": null } }), Error::Source)?;
@@ -86,7 +86,7 @@ fn documents(client: &Client, folder: &Path, name: &str, moment: i64, observer: 
     Ok(count)
 }
 
-/// The earlier versions of a collection's documents, and those that were deleted: `{"ref", "ts",
+/// The earlier versions of a collection's documents, and the deleted documents: `{"ref", "ts",
 /// "data"}`, or `{"ref", "ts", "action": "delete"}`.
 struct History<'a> {
     client: &'a Client,
@@ -132,7 +132,7 @@ impl History<'_> {
         file.finish().map_err(target)
     }
 
-    /// The function that shows versions of the document `ref`, and where those after them begin.
+    /// The function that shows versions of the document `ref`, and the position after them.
     fn shown_from(&self, after: &Value) -> Value {
         let mut page = json!({ "paginate": { "var": "ref" }, "events": true, "size": VERSIONS });
         if !after.is_null() {

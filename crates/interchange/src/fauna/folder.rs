@@ -1,4 +1,4 @@
-//! The files of a folder that is to be imported, in any of three layouts.
+//! The files of an import's folder, in any of three layouts.
 //!
 //! ```text
 //!   NAME.json                                       a collection's documents, a line each
@@ -18,8 +18,8 @@ use super::json::Json;
 use super::values::Form;
 use crate::error::{Error, Result, source};
 
-/// A folder with this file holds part of an export: its collections are of one moment only when all
-/// are there.
+/// Marks a folder with a part of an export: its collections are of one moment only when all are
+/// complete.
 pub const UNFINISHED: &str = "export.unfinished";
 pub const DEFINITIONS: &str = "definitions";
 pub const HISTORY: &str = "history";
@@ -29,7 +29,7 @@ const CREDENTIALS: &str = "Credential";
 #[derive(Default)]
 pub struct Folder {
     pub documents: Vec<DataFile>,
-    /// Earlier versions of documents, and those that were deleted.
+    /// Earlier versions of documents, and deleted documents.
     pub history: Vec<DataFile>,
     /// Credentials of the service's own export.
     pub credentials: Vec<DataFile>,

@@ -170,8 +170,8 @@ impl Batch {
         self.queries.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES
     }
 
-    /// All in one transaction; if it is refused, each in its own, those that are refused left out.
-    /// Returns the number of those that the database has taken.
+    /// Imports all in one transaction; if it is refused, each in its own, without the refused ones.
+    /// Returns the number of imported lines.
     fn bring(&mut self, client: &Client, observer: &mut dyn Observer) -> Result<u64> {
         let mut batch = std::mem::take(self);
         if batch.queries.is_empty() {

@@ -53,7 +53,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// Whether the query was refused for what it says: another one may not be.
+    /// Returns true if the query was refused because of its content: another query may succeed.
     fn is_of_content(&self) -> bool {
         matches!(self.status, 400 | 404 | 413)
     }
@@ -149,7 +149,7 @@ fn cursor(after: &Json) -> Result<Value> {
     serde_json::from_str(&expression.to_string()).map_err(source)
 }
 
-/// Makes a folder for what only its owner is to read: documents, hashes of secrets.
+/// Creates a folder for private data: documents, hashes of secrets.
 fn create_folder(folder: &Path) -> Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

@@ -83,7 +83,7 @@ pub struct Elements<R> {
 }
 
 impl<R: BufRead> Elements<R> {
-    /// The input stands at the bracket that opens the array.
+    /// The input is at the opening bracket of the array.
     fn after_bracket(mut input: R) -> Elements<R> {
         input.consume(1);
         Elements {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_found_whatever_they_hold() {
+    fn elements_are_found_with_any_content() {
         let read = |text: &str, capacity: usize| -> io::Result<Vec<String>> {
             let mut input = BufReader::with_capacity(capacity, text.as_bytes());
             assert_eq!(first_byte(&mut input)?, Some(b'['));

@@ -1,10 +1,10 @@
 //! Values as files have them, to values as a query writes them.
 //!
-//! | form   | who writes it                                     | a time                  | a whole number |
+//! | form   | written by                                        | a time                  | a whole number |
 //! | ------ | ------------------------------------------------- | ----------------------- | -------------- |
 //! | wire   | FQL v4 (`Get`), so `quartet export fauna`         | `{"@ts": "2020-..."}`   | `42`           |
 //! | tagged | the service's snapshot export                     | `{"@time": "2020-..."}` | `{"@int": "42"}` |
-//! | simple | the service's snapshot export, if it was asked to | `"2020-..."`            | `42`           |
+//! | simple | the service's snapshot export, on request         | `"2020-..."`            | `42`           |
 //!
 //! The simple form says no types: what was a time, a date, bytes or a UUID arrives as text.
 

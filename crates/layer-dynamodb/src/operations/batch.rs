@@ -28,11 +28,11 @@ fn tables<'j, 'a>(request: &'j Json<'a>) -> impl Iterator<Item = (&'j str, &'j J
     items.members()
 }
 
-/// The keys asked of one table.
+/// The requested keys of one table.
 struct TableGets {
     name: String,
     gets: Vec<Get>,
-    /// The members of the request's JSON that ask for the same again, without its keys.
+    /// The request's members for this table, without its keys, for an unprocessed part.
     keys: Vec<Item>,
 }
 
@@ -194,7 +194,7 @@ fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], 
     })
 }
 
-/// Asks for the keys from `answered` on, with all that the request said beside them.
+/// Writes the keys from `answered` on, with the request's other members.
 fn write_again(writer: &mut Writer, table: &TableGets, answered: usize, asked: &Json<'_>) {
     writer.nested(&table.name, |writer| {
         writer.list("Keys", &table.keys[answered..], |writer, key| {
@@ -352,7 +352,7 @@ fn execute_writes(
     Ok(written)
 }
 
-/// The writes at `positions` as they were asked for; those of one table stand together.
+/// The writes at `positions` in the request's form, grouped by table.
 fn write_unprocessed(writer: &mut Writer, writes: &[Write], positions: &[usize]) {
     let again: Vec<&Write> = positions.iter().map(|position| &writes[*position]).collect();
     writer.nested("UnprocessedItems", |writer| {

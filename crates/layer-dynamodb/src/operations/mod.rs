@@ -60,7 +60,8 @@ impl Target {
         self.0.name
     }
 
-    /// The operation may change something. PartiQL's may, whatever they turn out to do.
+    /// Returns true if the operation may change data. PartiQL's operations may, regardless of the
+    /// statement.
     pub fn writes(&self) -> bool {
         let only_reads = ["Get", "List", "Describe", "Query", "Scan", "BatchGet", "TransactGet"];
         !only_reads.iter().any(|prefix| self.0.name.starts_with(prefix))
@@ -295,7 +296,7 @@ const ATTRIBUTE_UPDATES: Member = optional(
         max: usize::MAX,
     },
 );
-/// Query judges it with what else it says of a request.
+/// Query checks it together with its other checks of a request.
 const LIMIT_OF_QUERY: Member = optional(
     "Limit",
     Shape::Integer {

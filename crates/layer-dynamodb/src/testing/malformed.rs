@@ -1,8 +1,8 @@
 //! Malformed requests for every operation, derived from its shape: members that are missing, of
 //! another kind, too short, too long, not of an enumeration, and many of these at once.
 //!
-//! Only requests are made here. Their answers stand in `testdata/malformed.txt`, which is read and
-//! judged by people.
+//! Only requests are generated here. Their answers are in `testdata/malformed.txt`, which people
+//! review.
 
 use crate::operations;
 use crate::wire::shape::{Member, Shape};
@@ -47,7 +47,7 @@ fn requests(members: &[Member]) -> Vec<String> {
     requests
 }
 
-/// A structure that is right but for `faults`.
+/// A structure that is valid except `faults`.
 fn with(members: &[Member], faults: &[(&Member, &String)]) -> String {
     let member = |member: &Member| {
         let fault = faults.iter().find(|(faulty, _)| faulty.name == member.name);
@@ -78,7 +78,7 @@ fn right(shape: &Shape) -> String {
     }
 }
 
-/// Values that do not fit. Inside structures one wrong kind stands for all.
+/// Values of a wrong kind. Inside structures only one wrong kind is tried.
 fn faults(shape: &Shape, at_top: bool) -> Vec<String> {
     let kinds = ["3", "true", r#""x""#, "[]", "{}"]
         .into_iter()

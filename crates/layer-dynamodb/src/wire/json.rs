@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Room that a document begins with: enough for most that hold no items.
+/// Initial capacity of a document: enough for most without items.
 const OBJECT_BYTES: usize = 256;
 
 /// Writes one JSON document. Commas are its business; the caller opens and closes.
@@ -313,7 +313,7 @@ impl Writer {
         self.name(name).string(text);
     }
 
-    /// Separates from what stands before, unless that is an opening or a name.
+    /// Writes a separator, unless an opening or a name precedes.
     pub fn comma(&mut self) {
         if !matches!(self.text.last(), None | Some(b'{' | b'[' | b':')) {
             self.text.push(b',');
@@ -339,8 +339,8 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 
 /// The same for a text that is known to be UTF-8.
 ///
-/// Eight bytes at a time are copied whole, and what of them was too much is taken back: most words
-/// hold nothing to be escaped, and copying a length that is known costs one instruction.
+/// Eight bytes at a time are copied whole, and the surplus is removed: most words hold no bytes to
+/// escape, and copying a constant length costs one instruction.
 pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.reserve(text.len() + 2);
     out.push(b'"');
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_must_be_escaped_is_wherever_it_stands() {
+    fn special_bytes_are_escaped_at_every_position() {
         for byte in 0..=0x7f_u8 {
             for before in 0..20 {
                 let text =

@@ -1,4 +1,4 @@
-//! Shapes of requests: which members an operation takes, of what kind, within which bounds.
+//! Shapes of requests: the members of an operation, their kinds and their bounds.
 //!
 //! First every member's kind is checked (`SerializationException`), then every bound
 //! (`ValidationException`, up to ten complaints at once), as the service's framework does. Unknown
@@ -15,7 +15,7 @@ use crate::wire::value::Value;
 pub enum Shape {
     /// Name of a table, or its ARN.
     TableName,
-    /// The same in operations on the table itself, which judge it by rules of their own.
+    /// The same in operations on the table itself, which check it by rules of their own.
     OwnTableName,
     /// Length in characters, ends included.
     Text {
@@ -48,7 +48,7 @@ pub enum Shape {
         min: usize,
         max: usize,
     },
-    /// Names to what they stand for.
+    /// A map of names.
     Map {
         of: &'static Shape,
         min: usize,
@@ -163,7 +163,7 @@ fn check_values_of(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The operations on a table itself judge its name before anything else.
+/// The operations on a table itself check its name before anything else.
 fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     for member in members
         .iter()
@@ -175,7 +175,7 @@ fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failu
                 member.name
             )));
         };
-        // No other complaint stands beside that of the name.
+        // A complaint about the name excludes all others.
         let mut complaints = Vec::new();
         if !is_arn(name) {
             let path = Path::Member(&Path::Request, member.name);
@@ -259,7 +259,7 @@ fn wrong_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Failure {
     }
 }
 
-/// The class of a shape as it stands in the name of a map.
+/// The class of a shape in the name of a map.
 fn class(shape: &Shape) -> String {
     match shape {
         Shape::Structure(name, _) => format!("{MODEL}{name}"),
@@ -500,7 +500,7 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
     ));
 }
 
-/// Where a member stands in the request; written only if somebody complains about it.
+/// The position of a member in the request; written only if there is a complaint about it.
 enum Path<'p> {
     Request,
     Member(&'p Path<'p>, &'static str),
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_come_first() {
+    fn kinds_are_first() {
         check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
         check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
         check_text(r#"{"Flag":"x"}"#, "Unexpected token received from parser");

@@ -32,9 +32,9 @@ fn a_get_request_may_say_what_it_may_not_do() {
     );
 }
 
-/// As the whole request would be, whatever its body is.
+/// Like the whole request, with any body.
 #[test]
-fn a_stranger_is_refused_by_the_head_alone() {
+fn an_unauthenticated_peer_is_refused_by_the_head() {
     let world = World::new(1_700_000_000_000_000);
     let refused = |target: &str, authorization: &str, version: &str| {
         world.fauna.refuse_stranger(Request {
@@ -109,7 +109,7 @@ fn secrets_are_followed_by_documents_in_three_ways() {
 }
 
 #[test]
-fn a_colon_may_stand_behind_the_base64() {
+fn a_colon_may_follow_the_base64() {
     let world = World::new(1_700_000_000_000_000);
     let authorization = basic("secret") + ":";
     assert_eq!(

@@ -28,7 +28,7 @@ fn under_journal(
     observed.end();
     match copied {
         Ok(()) => {}
-        // Nothing was written, so there is nothing to go on with.
+        // Nothing was written, so there is nothing to resume.
         Err(error @ Error::NotEmpty(_)) if !had_begun => {
             journal.finish()?;
             return Err(error.into());
@@ -64,7 +64,7 @@ pub struct DynamoDbArguments {
     /// URL of the server that gets them
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     to: String,
-    /// Access key of the database that is to hold them
+    /// Access key of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_ACCESS_KEY",
@@ -167,7 +167,7 @@ fn credential_of_environment() -> Credential {
 
 #[derive(Args)]
 pub struct ExportDynamoDbArguments {
-    /// URL of the server; the credential comes from the AWS_ variables
+    /// URL of the server; the credential is read from the AWS_ variables
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     from: String,
     #[arg(long)]
@@ -196,7 +196,7 @@ pub struct FaunaArguments {
     /// URL of the server that gets them
     #[arg(long, default_value = "http://127.0.0.1:8443")]
     to: String,
-    /// Secret of the database that is to hold them
+    /// Secret of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_SECRET",
@@ -276,7 +276,7 @@ pub struct KeyValueExportArguments {
     /// /etc/foundationdb/fdb.cluster]
     #[arg(long)]
     cluster_file: Option<PathBuf>,
-    /// The file; one that is there is replaced when the new one is whole
+    /// The file; an existing file is replaced when the new file is whole
     #[arg(long)]
     to: PathBuf,
 }

@@ -39,8 +39,8 @@ pub struct ConnectionOptions {
     /// PEM file: the roots of the certificates that clients show
     #[arg(long, env = "QUARTET_TLS_CLIENT_ROOTS")]
     tls_client_roots: Option<PathBuf>,
-    /// Whether clients must show a certificate when they come over TLS: no, optional, yes [default:
-    /// yes with --tls-client-roots, otherwise no]
+    /// Whether clients must present a certificate over TLS: no, optional, yes [default: yes with
+    /// --tls-client-roots, otherwise no]
     #[arg(long, env = "QUARTET_TLS_CLIENTS", value_parser = ["no", "optional", "yes"])]
     tls_clients: Option<String>,
     /// Refuses clear text on every listener

@@ -70,7 +70,7 @@ pub fn one_of(name: &str, given: &Option<String>, known: &[&str]) -> Result<()> 
     }
 }
 
-/// Names by which places are asked for, with the places' addresses.
+/// Names of places, with the places' addresses.
 pub fn named_places(option: &str, given: Option<&str>) -> Result<Vec<(String, String)>> {
     let places = given.map(|given| given.split(',')).into_iter().flatten();
     let named = places.map(|place| match place.trim().split_once('=') {
@@ -80,7 +80,7 @@ pub fn named_places(option: &str, given: Option<&str>) -> Result<Vec<(String, St
     named.collect()
 }
 
-/// Reads a secret that lies in a file of its own, if one is named.
+/// Reads a secret from its own file, if the option names a file.
 pub fn read_secret(name: &str, secret: &mut Option<String>, file: &Option<PathBuf>) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
     anyhow::ensure!(secret.is_none(), "{name} and {name}-file are both given");

@@ -76,7 +76,7 @@ fn check_credentials(params: &Fields) -> Result<()> {
     check(failures)
 }
 
-/// Writes the credentials that come with the parameters of a document.
+/// Writes the credentials in the parameters of a document.
 pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params: &Fields) -> Result<()> {
     check_credentials(params)?;
     let Some(Value::Object(given)) = params.get("credentials") else {

@@ -6,15 +6,15 @@
 //!
 //! | file               | what it is                                                              |
 //! |--------------------|-------------------------------------------------------------------------|
-//! | `fields`           | gathers the fields of a definition and what is wrong with them          |
-//! | `indexes`          | what an index must have, filling a new one, what may change of it       |
-//! | `roles`            | what a role must have, and which roles may be named                     |
-//! | `keys`             | keys and tokens: their secrets, and the rows by which these are found   |
+//! | `fields`           | gathers the fields of a definition and its failures                     |
+//! | `indexes`          | required fields of an index, filling a new one, permitted changes       |
+//! | `roles`            | required fields of a role, and the roles that may be named              |
+//! | `keys`             | keys and tokens: their secrets, and the rows of their look-up           |
 //! | `credentials`      | passwords of documents                                                  |
-//! | `access_providers` | what an access provider must have; its issuer is its own                |
-//! | `containers`       | databases that hold databases and keys alone                            |
+//! | `access_providers` | required fields of an access provider; its issuer is unique             |
+//! | `containers`       | databases that hold only databases and keys                             |
 //! | `names`            | names, the registry of databases, and that the schema has changed       |
-//! | `removal`          | what goes with a schema object or a document                            |
+//! | `removal`          | everything removed with a schema object or a document                   |
 
 mod access_providers;
 mod containers;
@@ -52,7 +52,7 @@ use crate::storage::rows::{self, DatabaseNumber, Key};
 
 const COLLECTIONS_MAX: usize = 1024;
 
-/// How a definition comes to be judged: some fields have defaults only when it is new.
+/// The occasion of a definition's check: some fields have defaults only when it is new.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DefinitionChange {
     Create,
@@ -124,8 +124,8 @@ fn function(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-/// Creates a schema object. `chosen` is the number of a key, a token or credentials that come back
-/// with the hash of their secret or password, as an import brings them; other numbers are new.
+/// Creates a schema object. `chosen` is the number of an imported key, token or credentials with
+/// the hash of their secret or password; other numbers are new.
 pub fn create(
     evaluation: &mut Evaluation<'_>,
     native: Native,
@@ -273,7 +273,7 @@ pub fn change(
     )
 }
 
-/// Whether all that is asked for is another password; whose the credentials are stays.
+/// Returns true if only the password is changed; the owner of the credentials stays.
 fn changes_password_alone(params: &Fields, replace: bool) -> bool {
     let is_of_password = |key: &str| matches!(key, "password" | "current_password");
     !replace && params.entries.iter().all(|(key, _)| is_of_password(key))
@@ -345,7 +345,7 @@ fn changed(
         Native::AccessProviders => take_issuer(evaluation, &place, &fields)?,
         Native::Roles => check_roles_of_members(evaluation, &place, &fields, &[])?,
         Native::Tokens => {
-            // A replacement that tells no hash gets another secret (as in the original's code).
+            // A replacement without a hash gets another secret (as in the original's code).
             let told = match replace {
                 true => params.clone(),
                 false => Arc::new(merge(old, params)),

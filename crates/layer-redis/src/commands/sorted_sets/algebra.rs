@@ -132,8 +132,8 @@ pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-/// The keys and the options, from the number of keys on, which stands at `position`. Keys are
-/// looked at before the options are, as in Redis.
+/// Parses the keys and the options, from the number of keys on, which is at `position`. Keys are
+/// checked before the options, as in Redis.
 fn inputs(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -298,7 +298,7 @@ fn union(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggrega
     scores.into_iter().collect()
 }
 
-/// Walks the smallest input and asks the others, until `count_max` members are found.
+/// Walks the smallest input and looks its members up in the others, until `count_max` are found.
 fn intersection(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggregate, count_max: u64) -> Pairs {
     inputs.sort_by_key(Input::len);
     let (smallest, others) = inputs.split_first().expect("at least one input");
