@@ -46,7 +46,7 @@ impl Mapper {
                 _ => Vec::new(),
             };
             if let Some(plain) = unescaped(&text) {
-                // What had braces of its own is bytes afterwards, as in the original.
+                // An element with braces of its own becomes bytes, as in the original.
                 parts.push(Part::Literal(encoded(&plain)));
             } else if let Some(part) = selector(&text) {
                 parts.push(part);
@@ -120,7 +120,7 @@ fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     has_changed.then_some(plain)
 }
 
-/// What is between the type and the end of bytes or a text.
+/// Returns the content of bytes or a text, between its type and its end.
 fn content(element: &[u8]) -> Vec<u8> {
     let inner = &element[1..element.len() - 1];
     let mut content = Vec::with_capacity(inner.len());

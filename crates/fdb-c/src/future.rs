@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use crate::mapped::{FDBMappedKeyValue, MappedKeyValues};
 use crate::network;
 use crate::pointers::{into_handle, shared, take_handle, write};
+use crate::rows::{FDBKey, FDBKeyValue, length_of};
 use crate::{Code, guarded};
 
 pub struct FDBFuture {
@@ -59,31 +60,6 @@ pub(crate) enum Value {
     Strings(Strings),
 }
 
-#[repr(C, packed(4))]
-#[derive(Clone, Copy)]
-pub struct FDBKeyValue {
-    key: *const u8,
-    key_length: c_int,
-    value: *const u8,
-    value_length: c_int,
-}
-
-#[repr(C, packed(4))]
-#[derive(Clone, Copy)]
-pub struct FDBKey {
-    pub(crate) key: *const u8,
-    pub(crate) key_length: c_int,
-}
-
-impl FDBKey {
-    pub(crate) fn of(key: &[u8]) -> FDBKey {
-        FDBKey {
-            key: key.as_ptr(),
-            key_length: length_of(key),
-        }
-    }
-}
-
 /// Rows, and the array of pointers into them.
 pub(crate) struct KeyValues {
     _rows: Vec<(Vec<u8>, Vec<u8>)>,
@@ -105,21 +81,6 @@ pub(crate) struct Strings {
 unsafe impl Send for KeyValues {}
 unsafe impl Send for Keys {}
 unsafe impl Send for Strings {}
-
-impl FDBKeyValue {
-    pub(crate) fn of((key, value): &(Vec<u8>, Vec<u8>)) -> FDBKeyValue {
-        FDBKeyValue::new(key, value)
-    }
-
-    pub(crate) fn new(key: &[u8], value: &[u8]) -> FDBKeyValue {
-        FDBKeyValue {
-            key: key.as_ptr(),
-            key_length: length_of(key),
-            value: value.as_ptr(),
-            value_length: length_of(value),
-        }
-    }
-}
 
 impl KeyValues {
     pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
@@ -148,10 +109,6 @@ impl Strings {
             _strings: strings,
         }
     }
-}
-
-pub(crate) fn length_of(bytes: &[u8]) -> c_int {
-    c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
 }
 
 /// Completes a future even if its work is dropped.

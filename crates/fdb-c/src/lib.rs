@@ -35,6 +35,7 @@ mod mapped;
 mod network;
 mod options;
 mod pointers;
+mod rows;
 mod transaction;
 
 /// `fdb_error_t`.

@@ -15,7 +15,7 @@ use std::ffi::c_int;
 
 use quartet_client::{Mapped, MappedRows};
 
-use crate::future::{FDBKey, FDBKeyValue};
+use crate::rows::{FDBKey, FDBKeyValue};
 
 /// One row. 112 bytes, aligned to eight.
 #[repr(C)]

@@ -36,8 +36,8 @@ impl Http {
         }
     }
 
-    /// Errors: nobody takes a connection there. One who comes later than the copy is waited for, but
-    /// at its beginning the address is more likely to be wrong.
+    /// Errors: nobody takes a connection there. A server that goes later is waited for, but at the
+    /// beginning of a copy the address is more likely to be wrong.
     pub fn check_reachable(&self) -> Result<(), Error> {
         match self.agent.get(&self.url).call() {
             Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   DynamoDB's export, in a folder or a bucket; a live table   <->  a table
-//!   a folder with the documents of each collection             <->  FaunaDB's collections
+//!   a folder of a database; the service's snapshot export       ->  FaunaDB's collections
+//!   a folder of a database                                     <-   a database of FaunaDB's
 //!   a file of keys and values                                  <->  the key-value layer
 //! ```
 //!

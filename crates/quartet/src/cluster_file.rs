@@ -32,11 +32,26 @@ pub fn write(data: &Path, address: SocketAddr, new_key: Option<&str>, is_dev: bo
     let Some(credential) = credential else {
         return Ok(());
     };
+    if !can_carry(credential) {
+        tracing::warn!(
+            "the root key has signs other than letters, digits and _, which a cluster file cannot carry: clients of \
+             FoundationDB need another root key, or a database of their own (quartet admin create)"
+        );
+        return Ok(());
+    }
     let line = format!("quartet:{credential}@{}\n", reachable(address));
     if line == before {
         return Ok(());
     }
     file::replace(&path, &line).with_context(|| format!("writing {}", path.display()))
+}
+
+/// FoundationDB's clients, and ours, read nothing else before the `@`.
+fn can_carry(credential: &str) -> bool {
+    !credential.is_empty()
+        && credential
+            .chars()
+            .all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
 }
 
 fn credential_of(line: &str) -> Option<&str> {
@@ -68,6 +83,9 @@ mod tests {
         write(data.path(), address("0.0.0.0:4500"), Some("qk_1"), false).unwrap();
         assert_eq!(text(), "quartet:qk_1@127.0.0.1:4500\n");
         write(data.path(), address("127.0.0.1:4501"), None, false).unwrap();
+        assert_eq!(text(), "quartet:qk_1@127.0.0.1:4501\n");
+        // No file is better than one that no client can read.
+        write(data.path(), address("127.0.0.1:4502"), Some("a key: @home"), false).unwrap();
         assert_eq!(text(), "quartet:qk_1@127.0.0.1:4501\n");
         write(data.path(), address("127.0.0.1:4501"), None, true).unwrap();
         assert_eq!(text(), "quartet:dev@127.0.0.1:4501\n");

@@ -19,7 +19,6 @@ ITEMS = {
     "GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan", "BatchGetItem", "BatchWriteItem", "TransactGetItems", "TransactWriteItems",
     "ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction",
 }  # fmt: skip
-# Read as a whole: the filter of an import's and an export's items, which is an expression with its values.
 FILE = Path(__file__).parents[3] / "crates" / "layer-dynamodb" / "members.txt"
 # Members that are not refused by their shape but where they are read: what the answer says.
 ELSEWHERE = {("UpdateTable", "ReplicaUpdates"): "refused"}
@@ -80,15 +79,6 @@ KEYS = {"KeySchema": [{"AttributeName": "p", "KeyType": "HASH"}], "AttributeDefi
         ("create_table", "GlobalTableSourceArn", {"TableName": "made", **KEYS, "GlobalTableSourceArn": "arn:aws:dynamodb:us-east-1:000000000000:table/x"}),
         ("update_table", "VectorIndexUpdates", {"TableName": "{name}", "VectorIndexUpdates": [{"Create": VECTOR}]}),
         ("update_table", "MultiRegionConsistency", {"TableName": "{name}", "MultiRegionConsistency": "STRONG"}),
-        (
-            "export_table_to_point_in_time",
-            "FilterSpecification",
-            {
-                "TableArn": "arn:aws:dynamodb:us-east-1:000000000000:table/{name}",
-                "S3Bucket": "exports",
-                "FilterSpecification": {"FilterExpression": "p = :p", "ExpressionAttributeValues": {":p": {"S": "a"}}},
-            },
-        ),
     ],
 )
 def test_what_would_be_promised_is_refused_by_name(server, make_table, operation, member, arguments):

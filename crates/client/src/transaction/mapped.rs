@@ -1,7 +1,7 @@
 //! Mapped ranges: each row of a range, and the query that a mapper makes of it.
 //!
-//! Evaluated here, over ordinary reads of the same version. What the original does not do is
-//! refused as there: snapshot reads, transactions that do not read their own writes, and ranges in
+//! Evaluated here, over ordinary reads of the same version. The original's refusals are kept:
+//! snapshot reads, transactions that do not read their own writes, and ranges in
 //! which the transaction has written.
 
 use std::future::poll_fn;
@@ -74,7 +74,7 @@ impl MappedRow {
         self.key.len() + self.value.len() + ROW_BYTES + mapped
     }
 
-    /// What its query read.
+    /// Returns the keys that its query read.
     fn span(&self) -> (Vec<u8>, Vec<u8>) {
         match &self.mapped {
             Mapped::Value { key, .. } => (key.clone(), key_after(key)),
@@ -112,7 +112,7 @@ impl Transaction {
         }
     }
 
-    /// What the queries see, which is what is stored, and the transaction's own writes.
+    /// Returns the stored state, which the queries see, and the transaction's own writes.
     fn begin_mapped(&self, begin: &Selector, end: &Selector, snapshot: bool) -> Result<(View, Arc<Writes>), ErrorCode> {
         if special::is_special_range(&begin.key, &end.key) {
             return Err(ErrorCode::CLIENT_INVALID_OPERATION);

@@ -265,7 +265,7 @@ mod tests {
         let data = r#""data":{"object":{"z":1,"a":"t"}}"#;
         let simple = r#"{"id":"7","coll":"things","ts":"2025-05-01T10:00:00.5Z","z":1,"a":"t"}"#;
         assert_eq!(check(simple), inserted(moment, data));
-        // What it was before its moment was written as a time.
+        // A moment may be a number too.
         assert_eq!(
             check(r#"{"id":"7","coll":"things","ts":5,"z":1,"a":"t"}"#),
             inserted("5", data)

@@ -147,7 +147,7 @@ impl History<'_> {
         let events = json!({ "select": "data", "from": { "var": "page" } });
         let events = json!({ "filter": { "lambda": "event", "expr": is_readable }, "collection": events });
         let versions = json!({ "map": { "lambda": "event", "expr": version }, "collection": events });
-        // What stood at the end of the history, whenever it was written.
+        // The version in force at the end of the history, whenever it was written.
         let has_floor = json!({ "and": [after.is_null() && self.floor > 0,
             { "exists": { "var": "ref" }, "ts": self.floor.max(1) }] });
         let floor = match after.is_null() && self.floor > 0 {

@@ -195,7 +195,7 @@ fn is_metadata(name: &str) -> bool {
     number.is_some_and(|number| number.len() >= 2 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What the service says of its export, a file for each of its parts.
+/// Reads the service's description of its export, a file for each of its parts.
 fn metadata(root: &Path) -> Result<Vec<Json>> {
     let mut parts = Vec::new();
     for path in entries(root)? {

@@ -17,7 +17,7 @@ pub enum Records {
 }
 
 impl Records {
-    /// What a file holds is seen by its first byte: `.json` is either.
+    /// The first byte tells lines from an array: `.json` is either.
     pub fn open(path: &Path) -> Result<Records> {
         let failed = |error: io::Error| Error::Source(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(failed)?;

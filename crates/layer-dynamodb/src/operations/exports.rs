@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::operations::backups::micros_of;
+use crate::operations::export_filters::ExportFilter;
 use crate::operations::restore::recoverable_version;
 use crate::operations::settings::backed_up_table;
 use crate::operations::transfers::{
@@ -28,8 +29,8 @@ use crate::storage::history::Change;
 use crate::storage::streams::label;
 use crate::storage::table::Table;
 use crate::wire::failure::{Exception, Failure};
-use crate::wire::json::{Json, Writer, write_seconds};
-use crate::wire::value::write_item;
+use crate::wire::json::{Json, Writer, json_text, write_seconds};
+use crate::wire::value::{Item, write_item};
 use crate::{DynamoDb, Outcome, storage::history, storage::key, storage::stored, wire::ion};
 
 /// The longest period of an incremental export.
@@ -48,6 +49,16 @@ struct Wanted {
     encryption: Option<String>,
     encryption_key: Option<String>,
     is_ion: bool,
+    /// The FilterSpecification, as it was sent.
+    filter: Option<String>,
+}
+
+impl Wanted {
+    fn filter(&self) -> Result<Option<ExportFilter>, Failure> {
+        let Some(text) = &self.filter else { return Ok(None) };
+        let specification = Json::parse(text.as_bytes()).unwrap_or(Json::Null);
+        ExportFilter::parse(&specification).map(Some)
+    }
 }
 
 /// The span of an incremental export: `from_micros` is included, `to_micros` is not.
@@ -177,7 +188,13 @@ impl Export {
 
 fn parse(request: &Json<'_>) -> Result<Wanted, Failure> {
     let text = |member| kept_text(request, member);
+    let filter = request.get("FilterSpecification").map(|specification| {
+        let mut text = Vec::new();
+        specification.write(&mut text);
+        json_text(text)
+    });
     Ok(Wanted {
+        filter,
         table_arn: text("TableArn").unwrap_or_default(),
         micros: micros_of(request, "ExportTime"),
         increment: parse_increment(request)?,
@@ -230,6 +247,9 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         }
         let table = Table::clone(&*backed_up_table(layer, transaction, &wanted.table_arn)?);
         check_is_there(&table, Exception::Validation)?;
+        if let Some(filter) = wanted.filter()? {
+            filter.check(&table)?;
+        }
         let (from_version, version) = asked_versions(transaction, &table, wanted)?;
         check_bucket(layer, &wanted.bucket)?;
         enqueue(layer, transaction, |transaction, number| {
@@ -332,6 +352,9 @@ fn description(layer: &DynamoDb, export: &Export) -> Vec<u8> {
             writer.member("S3SseAlgorithm", wanted.encryption.as_deref().unwrap_or("AES256"));
             writer.member("ExportFormat", export.format());
             writer.member("ExportType", export.kind());
+            if let Some(filter) = &wanted.filter {
+                writer.name("FilterSpecification").raw(filter);
+            }
             let Some(increment) = &wanted.increment else {
                 write_seconds(writer, "ExportTime", export.time_micros());
                 return;
@@ -380,12 +403,14 @@ fn write(
     may_go_on: &dyn Fn() -> bool,
 ) -> io::Result<bool> {
     let bucket = export.wanted.bucket.clone();
+    let filter = export.wanted.filter();
+    let filter = filter.map_err(|failure| io::Error::other(failure.message))?;
     if export.files == 0 {
         let path = format!("{}/_started", export.folder());
         layer.buckets.put(&bucket, &path, Vec::new())?;
     }
     while export.files == 0 || !export.after.is_empty() {
-        let Some(filled) = Filled::read(layer, export, may_go_on)? else {
+        let Some(filled) = Filled::read(layer, export, filter.as_ref(), may_go_on)? else {
             return Ok(false);
         };
         let index = export.files;
@@ -416,7 +441,12 @@ struct Filled {
 
 impl Filled {
     /// Returns `None` if it was asked to end.
-    fn read(layer: &DynamoDb, export: &Export, may_go_on: &dyn Fn() -> bool) -> io::Result<Option<Filled>> {
+    fn read(
+        layer: &DynamoDb,
+        export: &Export,
+        filter: Option<&ExportFilter>,
+        may_go_on: &dyn Fn() -> bool,
+    ) -> io::Result<Option<Filled>> {
         let mut filled = Filled {
             file: DataFile::default(),
             bytes: 0,
@@ -426,7 +456,7 @@ impl Filled {
             if !may_go_on() {
                 return Ok(None);
             }
-            filled.last = filled.add_page(layer, export, &after)?;
+            filled.last = filled.add_page(layer, export, filter, &after)?;
             if filled.file.is_full() {
                 break;
             }
@@ -436,14 +466,22 @@ impl Filled {
 
     /// Adds the items behind the place `after`; answers the place of the last that was looked at,
     /// if there are more.
-    fn add_page(&mut self, layer: &DynamoDb, export: &Export, after: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    fn add_page(
+        &mut self,
+        layer: &DynamoDb,
+        export: &Export,
+        filter: Option<&ExportFilter>,
+        after: &[u8],
+    ) -> io::Result<Option<Vec<u8>>> {
         let (id, version) = (export.table.id, Version(export.version));
         let mut line = Vec::new();
         let Some((from, increment)) = export.from_version.zip(export.wanted.increment.as_ref()) else {
             let page = layer.settle(|transaction| history::page(transaction, id, version, after))?;
             for item in page.items.values() {
                 line.clear();
-                write_line(export.wanted.is_ion, item, &mut line);
+                if !write_line(export.wanted.is_ion, filter, item, &mut line) {
+                    continue;
+                }
                 self.file.add(&line)?;
                 self.bytes += stored::size(item) as u64;
             }
@@ -453,7 +491,9 @@ impl Filled {
         let (changes, last) = layer.settle(|transaction| history::changes(transaction, id, period, after))?;
         for change in &changes {
             line.clear();
-            write_change(export, change, increment.with_old_images, &mut line);
+            if !write_change(export, filter, change, increment.with_old_images, &mut line) {
+                continue;
+            }
             self.file.add(&line)?;
             self.bytes += line.len() as u64;
         }
@@ -461,27 +501,59 @@ impl Filled {
     }
 }
 
-fn write_line(is_ion: bool, item: &[u8], line: &mut Vec<u8>) {
+/// Writes an item as it is stored. False if it is not exported.
+fn write_line(is_ion: bool, filter: Option<&ExportFilter>, row: &[u8], line: &mut Vec<u8>) -> bool {
+    if filter.is_none() && !is_ion {
+        line.extend_from_slice(br#"{"Item":"#);
+        stored::write_json(row, line);
+        line.extend_from_slice(b"}\n");
+        return true;
+    }
+    let item = stored::decode(row);
+    if filter.is_some_and(|filter| !filter.admits(&item)) {
+        return false;
+    }
+    let item = shown(filter, item);
     if is_ion {
-        return ion::write_line(&stored::decode(item), line);
+        ion::write_line(&item, line);
+        return true;
     }
     line.extend_from_slice(br#"{"Item":"#);
-    stored::write_json(item, line);
+    write_item(&item, line);
     line.extend_from_slice(b"}\n");
+    true
 }
 
-fn write_change(export: &Export, change: &Change, with_old_images: bool, line: &mut Vec<u8>) {
+fn shown(filter: Option<&ExportFilter>, item: Item) -> Item {
+    match filter {
+        Some(filter) => filter.shown(item),
+        None => item,
+    }
+}
+
+/// Writes a change. False if it is not exported.
+fn write_change(
+    export: &Export,
+    filter: Option<&ExportFilter>,
+    change: &Change,
+    with_old_images: bool,
+    line: &mut Vec<u8>,
+) -> bool {
     let (new, old) = (
         change.new.as_deref().map(stored::decode),
         change.old.as_deref().map(stored::decode),
     );
-    let keys = export
-        .table
-        .key_of(new.as_ref().or(old.as_ref()).expect("a change of an item"));
+    let newest = new.as_ref().or(old.as_ref()).expect("a change of an item");
+    if filter.is_some_and(|filter| !filter.admits(newest)) {
+        return false;
+    }
+    let keys = export.table.key_of(newest);
     let images = [("NewImage", new), ("OldImage", old.filter(|_| with_old_images))];
+    let images = images.map(|(name, image)| (name, image.map(|image| shown(filter, image))));
     let images = images.iter().filter_map(|(name, image)| Some((*name, image.as_ref()?)));
     if export.wanted.is_ion {
-        return ion::write_change(change.version.0, &keys, images, line);
+        ion::write_change(change.version.0, &keys, images, line);
+        return true;
     }
     let micros = change.version.0;
     line.extend_from_slice(format!(r#"{{"Metadata":{{"WriteTimestampMicros":{{"N":"{micros}"}}}},"Keys":"#).as_bytes());
@@ -491,6 +563,7 @@ fn write_change(export: &Export, change: &Change, with_old_images: bool, line: &
         write_item(image, line);
     }
     line.extend_from_slice(b"}\n");
+    true
 }
 
 fn write_manifests(layer: &DynamoDb, export: &Export, number: u32) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod backups;
 pub(crate) mod batch;
+pub(crate) mod export_filters;
 pub(crate) mod exports;
 pub(crate) mod imports;
 pub(crate) mod insights;
@@ -899,7 +900,19 @@ const EXPORT: &[Member] = &[
             ],
         ),
     ),
-    optional("FilterSpecification", Shape::Refused("an export holds the whole table")),
+    optional(
+        "FilterSpecification",
+        Shape::Structure(
+            "FilterSpecification",
+            &[
+                FILTER,
+                PROJECTION_EXPRESSION,
+                optional("KeyConditionExpression", ANY_TEXT),
+                NAMES,
+                VALUES,
+            ],
+        ),
+    ),
 ];
 const LIST_EXPORTS: &[Member] = &[
     optional("TableArn", Shape::TableName),

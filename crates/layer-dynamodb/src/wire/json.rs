@@ -1,8 +1,8 @@
 //! JSON as requests carry it: a tree that borrows its strings from the body; and writing JSON.
 //!
 //! Objects keep their members in order; of two with the same name the last one counts, as in
-//! DynamoDB: the parser drops the others. What lies deeper than any request that can be served is
-//! an empty object, so a tree can be walked by recursion, and who reads it refuses it in its words.
+//! DynamoDB: the parser drops the others. Content deeper than any request that can be served
+//! becomes an empty object, so that a tree can be walked by recursion; its readers refuse it.
 
 use std::borrow::Cow;
 use std::fmt;

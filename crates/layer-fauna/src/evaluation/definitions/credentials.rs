@@ -68,7 +68,7 @@ fn check_credentials(params: &Fields) -> Result<()> {
                 None | Some(Value::Null | Value::String(_)) => {}
                 Some(other) => failures.push(invalid_type(&path, other, "String")),
             },
-            // Told of the two that a client gives.
+            // The failure is reported for the two that a client gives.
             Some(_) if key == "hashed_password" => {}
             Some(other) => failures.push(invalid_type(&path, other, "Map")),
         }
@@ -118,7 +118,7 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
 }
 
-/// Returns the hash that a write gives a document: of its password, or as it is told by a caller
+/// Returns the hash that a write gives a document: of its password, or as given by a caller
 /// that is trusted with all documents; others' is passed over (as in the original).
 pub(super) fn new_hash(
     evaluation: &mut Evaluation<'_>,
@@ -128,12 +128,12 @@ pub(super) fn new_hash(
     if let Some(password) = params.string("password") {
         return hash_password(evaluation, password).map(Some);
     }
-    let told = params.string("hashed_password");
-    let Some(told) = told.filter(|_| evaluation.authorization.reads_everything()) else {
+    let given = params.string("hashed_password");
+    let Some(given) = given.filter(|_| evaluation.authorization.reads_everything()) else {
         return Ok(None);
     };
-    match secrets::is_password_hash(told) {
-        true => Ok(Some(Value::String(told.clone()))),
+    match secrets::is_password_hash(given) {
+        true => Ok(Some(Value::String(given.clone()))),
         false => {
             let description = "Value is no bcrypt hash that this server would compute.";
             check(vec![Failure::new(path, "invalid value", description)])?;
