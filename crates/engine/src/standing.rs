@@ -147,6 +147,8 @@ pub struct Replication {
     pub uncertain_after_micros: u64,
     /// True while this node is home and executes nothing, because the sequencer is silent.
     pub is_suspended: bool,
+    /// Times that it was.
+    pub suspensions: u64,
     /// Reads of `term` that showed this node to be home.
     pub confirmations: u64,
     /// Requests without an answer.

@@ -677,6 +677,7 @@ impl Worker {
             drop(partition);
             tracing::warn!("the sequencer does not answer: requests are refused until it does");
             standing.suspend(self.shared.durable());
+            standing.figures.lock().suspensions += 1;
             self.shared.partition.release();
         } else {
             standing.resume();

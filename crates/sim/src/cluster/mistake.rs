@@ -79,7 +79,11 @@ impl Mistake {
             }
             Mistake::ChangedEpoch => matches!(
                 violation,
-                V::Stopped { .. } | V::NotInTheLog { .. } | V::Diverged { .. } | V::PhantomRead { .. }
+                V::Stopped { .. }
+                    | V::NotInTheLog { .. }
+                    | V::Diverged { .. }
+                    | V::EndsDifferently { .. }
+                    | V::PhantomRead { .. }
             ),
             Mistake::UnknownTakenAsDone => {
                 matches!(
@@ -105,13 +109,17 @@ impl Mistake {
             }
             Mistake::SkippedGap => matches!(
                 violation,
-                V::Diverged { .. } | V::HashDiffers { .. } | V::Stopped { .. } | V::PhantomRead { .. }
+                V::Diverged { .. }
+                    | V::HashDiffers { .. }
+                    | V::EndsDifferently { .. }
+                    | V::Stopped { .. }
+                    | V::PhantomRead { .. }
             ),
             // Its history is another than the log's: the chain shows it as well.
             Mistake::CutGroupApplied => {
                 matches!(
                     violation,
-                    V::Diverged { .. } | V::HashDiffers { .. } | V::Stopped { .. }
+                    V::Diverged { .. } | V::HashDiffers { .. } | V::EndsDifferently { .. } | V::Stopped { .. }
                 )
             }
             Mistake::PointerBeforeObject | Mistake::ObjectRemovedEarly => matches!(
