@@ -18,6 +18,7 @@ use quartet_layer_redis::{Redis, Session, session::connectionless};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 use quartet_wire_rest::Commands;
+use quartet_wire_rest::reply::OUT_OF_MEMORY;
 use tokio::sync::watch;
 
 use crate::observability::slow_requests::SHAPE_BYTES_MAX;
@@ -192,6 +193,9 @@ impl Execution {
         while self.done < self.commands.len() || self.after.is_some() {
             if let Some(after) = self.after.take() {
                 self.perform(after);
+            } else if self.replies.len() as u64 > self.layer().reply_memory_max() {
+                // Each reply was counted, and all of them are kept until the request is over.
+                self.answer_rest(OUT_OF_MEMORY);
             } else if !self.step() && self.after.is_none() {
                 if self.is_busy && (self.has_room_again() || self.waits_for_a_move()) {
                     continue;
