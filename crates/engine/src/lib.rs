@@ -51,6 +51,7 @@ pub use copy::{CopyError, CopySource, CopyTarget};
 pub use database_copy::{CopyFigures, DatabaseCopy, DatabaseCopyError};
 pub use durability::log_readers::OnMore;
 pub use durability::memory::{Memory, Reserved};
+pub use durability::request_memory::RequestMemory;
 pub use engine::Engine;
 pub use flusher::CheckpointError;
 pub use invariants::{Finding, Findings, Invariants, Repair, Verification, decoded};

@@ -384,6 +384,17 @@ impl Redis {
         self.reply_bytes_max.load(Ordering::Relaxed)
     }
 
+    /// Most memory that one reply may take, in bytes: a client that has one such reply to read is
+    /// not yet one that is closed for what is kept for it.
+    #[inline]
+    pub fn reply_memory_max(&self) -> u64 {
+        let of_clients = self
+            .config
+            .client_bytes_max()
+            .map_or(u64::MAX, |bytes| bytes as u64 / 2);
+        of_clients.min(self.engine.memory().request_bytes_max())
+    }
+
     /// Fewer replicas have been heard of lately than `min-replicas-to-write` asks for.
     pub fn lacks_replicas(&self) -> bool {
         let number = |field: &AtomicI64| field.load(Ordering::Relaxed).max(0) as u64;

@@ -31,11 +31,13 @@ pub mod session;
 mod testing;
 
 pub use access::database_login::DatabaseLogin;
+pub use commands::scripting::drop_interpreter;
 pub use connections::client_memory::{ClientMemory, Counted};
 pub use connections::clients::Client;
 pub use execution::feed::RedisChanges;
 pub use execution::long_run::LongRun;
 pub use facts::{DATABASES, REDIS_VERSION, REPLY_BYTES_MAX};
+pub use handler::command_memory::CommandMemory;
 pub use handler::outcome::Deferred;
 pub use indexes::IndexFigures;
 pub use invariants::RedisInvariants;

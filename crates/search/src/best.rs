@@ -38,6 +38,11 @@ impl<T: Rank> Best<T> {
         }
     }
 
+    /// What is kept, in any order.
+    pub fn kept(&self) -> impl Iterator<Item = &T> {
+        self.kept.iter().map(|ranked| &ranked.0)
+    }
+
     /// The worst that is kept, once there are as many as are wanted.
     pub fn worst(&self) -> Option<&T> {
         let is_full = self.kept.len() >= self.kept_max;

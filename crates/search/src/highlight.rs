@@ -90,7 +90,7 @@ impl Matches {
         let mut by_position = BTreeMap::new();
         let mut terms: Vec<&[u8]> = Vec::new();
         for place in places {
-            let known = terms.iter().position(|term| *term == place.term);
+            let known = terms.iter().position(|term| **term == *place.term);
             let term = known.unwrap_or_else(|| {
                 terms.push(&place.term);
                 terms.len() - 1
@@ -125,6 +125,19 @@ impl Matches {
             }
         }
         Matches(found)
+    }
+
+    /// Upper bound on the size of what [`Matches::shown`] makes, in bytes: marks and separators may
+    /// be much longer than the text.
+    pub fn shown_bytes_max(&self, field: u16, text: &[u8], tags: Option<&Tags>, summary: Option<&Summary>) -> usize {
+        let words = self.0.get(&field).map_or(0, |of_field| of_field.found.len());
+        let of_word = tags.map_or(0, |tags| tags.open.len().saturating_add(tags.close.len()));
+        let separators = summary.map_or(0, |summary| {
+            summary.fragments.min(words).saturating_mul(summary.separator.len())
+        });
+        text.len()
+            .saturating_add(words.saturating_mul(of_word))
+            .saturating_add(separators)
     }
 
     /// The text of a field with its words marked, or parts of it. Anything else that is shown of
@@ -260,7 +273,7 @@ mod tests {
         let places: Vec<_> = places
             .map(|(token, position)| Place {
                 position,
-                term: token.term.clone(),
+                term: token.term.as_slice().into(),
                 documents: 1,
             })
             .collect();
@@ -271,7 +284,9 @@ mod tests {
                 text.into()
             }]
         });
-        String::from_utf8(matches.shown(1, text.as_bytes(), tags, summary)).unwrap()
+        let shown = matches.shown(1, text.as_bytes(), tags, summary);
+        assert!(shown.len() <= matches.shown_bytes_max(1, text.as_bytes(), tags, summary));
+        String::from_utf8(shown).unwrap()
     }
 
     fn summary(words: usize) -> Summary {
@@ -321,7 +336,7 @@ mod tests {
         let schema = Schema::new(vec![Field::text("a", 1.0), Field::text("b", 1.0)]).unwrap();
         let positions = [2, 102, 103].map(|position| Place {
             position,
-            term: b"word".to_vec(),
+            term: b"word".as_slice().into(),
             documents: 1,
         });
         let matches = Matches::find(&schema, &positions, 1, |field| match field.name.as_str() {

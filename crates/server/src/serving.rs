@@ -310,7 +310,10 @@ impl Serving {
         let mut cycles = added.cycles;
         cycles.extend(own_cycles(&tenants));
         let (measured, purge, stopped) = (engine, settings.memory.purge, threads.stopped());
-        threads.spawn("memory", move || limits::memory::watch(measured, purge, stopped))?;
+        let purges = tenants.parts.purges.clone();
+        threads.spawn("memory", move || {
+            limits::memory::watch(measured, purge, purges, stopped)
+        })?;
         let stopped = threads.stopped();
         threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(Serving {

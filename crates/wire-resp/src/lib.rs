@@ -20,6 +20,6 @@ pub mod reply;
 pub mod request;
 pub mod value;
 
-pub use reply::{Protocol, Reply, format_double};
+pub use reply::{Protocol, Reply, ReplyMemory, format_double};
 pub use request::{Args, Arguments, Limits, Parsed, Parser, ProtocolError, parse};
 pub use value::{DecodeError, Value, decode, encode_command, skip};

@@ -23,5 +23,5 @@ pub mod reply;
 pub mod request;
 
 pub use event::write_events;
-pub use reply::{Encoding, write_result, write_results, write_transaction};
+pub use reply::{Encoding, Json, write_result, write_results, write_transaction};
 pub use request::{Commands, Malformed, commands_of_body};

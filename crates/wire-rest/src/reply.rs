@@ -3,10 +3,15 @@
 //! `{"result": null | integer | string | array}` or `{"error": text}`. A byte that is not UTF-8
 //! becomes U+FFFD unless the client requested Base64, which then encodes every string except the
 //! status `OK`; the text of an error always stays plain. An error inside an array, which only
-//! scripts produce, is its text.
+//! scripts make, is its text.
+//!
+//! JSON may be six times as long as what it is of. Its memory is taken before it is made, as that
+//! of replies is; a result for which there is none is an error.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use quartet_wire_resp::ReplyMemory;
+use quartet_wire_resp::reply::grow;
 use quartet_wire_resp::value::{Item, Reader};
 
 /// How strings in results are written.
@@ -28,60 +33,152 @@ pub struct Written {
     pub is_error: bool,
 }
 
+/// The JSON that is made.
+pub struct Json<'m> {
+    bytes: Vec<u8>,
+    encoding: Encoding,
+    memory: &'m dyn ReplyMemory,
+    /// There was no memory for a part of the present result.
+    is_full: bool,
+}
+
+impl<'m> Json<'m> {
+    /// Takes memory for what is made from `memory`. A result for which there is none is the error
+    /// [`OUT_OF_MEMORY`].
+    pub fn new(encoding: Encoding, memory: &'m dyn ReplyMemory) -> Json<'m> {
+        Json {
+            bytes: Vec::new(),
+            encoding,
+            memory,
+            is_full: false,
+        }
+    }
+
+    /// Returns what was written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn push(&mut self, piece: &[u8]) {
+        if self.has_room(piece.len()) {
+            self.bytes.extend_from_slice(piece);
+        }
+    }
+
+    /// Returns whether `more` bytes may be appended, and an error behind them.
+    fn has_room(&mut self, more: usize) -> bool {
+        self.is_full |= !grow(&mut self.bytes, more.saturating_add(ERROR_BYTES), self.memory);
+        !self.is_full
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        if self.has_room(text_bytes(bytes)) {
+            write_text(bytes, &mut self.bytes);
+        }
+    }
+
+    fn base64(&mut self, bytes: &[u8]) {
+        let len = bytes.len().div_ceil(3) * 4;
+        if self.has_room(len + 2) {
+            self.bytes.push(b'"');
+            let start = self.bytes.len();
+            self.bytes.resize(start + len, 0);
+            let written = STANDARD.encode_slice(bytes, &mut self.bytes[start..]);
+            written.expect("room for four digits instead of three bytes");
+            self.bytes.push(b'"');
+        }
+    }
+
+    /// Replaces what was written since `start` if a part of it is missing.
+    fn replace_if_full(&mut self, start: usize) -> bool {
+        let was_full = std::mem::take(&mut self.is_full);
+        if was_full {
+            self.bytes.truncate(start);
+            self.bytes.extend_from_slice(b"{\"error\":\"");
+            self.bytes.extend_from_slice(OUT_OF_MEMORY.as_bytes());
+            self.bytes.extend_from_slice(b"\"}");
+        }
+        was_full
+    }
+}
+
+/// The error for a result for which there is no memory.
+pub const OUT_OF_MEMORY: &str = "OOM the reply takes more memory than there is left for one";
+/// Room that is always left, so that an error needs none.
+const ERROR_BYTES: usize = 128;
+
+/// Upper bound on the size of a string in JSON; close for one of many bytes.
+fn text_bytes(bytes: &[u8]) -> usize {
+    if bytes.len() <= 4096 {
+        return 6 * bytes.len() + 2;
+    }
+    // A byte that is no UTF-8 becomes three, twice for a while.
+    let of_others = if std::str::from_utf8(bytes).is_ok() { 1 } else { 6 };
+    let sizes = bytes.iter().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..0x20 => 6,
+        0x20..0x80 if of_others == 1 => 1,
+        0x20..0x80 => 2,
+        0x80.. => of_others,
+    });
+    sizes.sum::<usize>() + 2
+}
+
 /// Appends the first of `replies` as an object with a result or an error. `None` if there is no
 /// whole reply: nothing is written.
-pub fn write_result(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Option<Written> {
-    let start = out.len();
+pub fn write_result(replies: &[u8], out: &mut Json<'_>) -> Option<Written> {
+    let start = out.bytes.len();
     let mut reader = Reader::new(replies);
     let is_error = replies.first() == Some(&b'-');
-    out.extend_from_slice(if is_error { b"{\"error\":" } else { b"{\"result\":" });
-    if write_value(&mut reader, encoding, out).is_none() {
-        out.truncate(start);
+    out.push(if is_error { b"{\"error\":" } else { b"{\"result\":" });
+    if write_value(&mut reader, out).is_none() {
+        out.bytes.truncate(start);
         return None;
     }
-    out.push(b'}');
+    out.push(b"}");
+    let was_full = out.replace_if_full(start);
     Some(Written {
         consumed: reader.consumed(),
-        is_error,
+        is_error: is_error || was_full,
     })
 }
 
-/// Appends the complete replies of `replies`, `count` at most, as an array of objects, each with a
-/// result or an error. Returns their number.
-pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut Vec<u8>) -> usize {
+/// Appends the whole ones of `replies`, `count` at most, as an array of objects, each with a result
+/// or an error. Returns how many there were.
+pub fn write_results(replies: &[u8], count: usize, out: &mut Json<'_>) -> usize {
     let mut rest = replies;
     let mut written_count = 0;
-    out.push(b'[');
+    out.bytes.push(b'[');
     while written_count < count {
-        let start = out.len();
+        let start = out.bytes.len();
         if written_count > 0 {
-            out.push(b',');
+            out.bytes.push(b',');
         }
-        let Some(written) = write_result(rest, encoding, out) else {
-            out.truncate(start);
+        let Some(written) = write_result(rest, out) else {
+            out.bytes.truncate(start);
             break;
         };
         rest = &rest[written.consumed..];
         written_count += 1;
     }
-    out.push(b']');
+    out.bytes.push(b']');
     written_count
 }
 
-/// Appends a transaction's result: the replies of its commands as an array, or the one error
-/// because of which none was executed. `replies` are the replies to MULTI, the queued commands and
-/// EXEC. Returns `None` if they are incomplete.
-pub fn write_transaction(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Option<Written> {
+/// Appends what a transaction answers: the replies of its commands as an array, or the one error
+/// for which none was executed. `replies` are those of MULTI, the queued commands and EXEC. `None`
+/// if they are not whole.
+pub fn write_transaction(replies: &[u8], out: &mut Json<'_>) -> Option<Written> {
     let mut rest = replies;
     loop {
         let is_error = rest.first() == Some(&b'-');
         let mut reader = Reader::new(rest);
         match reader.item(0).ok()?? {
-            _ if is_error => return write_result(rest, encoding, out),
+            _ if is_error => return write_result(rest, out),
             Item::Simple(_) => rest = &rest[reader.consumed()..],
             Item::Elements(_, len) => {
                 let count = usize::try_from(len).ok()?;
-                let written_count = write_results(&rest[reader.consumed()..], count, encoding, out);
+                let written_count = write_results(&rest[reader.consumed()..], count, out);
                 return (written_count == count).then_some(Written {
                     consumed: replies.len(),
                     is_error: false,
@@ -93,18 +190,18 @@ pub fn write_transaction(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) 
 }
 
 /// Not recursive: scripts may nest arrays deeply.
-fn write_value(reader: &mut Reader<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Option<()> {
+fn write_value(reader: &mut Reader<'_>, out: &mut Json<'_>) -> Option<()> {
     // How many elements each open array still lacks.
     let mut open: Vec<u64> = Vec::new();
     loop {
         match reader.item(0).ok()?? {
             Item::Elements(_, len) | Item::Map(len) if len > 0 => {
-                out.push(b'[');
+                out.push(b"[");
                 open.push(len);
                 continue;
             }
-            Item::Elements(..) | Item::Map(_) => out.extend_from_slice(b"[]"),
-            item => write_scalar(item, encoding, out)?,
+            Item::Elements(..) | Item::Map(_) => out.push(b"[]"),
+            item => write_scalar(item, out)?,
         }
         loop {
             let Some(lacking) = open.last_mut() else {
@@ -112,38 +209,29 @@ fn write_value(reader: &mut Reader<'_>, encoding: Encoding, out: &mut Vec<u8>) -
             };
             *lacking -= 1;
             if *lacking > 0 {
-                out.push(b',');
+                out.push(b",");
                 break;
             }
-            out.push(b']');
+            out.push(b"]");
             open.pop();
         }
     }
 }
 
-/// Returns `None` for items that RESP2 does not have.
-fn write_scalar(item: Item<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Option<()> {
+/// `None` for what RESP2 does not have.
+fn write_scalar(item: Item<'_>, out: &mut Json<'_>) -> Option<()> {
     match item {
-        Item::Null | Item::NullArray => out.extend_from_slice(b"null"),
-        Item::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
-        Item::Simple(b"OK") => out.extend_from_slice(b"\"OK\""),
-        Item::Error(text) => write_text(text, out),
-        Item::Simple(bytes) | Item::Bulk(bytes) => match encoding {
-            Encoding::Text => write_text(bytes, out),
-            Encoding::Base64 => write_base64(bytes, out),
+        Item::Null | Item::NullArray => out.push(b"null"),
+        Item::Integer(number) => out.push(number.to_string().as_bytes()),
+        Item::Simple(b"OK") => out.push(b"\"OK\""),
+        Item::Error(text) => out.text(text),
+        Item::Simple(bytes) | Item::Bulk(bytes) => match out.encoding {
+            Encoding::Text => out.text(bytes),
+            Encoding::Base64 => out.base64(bytes),
         },
         _ => return None,
     }
     Some(())
-}
-
-fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    let start = out.len();
-    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    let written = STANDARD.encode_slice(bytes, &mut out[start..]);
-    written.expect("room for four digits instead of three bytes");
-    out.push(b'"');
 }
 
 /// Appends `bytes` as a JSON string; what is not UTF-8 becomes U+FFFD.
@@ -155,12 +243,68 @@ pub fn write_text(bytes: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    /// There is always memory.
+    struct Plenty;
+
+    impl ReplyMemory for Plenty {
+        fn take(&self, _: usize, _: usize) -> bool {
+            true
+        }
+
+        fn give_back(&self, _: usize) {}
+    }
+
+    /// There is none beyond what needs none.
+    struct Nothing;
+
+    impl ReplyMemory for Nothing {
+        fn take(&self, _: usize, _: usize) -> bool {
+            false
+        }
+
+        fn give_back(&self, _: usize) {}
+    }
+
+    fn json(encoding: Encoding) -> Json<'static> {
+        Json::new(encoding, &Plenty)
+    }
+
+    #[test]
+    fn a_result_without_memory_is_an_error_and_the_others_stand() {
+        let long = "x".repeat(100_000);
+        let replies = format!("$1\r\na\r\n${}\r\n{long}\r\n$1\r\nb\r\n", long.len());
+        let mut out = Json::new(Encoding::Text, &Nothing);
+        assert_eq!(write_results(replies.as_bytes(), usize::MAX, &mut out), 3);
+        let expected = format!("[{{\"result\":\"a\"}},{{\"error\":\"{OUT_OF_MEMORY}\"}},{{\"result\":\"b\"}}]");
+        assert_eq!(String::from_utf8(out.into_bytes()).unwrap(), expected);
+        let mut out = Json::new(Encoding::Base64, &Nothing);
+        let single = format!("${}\r\n{long}\r\n", long.len());
+        assert!(write_result(single.as_bytes(), &mut out).unwrap().is_error);
+    }
+
+    #[test]
+    fn the_bound_on_a_string_holds() {
+        for text in [
+            &b"plain"[..],
+            b"\"\\\n\x01",
+            "\u{e9}\u{20ac}".as_bytes(),
+            b"\xff\xfe\x80a\"",
+        ] {
+            for times in [1, 5000] {
+                let text = text.repeat(times);
+                let mut out = Vec::new();
+                write_text(&text, &mut out);
+                assert!(out.len() <= text_bytes(&text), "{}", out.len());
+            }
+        }
+    }
+
     fn check(reply: &str, text: &str, base64: &str) {
         for (encoding, expected) in [(Encoding::Text, text), (Encoding::Base64, base64)] {
-            let mut out = Vec::new();
-            let written = write_result(reply.as_bytes(), encoding, &mut out).unwrap();
+            let mut out = json(encoding);
+            let written = write_result(reply.as_bytes(), &mut out).unwrap();
             assert_eq!(written.consumed, reply.len());
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(String::from_utf8(out.into_bytes()).unwrap(), expected);
         }
     }
 
@@ -191,35 +335,38 @@ mod tests {
             (Encoding::Text, "{\"result\":\"\u{fffd}\u{fffd}\"}"),
             (Encoding::Base64, r#"{"result":"//4="}"#),
         ] {
-            let mut out = Vec::new();
-            write_result(reply, encoding, &mut out).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            let mut out = json(encoding);
+            write_result(reply, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out.into_bytes()).unwrap(), expected);
         }
     }
 
     #[test]
     fn arrays_may_nest_deeply() {
         let reply = "*1\r\n".repeat(100_000) + ":1\r\n";
-        let mut out = Vec::new();
-        write_result(reply.as_bytes(), Encoding::Text, &mut out).unwrap();
-        assert_eq!(out.len(), "{\"result\":}".len() + 200_001);
+        let mut out = json(Encoding::Text);
+        write_result(reply.as_bytes(), &mut out).unwrap();
+        assert_eq!(out.into_bytes().len(), "{\"result\":}".len() + 200_001);
     }
 
     #[test]
     fn several_replies_become_an_array() {
-        let mut out = Vec::new();
+        let mut out = json(Encoding::Text);
         let replies = b"+OK\r\n-ERR no\r\n:3\r\n:4";
-        assert_eq!(write_results(replies, 9, Encoding::Text, &mut out), 3);
-        assert_eq!(out, br#"[{"result":"OK"},{"error":"ERR no"},{"result":3}]"#);
+        assert_eq!(write_results(replies, 9, &mut out), 3);
+        assert_eq!(
+            out.into_bytes(),
+            br#"[{"result":"OK"},{"error":"ERR no"},{"result":3}]"#
+        );
     }
 
     #[test]
     fn a_transaction_answers_for_its_commands_or_as_a_whole() {
         let check = |replies: &str, expected: &str, is_error: bool| {
-            let mut out = Vec::new();
-            let written = write_transaction(replies.as_bytes(), Encoding::Text, &mut out).unwrap();
+            let mut out = json(Encoding::Text);
+            let written = write_transaction(replies.as_bytes(), &mut out).unwrap();
             assert_eq!(
-                (String::from_utf8(out).unwrap().as_str(), written.is_error),
+                (String::from_utf8(out.into_bytes()).unwrap().as_str(), written.is_error),
                 (expected, is_error)
             );
         };
@@ -232,18 +379,15 @@ mod tests {
         check("+OK\r\n*0\r\n", "[]", false);
         let refused = "+OK\r\n+QUEUED\r\n-ERR unknown\r\n-EXECABORT\r\n";
         check(refused, r#"{"error":"ERR unknown"}"#, true);
-        assert_eq!(
-            write_transaction(queued.as_bytes(), Encoding::Text, &mut Vec::new()),
-            None
-        );
+        assert_eq!(write_transaction(queued.as_bytes(), &mut json(Encoding::Text)), None);
     }
 
     #[test]
     fn parts_of_replies_are_none() {
         for reply in ["", "+OK", "$3\r\nab", "*2\r\n:1\r\n", "x\r\n"] {
-            let mut out = b"before".to_vec();
-            assert_eq!(write_result(reply.as_bytes(), Encoding::Text, &mut out), None);
-            assert_eq!(out, b"before");
+            let mut out = json(Encoding::Text);
+            assert_eq!(write_result(reply.as_bytes(), &mut out), None);
+            assert!(out.into_bytes().is_empty());
         }
     }
 }

@@ -123,6 +123,23 @@ impl Memory {
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts `bytes` more if there is room for them. Two callers at once never get the same room.
+    #[must_use]
+    pub fn try_reserve(&self, bytes: u64) -> bool {
+        let rows = quartet_store::all_rows_bytes();
+        let granted = self.granted.load(Ordering::Relaxed);
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        let fits = |reserved: u64| {
+            let reserved = reserved.saturating_add(bytes);
+            let has_room = bytes == 0 || reserved <= granted || rows.saturating_add(reserved) <= ceiling;
+            has_room.then_some(reserved)
+        };
+        let reserved = &self.reserved;
+        reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok()
+    }
+
     /// Counts `bytes` less, which [`Memory::reserve`] had counted.
     pub fn release(&self, bytes: u64) {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
@@ -131,6 +148,13 @@ impl Memory {
     /// Returns the bytes reserved at present.
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes that may still be counted.
+    pub fn room(&self) -> u64 {
+        self.ceiling
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.counted_bytes())
     }
 
     /// Returns true if requests that make the data larger are refused.
@@ -173,6 +197,7 @@ fn with_an_eighth(bytes: u64) -> u64 {
 
 /// Bytes that count until this is dropped: a buffer, a mailbox, a queue. There is one for each
 /// owner, not for each piece; the owner sets the new size when it has changed much.
+#[derive(Debug)]
 pub struct Reserved {
     memory: Arc<Memory>,
     bytes: u64,
@@ -189,6 +214,11 @@ impl Reserved {
         self.bytes
     }
 
+    /// Counts `bytes` more that somebody else has counted until now.
+    pub(super) fn take_over(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
     /// Sets the counted bytes, whether there is room for them or not: they are already allocated.
     pub fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
@@ -201,14 +231,10 @@ impl Reserved {
     /// Sets the counted bytes if there is room for the increase. If not, nothing changes, and the
     /// owner ends its operation with its protocol's error.
     pub fn try_set(&mut self, bytes: u64) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let counted = self.memory.counted_bytes();
-        let is_granted =
-            self.memory.reserved_bytes().saturating_add(more) <= self.memory.granted.load(Ordering::Relaxed);
-        let fits = || counted.saturating_add(more) <= self.memory.ceiling.load(Ordering::Relaxed);
-        let has_room = more == 0 || is_granted || fits();
+        let has_room = self.memory.try_reserve(bytes.saturating_sub(self.bytes));
         if has_room {
-            self.set(bytes);
+            self.memory.release(self.bytes.saturating_sub(bytes));
+            self.bytes = bytes;
         }
         has_room
     }

@@ -7,6 +7,7 @@ pub(crate) mod job;
 pub(crate) mod log_readers;
 pub(crate) mod memory;
 pub(crate) mod pressure;
+pub(crate) mod request_memory;
 pub(crate) mod retention;
 pub(crate) mod room;
 pub(crate) mod stored;

@@ -22,6 +22,9 @@ use crate::{DynamoDb, Outcome, storage::stored};
 const KEYS_MAX: usize = 100;
 const WRITES_MAX: usize = 25;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Memory that an answer takes for each byte of its items: JSON may be six times as long, and
+/// stands there twice before it is sent.
+const JSON_FACTOR: u64 = 8;
 
 fn tables<'j, 'a>(request: &'j Json<'a>) -> impl Iterator<Item = (&'j str, &'j Json<'a>)> {
     let items = request.get("RequestItems").unwrap_or(&Json::Null);
@@ -106,8 +109,15 @@ pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond_to_read(
         parse_gets(request),
         |transaction, all| execute_all_gets(layer, transaction, all),
-        |all, rows| write_gets(request, &all, &rows, report),
+        |all, rows| write_gets(request, &all, &rows, report, answer_bytes_max(layer)),
     )
+}
+
+/// Bytes of items that an answer has, one more perhaps. Keys that do not fit are unprocessed, and
+/// clients ask for them again.
+fn answer_bytes_max(layer: &DynamoDb) -> usize {
+    let room_bytes = layer.engine.memory().room_for_a_request();
+    ANSWER_BYTES_MAX.min((room_bytes / JSON_FACTOR) as usize)
 }
 
 /// The rows of each table. Those of a table that was throttled end early; if there are none at all,
@@ -151,7 +161,13 @@ fn execute_gets(
     Ok((rows, None))
 }
 
-fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], report: Report) -> Vec<u8> {
+fn write_gets(
+    request: &Json<'_>,
+    all: &[TableGets],
+    rows: &[Vec<Option<Row>>],
+    report: Report,
+    bytes_max: usize,
+) -> Vec<u8> {
     let mut bytes = 0;
     let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
     // For each table, how many keys fit into the answer.
@@ -160,7 +176,7 @@ fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], 
         let total = consumed.entry(table.name.clone()).or_default();
         let fit = table.gets.iter().zip(rows).take_while(|(get, row)| {
             let size = row.as_ref().map_or(0, |row| stored::size(row.value()));
-            let fits = bytes == 0 || bytes + size <= ANSWER_BYTES_MAX;
+            let fits = bytes == 0 || bytes + size <= bytes_max;
             if fits {
                 bytes += size;
                 total.table += get.units(row.as_ref());

@@ -23,6 +23,9 @@ pub trait Host {
     /// The present time, rather than the transaction's: for the duration of the evaluation.
     fn now_micros(&self) -> u64;
 
+    /// The memory that one query may take at the moment for what it makes, in bytes.
+    fn room_bytes(&self) -> u64;
+
     /// Reports pending background work.
     fn work_is_left(&self);
 

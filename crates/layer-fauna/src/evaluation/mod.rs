@@ -46,6 +46,11 @@ const MADE_BYTES_MAX: u64 = 256 << 20;
 /// Upper bound on the bytes that a transaction writes.
 const WRITTEN_BYTES_MAX: u64 = 64 << 20;
 
+/// The memory that a query may take for each byte of room that the process has for one: for all
+/// values however small, of which most are gone soon, and for what is copied and made anew.
+const WORK_PER_ROOM: u64 = 16;
+const MADE_PER_ROOM: u64 = 2;
+
 /// The cost of a query so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
@@ -91,6 +96,8 @@ pub struct Evaluation<'a> {
     pub interrupted: Option<Errors>,
     /// The number of steps at which to look at the time.
     pub next_look: u64,
+    /// See [`Host::room_bytes`].
+    room_bytes: u64,
     variables: Vec<Value>,
     depth: usize,
     calls: usize,
@@ -173,6 +180,7 @@ impl<'a> Evaluation<'a> {
             version: ApiVersion::V4,
             interrupted: None,
             next_look: 0,
+            room_bytes: host.room_bytes(),
             variables: Vec::new(),
             depth: 0,
             calls: 0,
@@ -225,14 +233,20 @@ impl<'a> Evaluation<'a> {
         if size.bytes > VALUE_BYTES_MAX || self.cost.work_bytes > WORK_BYTES_MAX {
             return Err(too_large());
         }
+        if size.bytes > self.room_bytes || self.cost.work_bytes / WORK_PER_ROOM > self.room_bytes {
+            return Err(self.interrupt(out_of_memory()));
+        }
         Ok(())
     }
 
     /// Accounts for `bytes` that are about to be created, or copied.
     pub fn make(&mut self, bytes: usize) -> Result<()> {
         self.cost.made_bytes = self.cost.made_bytes.saturating_add(bytes as u64);
-        match self.cost.made_bytes > MADE_BYTES_MAX {
-            true => Err(self.interrupt(too_large())),
+        if self.cost.made_bytes > MADE_BYTES_MAX {
+            return Err(self.interrupt(too_large()));
+        }
+        match self.cost.made_bytes / MADE_PER_ROOM > self.room_bytes {
+            true => Err(self.interrupt(out_of_memory())),
             false => Ok(()),
         }
     }
@@ -491,6 +505,12 @@ fn check(kind: Kind, value: Value) -> Result<Value> {
 
 fn too_large() -> Errors {
     Errors::new(Code::BadRequest, "Query result exceeds the size limit.")
+}
+
+/// The query would take more memory than there is room for: it may be asked again.
+fn out_of_memory() -> Errors {
+    let message = "The query takes more memory than there is left for one: ask for less, or try again later.";
+    Errors::protocol(Code::Unavailable, message)
 }
 
 fn stack_overflow() -> Errors {

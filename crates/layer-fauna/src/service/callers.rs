@@ -76,6 +76,10 @@ impl Host for Fauna {
         self.engine.now_micros()
     }
 
+    fn room_bytes(&self) -> u64 {
+        self.engine.memory().room_for_a_request()
+    }
+
     fn work_is_left(&self) {
         Fauna::work_is_left(self);
     }

@@ -389,6 +389,10 @@ impl Host for Alone {
         0
     }
 
+    fn room_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
     fn work_is_left(&self) {}
 
     fn keys_are_ready(&self, _: &mut View<'_>, _: &str) -> bool {

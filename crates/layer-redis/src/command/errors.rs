@@ -12,6 +12,10 @@ pub const OUT_OF_RANGE_POSITIVE: &str = "ERR value is out of range, must be posi
 pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub const STRING_TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub const REPLY_TOO_LARGE: &str = "ERR the reply exceeds the maximum size";
+/// See `docs/memory.md`: there is no room for the reply, or for what it is made of.
+pub const REPLY_OUT_OF_MEMORY: &str = "OOM the reply takes more memory than there is left for one";
+/// The same of what a connection asks the server to keep for it.
+pub const CONNECTION_OUT_OF_MEMORY: &str = "OOM there is no memory for what the connection asks to be kept";
 pub const EFFECTS_TOO_LARGE: &str = "ERR the command's effects exceed the maximum size";
 pub const KEY_TOO_LARGE: &str = "ERR key exceeds the maximum size of 65000 bytes";
 pub const TIMEOUT_NOT_FLOAT: &str = "ERR timeout is not a float or out of range";

@@ -321,6 +321,12 @@ pub const CATEGORIES: &[&str] = &[
 ];
 
 impl Command {
+    /// What it leaves makes the database larger: rows, or users, which Redis does not refuse when
+    /// memory is short.
+    pub fn grows(&self) -> bool {
+        self.has(DENYOOM) || self.name == "acl|setuser"
+    }
+
     pub fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }

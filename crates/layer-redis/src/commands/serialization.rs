@@ -51,7 +51,10 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     if context.makes_late(bytes) {
         let (held, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
         let (mut left, mut text) = (0..bytes, Vec::new());
+        // The text, the payload that is made of it, and its place in the reply.
+        let reserved = context.groups.reserve(3 * bytes)?;
         context.make_late(context.reply.mark(), bytes as usize, move |out| {
+            let _reserved = &reserved;
             let made = held.append_step(&mut left, &mut text);
             if made == Made::Wholly {
                 let payload = value::dump(&Value::String(std::mem::take(&mut text)));
@@ -65,6 +68,13 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     let takes_long = is_graph && vector_sets::takes_long(&mut context.keys(), &entry);
     if takes_long && context.must_end_before_long() {
         return Ok(());
+    }
+    let mut workspace = context.workspace();
+    if entry.kind == Kind::String {
+        workspace.take(2 * bytes as usize)?;
+    } else {
+        // The elements, and the payload that is made of them.
+        context.takes_elements(&mut workspace, [&entry, &entry])?;
     }
     let payload = payload(context, &entry)?;
     context.reply.bulk(&payload);

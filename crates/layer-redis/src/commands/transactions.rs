@@ -16,8 +16,9 @@ use quartet_engine::{PartitionGuard, WatchId};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Protocol};
 
 use crate::access::acl::User;
+use crate::command::errors;
 use crate::commands::scripting::libraries;
-use crate::connections::clients::{ClientState, Queue, Watched};
+use crate::connections::clients::{ClientState, KeptFor, Queue, Watched};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::key_row;
@@ -292,6 +293,9 @@ pub fn forget(partition: &mut PartitionGuard<'_>, client: &mut ClientState) {
         .for_each(|watch| partition.unwatch(watch));
 }
 
+/// Memory for a key under WATCH beside its name, about.
+const WATCH_BYTES: usize = 400;
+
 fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.client.multi.is_some() {
         return Err("ERR WATCH inside MULTI is not allowed".into());
@@ -305,6 +309,13 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
             .any(|watched| watched.db == db && *watched.name == *name)
         {
             continue;
+        }
+        if !context
+            .client
+            .shared
+            .keep_more(KeptFor::Watches, 4 * name.len() + WATCH_BYTES)
+        {
+            return Err(errors::CONNECTION_OUT_OF_MEMORY.into());
         }
         let row = key_row(db, name);
         let was_expired = context.tx.get(&row).is_some() && context.keys().find(name).is_none();
@@ -345,7 +356,8 @@ pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
     if client.watched.is_empty() {
         return Vec::new();
     }
-    client.shared.watched_keys.lock().clear();
+    *client.shared.watched_keys.lock() = Vec::new();
+    client.shared.keep_nothing(KeptFor::Watches);
     client.watched.drain(..).map(|watched| watched.id).collect()
 }
 

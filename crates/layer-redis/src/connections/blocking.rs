@@ -19,7 +19,7 @@ use quartet_wire_resp::Protocol;
 
 use crate::access::acl::Users;
 use crate::command::Command;
-use crate::connections::clients::{Client, ClientState};
+use crate::connections::clients::{Client, ClientState, KeptFor};
 use crate::keyspace::key_row;
 
 /// A command that waits for one of its keys.
@@ -66,6 +66,9 @@ struct Work {
     /// Waits that CLIENT UNBLOCK ends, or REPLICAOF all of them, with the error to answer.
     ends: Vec<(u64, Option<&'static str>)>,
 }
+
+/// Memory for a key that a client waits for beside its name, about.
+const WAIT_BYTES: usize = 700;
 
 #[derive(Default)]
 pub struct Blocking {
@@ -143,6 +146,12 @@ impl Blocking {
             keys: queues.keys.len(),
             keys_if_gone: queues.keys.values().filter(is_told).count(),
         }
+    }
+
+    /// Memory for such a wait, about: each name stands in several places.
+    pub fn bytes_of(request: &[u8], block: &Block) -> usize {
+        let names: usize = block.keys.iter().map(|name| 4 * name.len() + WAIT_BYTES).sum();
+        request.len() + names
     }
 
     /// The client waits from now on. `request` is its command as it is to be asked again.
@@ -318,6 +327,7 @@ impl Blocking {
             }
         }
         waiter.client.blocked.store(false, Ordering::SeqCst);
+        waiter.client.keep_nothing(KeptFor::Wait);
         Some(waiter)
     }
 

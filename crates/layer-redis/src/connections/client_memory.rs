@@ -47,6 +47,15 @@ impl ClientMemory {
         self.memory.reserve(bytes as u64);
     }
 
+    /// The same if the process has room for it.
+    fn try_take(&self, bytes: usize) -> bool {
+        let is_taken = self.memory.try_reserve(bytes as u64);
+        if is_taken {
+            self.used.fetch_add(bytes, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
     fn give_back(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
         self.memory.release(bytes as u64);
@@ -78,6 +87,22 @@ impl Counted {
             self.memory.give_back(self.bytes - bytes);
         }
         self.bytes = bytes;
+    }
+
+    /// The same if the process has room for more than now. False: nothing has changed.
+    #[must_use]
+    pub fn try_set(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes && !self.memory.try_take(bytes - self.bytes) {
+            return false;
+        }
+        self.bytes = self.bytes.max(bytes);
+        self.set(bytes);
+        true
+    }
+
+    /// Returns the bytes that are counted.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The same for what changes with every request: small differences are left for later.

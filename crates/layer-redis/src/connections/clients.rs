@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Dependency, WatchId};
+use quartet_engine::{Dependency, Reserved, WatchId};
 use quartet_wire_resp::Protocol;
 
 use crate::access::acl::{User, Users};
 use crate::command::Command;
 use crate::command::table::Table;
-use crate::connections::client_memory::{ClientMemory, SharedBytes};
+use crate::connections::client_memory::{ClientMemory, Counted, SharedBytes};
 use crate::connections::mailbox::{Mailbox, SHARED_BYTES_MIN, Taken};
 use crate::connections::subscriptions::Subscriptions;
 use crate::connections::tracking::Mode;
@@ -60,6 +60,10 @@ pub struct ClientState {
     pub takes_late_parts: bool,
     /// Parts that the reply lacks, in the order of their places.
     pub late_parts: Vec<LatePart>,
+    /// Replies are not sent in parts: each is kept until it is whole.
+    pub keeps_replies_whole: bool,
+    /// Counts replies until the connection's owner does.
+    pub unsent: Option<Reserved>,
 }
 
 /// Requests waiting for EXEC, as they were sent.
@@ -125,6 +129,8 @@ impl ClientState {
             is_upstream: false,
             takes_late_parts: false,
             late_parts: Vec::new(),
+            keeps_replies_whole: false,
+            unsent: None,
         }
     }
 }
@@ -202,6 +208,7 @@ pub struct Client {
     /// Index of the latest command in the table.
     last_command: AtomicUsize,
     pub details: Mutex<ClientDetails>,
+    kept: Mutex<Kept>,
     mailbox: Mutex<Mailbox>,
     has_mail: AtomicBool,
     wake: Wake,
@@ -223,6 +230,29 @@ pub struct Buffers {
     pub mailbox: AtomicUsize,
     /// The requests of a transaction.
     pub queue: AtomicUsize,
+    /// All that the connection's owner counts: its buffers with the room in them, the words of a
+    /// request that is arriving, the queue.
+    pub owned: AtomicUsize,
+    /// The part of the mailbox that is the connection's alone.
+    pub own_mail: AtomicUsize,
+    /// See [`Client::keep`].
+    pub kept: AtomicUsize,
+}
+
+/// The memory that the server takes beside buffers because a connection asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFor {
+    /// The keys under WATCH.
+    Watches,
+    /// The keys that a command waits for.
+    Wait,
+    Subscriptions,
+}
+
+/// Bytes by what they are kept for, and all of them.
+struct Kept {
+    bytes: [usize; 3],
+    counted: Counted,
 }
 
 /// Number of the connection's subscriptions, as their owner last set it.
@@ -241,6 +271,18 @@ impl SubscriptionCounts {
 }
 
 impl Buffers {
+    /// The connection's part of what is counted for all of them.
+    pub fn counted(&self) -> usize {
+        let parts = [&self.owned, &self.own_mail, &self.kept];
+        parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes of messages in its mailbox that others may wait for too.
+    pub fn shared_mail(&self) -> usize {
+        let mail = self.mailbox.load(Ordering::Relaxed);
+        mail.saturating_sub(self.own_mail.load(Ordering::Relaxed))
+    }
+
     pub fn total(&self) -> usize {
         let parts = [&self.input, &self.input_free, &self.output, &self.mailbox, &self.queue];
         parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
@@ -353,7 +395,42 @@ impl Client {
         (self.wake)();
     }
 
+    /// Counts `bytes` as what is kept for this purpose from now on. False: the process has no room
+    /// for more, nothing has changed, and the request for it is to be refused.
+    #[must_use]
+    pub fn keep(&self, purpose: KeptFor, bytes: usize) -> bool {
+        let mut kept = self.kept.lock();
+        let others: usize = kept.bytes.iter().sum::<usize>() - kept.bytes[purpose as usize];
+        let has_room = kept.counted.try_set(others + bytes);
+        if has_room {
+            kept.bytes[purpose as usize] = bytes;
+            self.buffers.kept.store(others + bytes, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// The same for `bytes` more.
+    #[must_use]
+    pub fn keep_more(&self, purpose: KeptFor, bytes: usize) -> bool {
+        let before = self.kept.lock().bytes[purpose as usize];
+        self.keep(purpose, before + bytes)
+    }
+
+    /// The same for `bytes` less.
+    pub fn keep_less(&self, purpose: KeptFor, bytes: usize) {
+        let before = self.kept.lock().bytes[purpose as usize];
+        let is_less = self.keep(purpose, before.saturating_sub(bytes));
+        debug_assert!(is_less, "less is always possible");
+    }
+
+    /// Nothing is kept for this purpose any longer.
+    pub fn keep_nothing(&self, purpose: KeptFor) {
+        let is_less = self.keep(purpose, 0);
+        debug_assert!(is_less, "less is always possible");
+    }
+
     fn note_mail(&self, mailbox: &Mailbox) {
+        self.buffers.own_mail.store(mailbox.own_bytes(), Ordering::Relaxed);
         self.has_mail.store(mailbox.bytes() > 0, Ordering::Relaxed);
         self.buffers.mailbox.store(mailbox.bytes(), Ordering::Relaxed);
     }
@@ -498,6 +575,10 @@ impl Clients {
             tracking: Mutex::default(),
             last_command: AtomicUsize::new(NO_COMMAND),
             details: Mutex::default(),
+            kept: Mutex::new(Kept {
+                bytes: [0; 3],
+                counted: Counted::new(self.memory.clone(), 0),
+            }),
             mailbox: Mutex::new(Mailbox::new(self.memory.clone())),
             has_mail: AtomicBool::new(false),
             wake,
@@ -539,7 +620,7 @@ impl Clients {
     pub fn wake_idle(&self, micros: u64) {
         for client in self.list() {
             let is_idle = client.last_active_micros.load(Ordering::Relaxed) <= micros;
-            if is_idle && client.buffers.total() > 0 {
+            if is_idle && client.buffers.owned.load(Ordering::Relaxed) + client.buffers.total() > 0 {
                 (client.wake)();
             }
         }

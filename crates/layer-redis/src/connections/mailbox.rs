@@ -64,6 +64,11 @@ impl Mailbox {
         self.bytes
     }
 
+    /// The mailbox's own part of what is counted, without shared messages.
+    pub fn own_bytes(&self) -> usize {
+        self.counted.bytes()
+    }
+
     /// `first`, if given, replaces the first of the bytes.
     pub fn add(&mut self, first: Option<u8>, bytes: &[u8], dependency: Dependency) {
         let start = self.tail.len();

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::access::admission_control::{Admission, AdmissionControl, Cost};
 use crate::command::error_reply::ErrorReply;
 use crate::command::table::Table;
-use crate::command::{Command, DENYOOM, Group, WRITE};
+use crate::command::{Command, Group, WRITE};
 use crate::layer::Redis;
 
 /// Requests that affect the whole server are reserved to its operator, on the default database.
@@ -40,25 +40,19 @@ impl Redis {
     ) -> Result<(), ErrorReply> {
         match &self.access.admission_control {
             None => Ok(()),
-            Some(admission_control) => judge(
-                admission_control.as_ref(),
-                self.table,
-                command,
-                request_bytes,
-                now_micros,
-            ),
+            Some(admission_control) => judge(admission_control.as_ref(), self, command, request_bytes, now_micros),
         }
     }
 }
 
 fn judge(
     admission_control: &dyn AdmissionControl,
-    table: &Table,
+    layer: &Redis,
     command: &'static Command,
     request_bytes: usize,
     now_micros: u64,
 ) -> Result<(), ErrorReply> {
-    if is_operators(table, command) {
+    if is_operators(layer.table, command) {
         return Err(format!("ERR Command is not available: '{}'", command.name.to_ascii_uppercase()).into());
     }
     let cost = match command {
@@ -69,7 +63,8 @@ fn judge(
     let admission = Admission {
         cost,
         request_bytes,
-        grows: command.has(DENYOOM),
+        grows: command.grows(),
+        beside_rows_bytes: layer.access.users.bytes(),
         now_micros,
     };
     admission_control.admit(&admission).map_err(ErrorReply::from)

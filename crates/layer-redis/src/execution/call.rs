@@ -12,6 +12,7 @@ use crate::execution::slowlog::slow_command;
 use crate::handler::allowance::Allowance;
 use crate::handler::beside::{Beside, Ran};
 use crate::handler::caching::remember;
+use crate::handler::command_memory::CommandMemory;
 use crate::handler::context::Context;
 use crate::handler::definition::{LongRunning, Nested};
 use crate::handler::groups::Groups;
@@ -70,12 +71,18 @@ pub fn call(
     let allowance = Allowance::with_lock(started_micros);
     let is_bounded = command.may_look_at_much() && !client.may_take_long;
     let now_ms = partition.now_micros() / 1000;
+    let memory = CommandMemory::behind(layer, client);
     let executed = partition.execute(layer.space, |tx| {
-        let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
+        let reply = Reply::new(out, client.protocol)
+            .limited(layer.reply_bytes_max())
+            .with_memory(&memory)
+            .kept_whole(client.keeps_replies_whole);
         let mut context = Context {
             tx,
             client,
-            groups: Groups::of(layer).allowed(is_bounded.then_some(&allowance)),
+            groups: Groups::of(layer)
+                .allowed(is_bounded.then_some(&allowance))
+                .with_memory(&memory),
             reply,
             now_ms,
             in_exec: false,
@@ -83,7 +90,7 @@ pub fn call(
         };
         let outcome = match handle(layer, &mut context, (index, command), arguments) {
             _ if allowance.is_used_up() => Ok(Outcome::RunLong),
-            Ok(Outcome::Done) if context.reply.is_full() => Err(errors::REPLY_TOO_LARGE.into()),
+            Ok(Outcome::Done) if context.reply.is_full() => Err(context.groups.reply_is_full()),
             outcome => outcome,
         };
         match keeps_effects(&outcome) {
@@ -91,6 +98,7 @@ pub fn call(
             false => Err(outcome),
         }
     });
+    memory.keep_for(client);
     let ended = conclude(layer, executed);
     // A command that waits or is received again is counted when it has been served.
     let is_over = !matches!(
@@ -175,13 +183,17 @@ pub fn call_reading(
     let now_ms = reading.now_micros() / 1000;
     let beside = Beside::new(layer.changes.are_wanted());
     let is_bounded = client.may_look_at_much(command);
+    let memory = CommandMemory::behind(layer, client);
     let executed = reading.execute(layer.space, |tx| {
-        let reply = Reply::new(out, client.protocol).limited(layer.reply_bytes_max());
+        let reply = Reply::new(out, client.protocol)
+            .limited(layer.reply_bytes_max())
+            .with_memory(&memory)
+            .kept_whole(client.keeps_replies_whole);
         let groups = Groups::with_notes(layer, &beside);
         let mut context = Context {
             tx,
             client,
-            groups: groups.allowed(is_bounded.then_some(&allowance)),
+            groups: groups.allowed(is_bounded.then_some(&allowance)).with_memory(&memory),
             reply,
             now_ms,
             in_exec: false,
@@ -198,7 +210,7 @@ pub fn call_reading(
                 transactions::end(context.client);
                 Err(Ok(errors::ENDED.into()))
             }
-            Ok(Outcome::Done) if context.reply.is_full() => Err(Ok(errors::REPLY_TOO_LARGE.into())),
+            Ok(Outcome::Done) if context.reply.is_full() => Err(Ok(context.groups.reply_is_full())),
             Ok(Outcome::Done) => {
                 if has_lock {
                     remember(context.groups, context.client, command, arguments);
@@ -210,6 +222,7 @@ pub fn call_reading(
             Ok(_) | Err(_) => Err(Err(MustWrite)),
         }
     })?;
+    memory.keep_for(client);
     let (outcome, dependency) = match executed {
         Ok((Outcome::RunLong, _)) => return Ok(Ended::without_effects(Ok(Outcome::RunLong))),
         Ok((outcome, dependency)) => (Ok(outcome), dependency),
@@ -373,9 +386,9 @@ pub fn call_queued(
     match outcome {
         // Nothing of EXEC stays. Effects of a script stay, as after any error of it.
         Ok(()) if context.client.is_script && context.reply.is_full() => {
-            let statistics = &layer.observation.statistics;
-            statistics.error_sent(errors::REPLY_TOO_LARGE.as_bytes());
-            context.reply.replace_by_error(errors::REPLY_TOO_LARGE);
+            let error = context.groups.reply_is_full();
+            layer.observation.statistics.error_sent(error.text.as_bytes());
+            context.reply.replace_by_error(&*error.text);
         }
         Ok(()) => {}
         Err(error) => answer_error(layer, &error, &mut context.reply),

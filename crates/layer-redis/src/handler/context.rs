@@ -1,7 +1,7 @@
 //! A handler's context: the transaction, the connection, the reply, and the state that all
 //! connections share.
 
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
@@ -11,12 +11,16 @@ use crate::access::acl::selector::Selector;
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::{Block, EmptyReply};
 use crate::connections::clients::ClientState;
+use crate::handler::command_memory::{ELEMENT_BYTES, Workspace};
 use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
 use crate::keyspace::late_part::{LATE_FROM, LatePart, Made};
 use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing, key_row};
 use crate::{command::errors, command::parse};
+
+/// Bytes that are gathered of a byte of a packed value, about.
+const PACKED_FACTOR: usize = 4;
 
 pub struct Context<'c, 't> {
     pub tx: &'c mut Transaction<'t>,
@@ -171,6 +175,30 @@ impl<'c, 't> Context<'c, 't> {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
             found => Ok(found),
         }
+    }
+
+    /// Takes memory for all elements of keys, which a command is about to gather.
+    pub fn takes_elements<'e>(
+        &mut self,
+        workspace: &mut Workspace<'_>,
+        entries: impl IntoIterator<Item = &'e Entry>,
+    ) -> Result<(), ErrorReply> {
+        for entry in entries {
+            workspace.take(entry.row_bytes().saturating_mul(PACKED_FACTOR))?;
+            if !entry.is_large() {
+                continue;
+            }
+            let mut taken = Ok(());
+            entry.elements().scan(self.tx, b"", None, false, &mut |key, value| {
+                taken = workspace.take(key.len() + value.len() + ELEMENT_BYTES);
+                match taken {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            });
+            taken?;
+        }
+        Ok(())
     }
 
     /// Whether a part of the reply that rests on `bytes` is to be made when the lock is free. Not

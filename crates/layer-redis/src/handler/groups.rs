@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Engine, Space};
+use quartet_engine::{Engine, Reserved, Space};
 use quartet_wire_resp::Arguments;
 
+use crate::command::error_reply::ErrorReply;
+use crate::command::errors;
 use crate::command::table::Table;
 use crate::config::Config;
 use crate::connections::clients::ClientState;
 use crate::connections::outbox::Outbox;
 use crate::handler::allowance::{Allowance, WITH_LOCK_ELEMENTS};
 use crate::handler::beside::Beside;
+use crate::handler::command_memory::{CommandMemory, GatheredList, Workspace};
 use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::eviction_policy::Policy;
@@ -28,6 +31,8 @@ pub struct Groups<'c> {
     beside: Option<&'c Beside>,
     /// For a command that may look at much, and is none of EXEC or of a script.
     allowance: Option<&'c Allowance<'c>>,
+    /// `None` where no client is answered.
+    memory: Option<&'c CommandMemory<'c>>,
 }
 
 impl<'c> Groups<'c> {
@@ -36,6 +41,7 @@ impl<'c> Groups<'c> {
             layer,
             beside: None,
             allowance: None,
+            memory: None,
         }
     }
 
@@ -51,6 +57,46 @@ impl<'c> Groups<'c> {
     /// For a command that runs within this allowance.
     pub fn allowed(self, allowance: Option<&'c Allowance<'c>>) -> Groups<'c> {
         Groups { allowance, ..self }
+    }
+
+    /// For a command that takes memory from there.
+    pub fn with_memory(self, memory: &'c CommandMemory<'c>) -> Groups<'c> {
+        let memory = Some(memory);
+        Groups { memory, ..self }
+    }
+
+    /// The memory for a reply.
+    pub fn memory(self) -> Option<&'c CommandMemory<'c>> {
+        self.memory
+    }
+
+    /// Memory for what the command gathers before it writes its reply.
+    pub fn workspace(self) -> Workspace<'c> {
+        Workspace::new(self.memory)
+    }
+
+    /// A list that is gathered in such memory.
+    pub fn gathered_list(self) -> GatheredList<'c> {
+        GatheredList::new(self.workspace())
+    }
+
+    /// Memory for what is made when the command is over, but before its reply is whole.
+    pub fn reserve(self, bytes: u64) -> Result<Reserved, ErrorReply> {
+        let mut reserved = Reserved::new(self.engine().memory().clone());
+        let fits = bytes <= self.layer.reply_memory_max();
+        match fits && reserved.try_set(bytes) {
+            true => Ok(reserved),
+            false => Err(errors::REPLY_OUT_OF_MEMORY.into()),
+        }
+    }
+
+    /// The error for a reply that could not be written to its end.
+    pub fn reply_is_full(self) -> ErrorReply {
+        let is_refused = self.memory.is_some_and(|memory| memory.request.is_refused());
+        match is_refused {
+            true => errors::REPLY_OUT_OF_MEMORY.into(),
+            false => errors::REPLY_TOO_LARGE.into(),
+        }
     }
 
     /// A command that looks at much asks from time to time whether it has to end here. Whatever it

@@ -3,6 +3,7 @@
 pub(crate) mod allowance;
 pub(crate) mod beside;
 pub(crate) mod caching;
+pub(crate) mod command_memory;
 pub(crate) mod context;
 pub(crate) mod definition;
 pub(crate) mod description;

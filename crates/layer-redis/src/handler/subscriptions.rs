@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::connections::channels::Scope;
-use crate::connections::clients::Client;
+use crate::connections::clients::{Client, KeptFor};
 use crate::connections::subscriptions::Subscriptions;
 use crate::handler::groups::Groups;
 
@@ -15,4 +15,5 @@ pub fn leave_all(groups: Groups<'_>, subscriptions: &mut Subscriptions, client: 
         }
     }
     subscriptions.tell(client);
+    client.keep_nothing(KeptFor::Subscriptions);
 }

@@ -69,6 +69,8 @@ pub struct PickCount(i64);
 /// Most picks with repetitions. Redis would go on until its memory is used up.
 const REPEATED_PICKS_MAX: u64 = 1 << 22;
 const OUT_OF_RANGE: &str = "ERR value is out of range";
+/// A position, and its place among those that are known.
+const POSITION_BYTES: usize = 32;
 
 impl PickCount {
     pub fn parse(text: &[u8]) -> Result<PickCount, ErrorReply> {
@@ -84,6 +86,17 @@ impl PickCount {
             return Err(OUT_OF_RANGE.into());
         }
         Ok(self)
+    }
+
+    /// Memory for the positions in a collection of `size` elements.
+    pub fn bytes(self, size: u64) -> usize {
+        let wanted = self.0.unsigned_abs();
+        let count = if self.0 >= 0 {
+            wanted.min(size)
+        } else {
+            wanted.min(REPEATED_PICKS_MAX)
+        };
+        (count as usize).saturating_mul(POSITION_BYTES)
     }
 
     /// Positions in a collection of `size` elements: all of them in order if that many are wanted,

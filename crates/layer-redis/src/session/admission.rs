@@ -3,7 +3,7 @@
 use super::Session;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::{Command, DENYOOM, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE};
+use crate::command::{Command, LOADING, NO_AUTH, NO_MULTI, STALE, WRITE};
 use crate::commands::{scripting, transactions};
 use crate::connections::subscriptions::is_allowed_while_subscribed;
 use crate::execution::call::Ended;
@@ -210,7 +210,7 @@ impl Session {
         match &self.client.multi {
             Some(queue) if command.name == "exec" => queue.may_need_memory,
             Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
-            None => command.has(DENYOOM),
+            None => command.grows(),
         }
     }
 }

@@ -15,7 +15,7 @@ mod while_busy;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quartet_engine::{Busy, Dependency};
+use quartet_engine::{Busy, Dependency, Reserved};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply, Value, encode_command};
 
@@ -137,6 +137,11 @@ impl Session {
         self.parser.words_bytes()
     }
 
+    /// Gives back what an unusually large request took, of a connection on which none is arriving.
+    pub fn rest(&mut self) {
+        self.parser = Parser::new();
+    }
+
     /// From now on the requests are this user's, who has shown who he is.
     pub fn act_for(&mut self, user: Arc<User>) {
         self.client.authenticated = true;
@@ -180,6 +185,10 @@ impl Session {
         debug_assert!(self.incomplete.is_none(), "a reply that was not completed");
         if self.layer.connections.is_held.load(Ordering::SeqCst) {
             return self.follow_database();
+        }
+        if !self.client.keeps_replies_whole {
+            // The owner counts the replies before these by now.
+            self.client.unsent = None;
         }
         let start = out.len();
         let mut received = self.receive_here(input, out);
@@ -366,6 +375,17 @@ impl Session {
     /// Bytes that it lacks, or about that.
     pub fn lacking_bytes(&self) -> usize {
         self.incomplete.as_ref().map_or(0, Incomplete::bytes)
+    }
+
+    /// Replies are not sent in parts: they take memory for all that they will be.
+    pub fn keep_replies_whole(&mut self) {
+        self.client.keeps_replies_whole = true;
+    }
+
+    /// Takes what counts the replies that were written: from now on the owner of the connection
+    /// counts them.
+    pub fn take_unsent(&mut self) -> Option<Reserved> {
+        self.client.unsent.take()
     }
 
     /// Appends what comes next of a reply that lacks parts. After [`Made::Unreadable`] what was

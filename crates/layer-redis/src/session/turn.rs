@@ -1,6 +1,7 @@
 //! One request under the partition's lock: the command, and everything that is done before and
 //! after it, in order.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::{Dependency, PartitionGuard};
@@ -10,10 +11,10 @@ use super::admission::Refusal;
 use super::waiting::Waiting;
 use super::{Received, Session};
 use crate::command::error_reply::ErrorReply;
-use crate::command::{Command, DENYOOM, changes_subscriptions};
+use crate::command::{Command, changes_subscriptions, errors};
 use crate::commands::transactions;
-use crate::connections::blocking::Block;
-use crate::connections::clients::ReplyMode;
+use crate::connections::blocking::{Block, Blocking};
+use crate::connections::clients::{KeptFor, ReplyMode};
 use crate::execution::call::{Call, Ended, call};
 use crate::handler::monitor::tell_monitors;
 use crate::handler::outcome::{Deferred, Outcome};
@@ -182,7 +183,7 @@ impl Session {
             .fetch_add(raw.len() + QUEUED_BYTES, Ordering::Relaxed);
         queue.writes |= writes;
         queue.does_more_than_read |= !command.reads_keys();
-        queue.may_need_memory |= command.has(DENYOOM);
+        queue.may_need_memory |= command.grows();
         queue.requests.push(raw.to_vec());
         shared.multi.store(queue.requests.len() as u64 + 1, Ordering::Relaxed);
         shared.note_command(turn.layer.table.index(command));
@@ -243,9 +244,14 @@ impl Session {
         request: &Request<'_>,
     ) {
         let deadline_ms = block.deadline_ms;
-        self.waiting = Waiting::ForKey { deadline_ms };
         let again = block.ask_again.take();
-        let again = again.map_or_else(|| request.raw.into(), Into::into);
+        let again: Arc<[u8]> = again.map_or_else(|| request.raw.into(), Into::into);
+        let bytes = Blocking::bytes_of(&again, &block);
+        if !self.client.shared.keep(KeptFor::Wait, bytes) {
+            let error = errors::CONNECTION_OUT_OF_MEMORY.into();
+            return self.error(turn.layer, &error, turn.start, turn.out);
+        }
+        self.waiting = Waiting::ForKey { deadline_ms };
         let latest = self.client.shared.last_command_index();
         let command = turn.layer.table.find_of_after(latest, request.arguments);
         let command = command.expect("the command that has run");

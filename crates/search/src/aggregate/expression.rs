@@ -26,6 +26,9 @@ use crate::aggregate::{Record, Value};
 /// Most levels of an expression.
 pub const DEPTH_MAX: usize = 64;
 
+/// Longest text of an expression, in bytes. It is looked at before anything is made of the text.
+const EXPRESSION_BYTES_MAX: usize = 256 << 10;
+
 /// Most operands of an expression.
 pub const OPERANDS_MAX: usize = 4096;
 
@@ -92,6 +95,10 @@ const MATCHED_TERMS_MAX: usize = 100;
 impl Expression {
     /// Reads an expression.
     pub fn parse(text: &[u8]) -> Result<Expression, SearchError> {
+        if text.len() > EXPRESSION_BYTES_MAX {
+            let text = format!("Expression has more than {EXPRESSION_BYTES_MAX} bytes");
+            return Err(SearchError::Limit(text));
+        }
         let tokens = tokens(text)?;
         let mut parser = Parser {
             tokens: &tokens,

@@ -18,5 +18,9 @@ pub use tree::{Expander, ShapeCondition, VectorRange};
 /// Most levels of a query's tree.
 pub const DEPTH_MAX: usize = 128;
 
+/// Longest text of a query, in bytes. It is looked at before anything is made of the text, whose
+/// tokens take many times its size.
+pub const QUERY_BYTES_MAX: usize = 256 << 10;
+
 /// Most words, values and ranges of a query.
 pub const LEAVES_MAX: usize = 1024;

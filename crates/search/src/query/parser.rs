@@ -14,14 +14,14 @@ use crate::analysis::{Stemmer, folded};
 use crate::geo::{Circle, Place};
 use crate::query::lexer::{Comparison, Kind, Token, first_tokens, tokens, unescaped};
 use crate::query::tree::{Affix, Expander, Expansion, Node, NodeKind, NumberRange, Parameters, Query};
-use crate::query::{DEPTH_MAX, LEAVES_MAX};
+use crate::query::{DEPTH_MAX, LEAVES_MAX, QUERY_BYTES_MAX};
 use crate::schema::{ALL_FIELDS, Field, FieldKind, FieldMask};
 use crate::{Schema, SearchError};
 
 /// Reads a query of dialect 2 or later over a schema. Words of what restricts the nearest to a
 /// vector are never expanded.
 pub fn parse(schema: &Schema, query: &[u8], parameters: &Parameters, expander: Expander) -> Result<Query, SearchError> {
-    read(schema, (tokens(query), false), parameters, expander)
+    read(schema, (query, false), parameters, expander)
 }
 
 /// Reads a query of dialect 1.
@@ -31,15 +31,20 @@ pub fn parse_first(
     parameters: &Parameters,
     expander: Expander,
 ) -> Result<Query, SearchError> {
-    read(schema, (first_tokens(query), true), parameters, expander)
+    read(schema, (query, true), parameters, expander)
 }
 
 fn read(
     schema: &Schema,
-    (tokens, is_first): (Vec<Token>, bool),
+    (query, is_first): (&[u8], bool),
     parameters: &Parameters,
     expander: Expander,
 ) -> Result<Query, SearchError> {
+    if query.len() > QUERY_BYTES_MAX {
+        let text = format!("Query has more than {QUERY_BYTES_MAX} bytes");
+        return Err(SearchError::Limit(text));
+    }
+    let tokens = if is_first { first_tokens(query) } else { tokens(query) };
     let mut parser = Parser {
         is_first,
         schema,

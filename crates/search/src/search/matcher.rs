@@ -4,6 +4,9 @@
 //! an id, and never back. Children of a matcher that stand where it stands take part in the match,
 //! for its score and the positions of its words.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::layout::DocumentId;
 use crate::rows::Rows;
 use crate::schema::FieldMask;
@@ -64,7 +67,7 @@ pub struct Place {
     /// The position among the document's words.
     pub position: u32,
     /// The term.
-    pub term: Vec<u8>,
+    pub term: Arc<[u8]>,
     /// How many documents have it.
     pub documents: u64,
 }
@@ -77,9 +80,18 @@ pub(super) struct Every {
     at: Option<DocumentId>,
     /// The children by their numbers, that with the fewest documents first.
     rarest_first: Vec<usize>,
-    /// Where the words of each child stand; of the last document that was looked at.
+    /// For each child the first that is the same word: their positions are kept once, as a phrase
+    /// may repeat one word hundreds of times.
+    same_as: Vec<usize>,
+    /// Where the words of each child stand, of the last document that was looked at. Empty for one
+    /// that is the same as another.
     positions: Vec<Vec<u32>>,
+    /// The positions of a document were too many to be looked at.
+    is_too_large: bool,
 }
+
+/// Most positions of one document that a phrase, or words that stand near each other, look at.
+const POSITIONS_MAX: usize = 4 << 20;
 
 impl Matcher {
     pub fn all(weight: f64) -> Matcher {
@@ -138,7 +150,9 @@ impl Matcher {
             1 => children.remove(0),
             _ => Matcher::Every(Box::new(Every {
                 rarest_first: rarest_first(&children),
-                positions: Vec::new(),
+                same_as: same_words(&children),
+                positions: vec![Vec::new(); children.len()],
+                is_too_large: false,
                 children,
                 weight,
                 slop,
@@ -263,6 +277,17 @@ impl Matcher {
         }
     }
 
+    /// A document was passed over because looking at it would have taken too much memory.
+    pub fn is_too_large(&self) -> bool {
+        match self {
+            Matcher::Every(every) => every.is_too_large || every.children.iter().any(Matcher::is_too_large),
+            Matcher::Any { children, .. } => children.iter().any(Matcher::is_too_large),
+            Matcher::Not { child, .. } | Matcher::Optional { child, .. } => child.is_too_large(),
+            Matcher::Watched(watched) => watched.matcher.is_too_large(),
+            _ => false,
+        }
+    }
+
     /// Adds where the words stand that take part in the match at `id`.
     pub fn add_places(&self, id: DocumentId, found: &mut Vec<Place>) {
         if self.at() != Some(id) {
@@ -270,11 +295,11 @@ impl Matcher {
         }
         match self {
             Matcher::Words(words) => {
-                let mut positions = Vec::new();
+                let (mut positions, term) = (Vec::new(), Arc::<[u8]>::from(&*words.term));
                 words.walk.add_positions(&mut positions);
                 found.extend(positions.into_iter().map(|position| Place {
                     position,
-                    term: words.term.clone(),
+                    term: term.clone(),
                     documents: words.documents,
                 }));
             }
@@ -314,6 +339,16 @@ fn add_merged(children: &[Matcher], id: DocumentId, found: &mut Vec<u32>) -> boo
     has_words
 }
 
+/// For each child the first that is the same word of the same fields.
+fn same_words(children: &[Matcher]) -> Vec<usize> {
+    let mut firsts: HashMap<(&[u8], FieldMask), usize> = HashMap::new();
+    let first_of = |(number, child): (usize, _)| match Matcher::seen_through(child) {
+        Matcher::Words(words) => *firsts.entry((&words.term, words.fields)).or_insert(number),
+        _ => number,
+    };
+    children.iter().enumerate().map(first_of).collect()
+}
+
 fn rarest_first(children: &[Matcher]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..children.len()).collect();
     order.sort_by_key(|child| children[*child].documents());
@@ -346,16 +381,27 @@ impl Every {
         if !self.has_order() {
             return true;
         }
-        let mut lists = 0;
-        for child in &self.children {
-            if self.positions.len() == lists {
-                self.positions.push(Vec::new());
+        let (mut with_words, mut count) = (Vec::with_capacity(self.children.len()), 0);
+        for (number, child) in self.children.iter().enumerate() {
+            let first = self.same_as[number];
+            if first < number {
+                with_words.push(first);
+                continue;
             }
-            let list = &mut self.positions[lists];
+            let list = &mut self.positions[number];
             list.clear();
-            lists += usize::from(child.add_positions(id, list));
+            if child.add_positions(id, list) {
+                with_words.push(number);
+            }
+            count += list.len();
+            if count > POSITIONS_MAX {
+                self.is_too_large = true;
+                self.positions.iter_mut().for_each(|list| *list = Vec::new());
+                return false;
+            }
         }
-        proximity::are_within(&self.positions[..lists], self.slop, self.in_order)
+        let lists: Vec<&[u32]> = with_words.iter().map(|number| &*self.positions[*number]).collect();
+        proximity::are_within(&lists, self.slop, self.in_order)
     }
 }
 

@@ -262,6 +262,9 @@ fn keys_found(
     Ok(keys)
 }
 
+/// Most places of words that the hits of a search have together.
+const PLACES_MAX: usize = 1 << 20;
+
 /// A document's key, by which it is ordered, and its id.
 type Keyed = (Vec<u8>, DocumentId);
 
@@ -304,7 +307,7 @@ impl<'s> Search<'s> {
     fn ranked(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
         let mut ranking = self.best();
         let is_total_enough = self.request.count == 0 && self.request.keys.is_none();
-        let (mut total, mut best, mut from) = (0, 0.0_f64, 1);
+        let (mut total, mut best, mut from, mut places) = (0, 0.0_f64, 1, 0);
         while let Some(id) = matcher.seek(self.rows, from) {
             from = id + 1;
             if self.is_over()? {
@@ -317,8 +320,18 @@ impl<'s> Search<'s> {
             if let Some(hit) = self.hit(&matcher, id) {
                 total += 1;
                 best = best.max(hit.score);
+                places += hit.places.len();
                 ranking.add(self.candidate(hit));
+                if places > PLACES_MAX {
+                    places = ranking.kept().map(|candidate| candidate.hit.places.len()).sum();
+                }
+                if places > PLACES_MAX {
+                    return Err(SearchError::Memory);
+                }
             }
+        }
+        if matcher.is_too_large() {
+            return Err(SearchError::Memory);
         }
         let mut found = Found {
             total,
@@ -351,6 +364,9 @@ impl<'s> Search<'s> {
             best = best.max(score);
             scores.add(score, id);
         }
+        if matcher.is_too_large() {
+            return Err(SearchError::Memory);
+        }
         let mut hits = self.hits(scores.finish())?;
         self.scoring.finish(&mut hits, best);
         let steps = Step::of(&matcher);
@@ -360,13 +376,18 @@ impl<'s> Search<'s> {
     /// All matches in the order of their keys.
     fn ranked_by_key(&mut self, mut matcher: Matcher) -> Result<Found, SearchError> {
         let (mut places, with_places) = (HashMap::new(), self.request.with_places);
+        let mut count = 0;
         let ids = self.ids(&mut matcher, &mut |matcher, id| {
-            if with_places {
+            if with_places && count <= PLACES_MAX {
                 let mut of_hit = Vec::new();
                 matcher.add_places(id, &mut of_hit);
+                count += of_hit.len();
                 places.insert(id, of_hit);
             }
         })?;
+        if count > PLACES_MAX {
+            return Err(SearchError::Memory);
+        }
         let mut hits = Vec::new();
         self.in_order_of_keys(ids.as_deref(), &mut |id, key| {
             hits.push(Hit::new(id, key.to_vec(), 0.0))

@@ -6,7 +6,7 @@
 
 /// Returns true if there is a choice of positions with at most `slop` other words between them.
 /// Lists of no positions at all are not among them.
-pub(super) fn are_within(lists: &[Vec<u32>], slop: Option<u32>, in_order: bool) -> bool {
+pub(super) fn are_within(lists: &[&[u32]], slop: Option<u32>, in_order: bool) -> bool {
     if lists.len() <= 1 {
         return true;
     }
@@ -17,9 +17,9 @@ pub(super) fn are_within(lists: &[Vec<u32>], slop: Option<u32>, in_order: bool) 
     }
 }
 
-fn in_order_within(lists: &[Vec<u32>], slop: i64) -> bool {
+fn in_order_within(lists: &[&[u32]], slop: i64) -> bool {
     let mut next = vec![0; lists.len()];
-    for &first in &lists[0] {
+    for &first in lists[0] {
         let (mut last, mut between) = (first, 0);
         for (list, next) in lists.iter().zip(&mut next).skip(1) {
             *next += list[*next..].partition_point(|position| *position < last);
@@ -39,7 +39,7 @@ fn in_order_within(lists: &[Vec<u32>], slop: i64) -> bool {
     false
 }
 
-fn unordered_within(lists: &[Vec<u32>], slop: i64) -> bool {
+fn unordered_within(lists: &[&[u32]], slop: i64) -> bool {
     let mut next = vec![0; lists.len()];
     loop {
         let positions: Option<Vec<u32>> = lists
@@ -64,12 +64,17 @@ fn unordered_within(lists: &[Vec<u32>], slop: i64) -> bool {
 
 /// How far the words of neighbouring lists are from each other: the root of the sum of the squares
 /// of their least distances, and 1 where there is none.
-pub(super) fn spread(lists: &[Vec<u32>], parts: usize) -> f64 {
+pub(super) fn spread(lists: impl IntoIterator<Item = Vec<u32>>, parts: usize) -> f64 {
     if parts <= 1 {
         return 1.0;
     }
-    let pairs = lists.windows(2).map(|pair| least_distance(&pair[0], &pair[1]));
-    let squares: u64 = pairs.map(|distance| u64::from(distance).pow(2)).sum();
+    // Two lists are there at a time: a query may have hundreds.
+    let (mut before, mut squares) = (None, 0);
+    for list in lists {
+        let pair = before.as_deref().map(|before| least_distance(before, &list));
+        squares += pair.map_or(0, |distance| u64::from(distance).pow(2));
+        before = Some(list);
+    }
     match squares {
         0 => (parts - 1) as f64,
         squares => (squares as f64).sqrt().floor(),
@@ -97,8 +102,7 @@ mod tests {
     use super::*;
 
     fn check(lists: &[&[u32]], slop: u32, in_order: bool) -> bool {
-        let lists: Vec<_> = lists.iter().map(|list| list.to_vec()).collect();
-        are_within(&lists, Some(slop), in_order)
+        are_within(lists, Some(slop), in_order)
     }
 
     #[test]
@@ -119,8 +123,8 @@ mod tests {
 
     #[test]
     fn spread_is_the_root_of_squares() {
-        assert_eq!(spread(&[vec![1, 10], vec![4, 13]], 2), 3.0);
-        assert_eq!(spread(&[vec![1], vec![2], vec![3]], 3), 1.0);
-        assert_eq!(spread(&[vec![1]], 1), 1.0);
+        assert_eq!(spread([vec![1, 10], vec![4, 13]], 2), 3.0);
+        assert_eq!(spread([vec![1], vec![2], vec![3]], 3), 1.0);
+        assert_eq!(spread([vec![1]], 1), 1.0);
     }
 }

@@ -330,6 +330,5 @@ pub(super) fn of_distance(matcher: &Matcher) -> f64 {
         let mut positions = Vec::new();
         child.add_positions(at, &mut positions).then_some(positions)
     };
-    let lists: Vec<_> = present.iter().filter_map(list).collect();
-    spread(&lists, present.len())
+    spread(present.iter().filter_map(list), present.len())
 }

@@ -200,6 +200,7 @@ fn whole(reply: Reply) -> Answer {
         dependency: reply.dependency,
         partition: PartitionId(0),
         pause: Duration::ZERO,
+        kept: None,
         is_of_the_node: false,
     }
 }

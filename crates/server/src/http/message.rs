@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use opentelemetry::propagation::Extractor;
-use quartet_engine::{Dependency, PartitionId};
+use quartet_engine::{Dependency, PartitionId, Reserved};
 
 pub use httparse::Header;
 
@@ -114,6 +114,8 @@ pub struct Answer {
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
     pub credential: Credential,
+    /// Counts the body, if its memory was taken before it was made.
+    pub kept: Option<Reserved>,
     /// It tells of this node alone, and leaves whoever is home, though the sequencer is silent.
     pub is_of_the_node: bool,
 }
@@ -140,6 +142,7 @@ impl Answer {
             partition: PartitionId(0),
             pause: Duration::ZERO,
             credential: Credential::Absent,
+            kept: None,
             is_of_the_node: false,
         }
     }

@@ -43,6 +43,8 @@ const PROGRAM_BYTES: u64 = 56 << 20;
 /// well.
 const USUAL_CACHE_BYTES_MAX: u64 = 1 << 30;
 const UNLIMITED_CACHE_BYTES: u64 = 256 << 20;
+/// The part of the budget that is for bytes of peers however much the rows take: reading goes on.
+const GRANTED_SHARE: u64 = 32;
 /// More does not make a flush cheaper by much, and takes long to be written.
 const UNFLUSHED_BYTES_MAX: u64 = 1 << 30;
 
@@ -99,9 +101,8 @@ impl Budget {
     pub fn apply(self, engine: &Engine) {
         let memory = engine.memory();
         memory.set_budget(self.bytes);
-        if !engine.is_all_in_memory() {
-            memory.grant_reserved(self.bytes.map_or(0, |bytes| bytes / 8));
-        }
+        let granted_share = if engine.is_all_in_memory() { GRANTED_SHARE } else { 8 };
+        memory.grant_reserved(self.bytes.map_or(0, |bytes| bytes / granted_share));
         memory.measured(system::anonymous_bytes());
     }
 }
@@ -149,9 +150,9 @@ fn read_limit(path: &Path) -> Option<u64> {
 
 /// Measures until the server stops, and asks the allocator for what it keeps when that has become
 /// much.
-pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<bool>) {
+pub async fn watch(engine: Arc<Engine>, purge: fn(), purges: watch::Sender<()>, mut stop: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(MEASURED_EVERY);
-    let (mut purged, mut kept) = (Instant::now(), 0);
+    let (mut purged, mut kept, mut is_asked) = (Instant::now(), 0, false);
     while !*stop.borrow() {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -159,21 +160,26 @@ pub async fn watch(engine: Arc<Engine>, purge: fn(), mut stop: watch::Receiver<b
         }
         let memory = engine.memory();
         let uncounted = system::anonymous_bytes().saturating_sub(memory.counted_bytes());
-        if uncounted > kept + PURGED_FROM && purged.elapsed() >= PURGED_EVERY {
-            purge();
-            purged = Instant::now();
+        if std::mem::take(&mut is_asked) {
             // The rest is in use, or cannot be given back: only more of it is worth asking again.
-            kept = system::anonymous_bytes().saturating_sub(memory.counted_bytes());
+            kept = uncounted;
+        }
+        if uncounted > kept + PURGED_FROM && purged.elapsed() >= PURGED_EVERY {
+            // Each thread keeps its own, and gives it back itself.
+            purge();
+            purges.send_replace(());
+            (purged, is_asked) = (Instant::now(), true);
         }
         kept = kept.min(uncounted);
         memory.measured(system::anonymous_bytes());
     }
 }
 
-/// Gives back what the allocator keeps for this thread, whenever somebody asks (MEMORY PURGE),
-/// though not again and again.
+/// Gives back what the allocator and the interpreter of scripts keep for this thread, whenever
+/// somebody asks (MEMORY PURGE, SCRIPT FLUSH, a measurement), though not again and again.
 pub async fn purge_when_asked(purge: fn(), mut purges: watch::Receiver<()>) {
     while purges.changed().await.is_ok() {
+        quartet_layer_redis::drop_interpreter();
         purge();
         tokio::time::sleep(PURGED_EVERY).await;
     }

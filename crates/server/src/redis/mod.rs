@@ -1,9 +1,10 @@
 //! One Redis connection: the loop between its socket and its session.
 //!
 //! Per readiness one read, all complete requests executed, one write. The read buffer grows as
-//! bytes arrive, never by an announced length; a peer that sends without reading is not read from
-//! while its replies are unsent. A connection that has been idle for a while holds no buffers at
-//! all.
+//! bytes arrive, never by an announced length. A peer that sends without reading is read from while
+//! its replies are unsent, up to a limit: many clients send a whole pipeline before they read the
+//! first reply. Nothing of that is executed before the replies have left. A connection that has
+//! been idle for a while holds no buffers at all.
 
 pub(crate) mod migration;
 pub(crate) mod opening;
@@ -268,6 +269,19 @@ async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::
     }
 }
 
+/// Makes room for more input, if the process has memory for it.
+fn has_room_to_read(input: &mut Vec<u8>, memory: &mut Counted) -> bool {
+    if input.capacity() - input.len() >= BUFFER_BYTES / 4 {
+        return true;
+    }
+    let more = BUFFER_BYTES.max(input.len());
+    let has_room = memory.try_set(memory.bytes() + more);
+    if has_room {
+        input.reserve_exact(more);
+    }
+    has_room
+}
+
 /// Reads until the first reply of a home is whole. Returns its length.
 async fn first_reply(home: &mut (impl AsyncRead + Unpin), replies: &mut Vec<u8>) -> io::Result<usize> {
     loop {
@@ -525,8 +539,18 @@ impl Connection {
         buffers.input_free.store(free, Ordering::Relaxed);
         buffers.output.store(self.output.len(), Ordering::Relaxed);
         let queue = buffers.queue.load(Ordering::Relaxed);
+        let words = self.session.words_bytes();
         self.memory
-            .set_roughly(self.input.capacity() + self.session.words_bytes() + self.output.capacity() + queue);
+            .set_roughly(self.input.capacity() + words + self.output.capacity() + queue);
+        buffers.owned.store(self.memory.bytes(), Ordering::Relaxed);
+    }
+
+    /// Takes over the counting of replies that are not small.
+    fn count_replies(&mut self) {
+        if let Some(unsent) = self.session.take_unsent() {
+            self.note_buffers();
+            drop(unsent);
+        }
     }
 
     /// Gives the buffers back if the peer has been silent for a while. Ten thousand idle
@@ -537,6 +561,7 @@ impl Connection {
         let is_empty = self.input.len() == self.consumed && self.output.is_empty();
         if is_empty && idle_micros >= REST_AFTER.as_micros() as u64 {
             (self.input, self.output, self.consumed) = (Vec::new(), Vec::new(), 0);
+            self.session.rest();
             self.note_buffers();
             self.is_resting = true;
         }
@@ -595,6 +620,7 @@ impl Connection {
             let input = &self.input[self.consumed..];
             let received = self.session.receive_in_steps(input, &mut self.output);
             self.scheduler_handle.end(turn);
+            self.count_replies();
             self.consumed += received.consumed;
             self.hold.dependency = self.hold.dependency.max(received.dependency);
             if let Some((database_login, request_bytes)) = received.elsewhere {
@@ -817,15 +843,17 @@ impl Connection {
 
     /// The socket did not take all at once, because it is much or because the peer has not read
     /// enough. The peer is given time, unless the connection is killed meanwhile, perhaps because
-    /// too much is waiting for it.
+    /// too much is waiting for it. Its requests are read on meanwhile, as it may be sending all of
+    /// them before it reads.
     async fn send_slowly(&mut self, socket: &mut impl Socket, sent: usize) -> io::Result<()> {
         let pace = Pace {
             timeout: self.stall_timeout(),
             bytes_per_second: OUTPUT_BYTES_PER_SECOND_MIN,
         };
+        let input_bytes_max = self.input_bytes_while_sending_max();
         let (connection_waker, client) = (&self.connection_waker, self.session.client());
         let mut signalled = false;
-        let killed = poll_fn(|context| {
+        let mut killed = pin!(poll_fn(|context| {
             while connection_waker.poll_signalled(context).is_ready() {
                 signalled = true;
                 if client.killed.load(Ordering::SeqCst) {
@@ -833,16 +861,45 @@ impl Connection {
                 }
             }
             Poll::Pending
-        });
-        let written = tokio::select! {
-            written = pace.write_all(socket, &self.output[sent..]) => written,
-            () = killed => Err(io::ErrorKind::ConnectionAborted.into()),
+        }));
+        let (mut receiving, mut sending) = tokio::io::split(socket);
+        let output = &self.output[sent..];
+        let mut writing = pin!(pace.write_all(&mut sending, output));
+        let (input, memory, mut arrived_bytes, mut is_read) = (&mut self.input, &mut self.memory, 0, true);
+        let written = loop {
+            is_read &= input.len() < input_bytes_max && has_room_to_read(input, memory);
+            let arrived = tokio::select! {
+                written = &mut writing => break written,
+                () = &mut killed => break Err(io::ErrorKind::ConnectionAborted.into()),
+                arrived = receiving.read_buf(&mut *input), if is_read => arrived,
+            };
+            match arrived {
+                Ok(count) if count > 0 => arrived_bytes += count,
+                // It sends nothing more, and may read on.
+                _ => is_read = false,
+            }
         };
+        if let Err(error) = &written
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            let (address, unsent) = (&client.address, output.len());
+            tracing::warn!(%address, unsent, "closed a Redis connection that leaves its replies unread");
+        }
         // Mail that was left meanwhile is still to be fetched.
         if signalled {
             self.connection_waker.signal();
         }
+        if arrived_bytes > 0 {
+            self.note_input(arrived_bytes);
+        }
         written
+    }
+
+    /// Bytes of requests that are read while replies are unsent. A peer that sends more without
+    /// reading waits.
+    fn input_bytes_while_sending_max(&self) -> usize {
+        let reply_bytes_max = self.layer.reply_memory_max() as usize;
+        self.consumed + self.request_bytes_max().min(reply_bytes_max)
     }
 
     /// Runs a request where it may take long. Input that arrives meanwhile is read as far as there
@@ -874,6 +931,7 @@ impl Connection {
         };
         if let Ok(run) = ended {
             let dependency = self.session.take_back(*run, &mut self.output);
+            self.count_replies();
             self.hold.dependency = self.hold.dependency.max(dependency);
         }
         self.scheduler_handle.end(turn);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Admission, Dependency};
+use quartet_engine::{Admission, Dependency, Reserved};
 use quartet_layer_redis::After;
 use quartet_layer_redis::Deferred;
 use quartet_layer_redis::access::acl::User;
@@ -18,6 +18,7 @@ use quartet_layer_redis::{Redis, Session, session::connectionless};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 use quartet_wire_rest::Commands;
+use quartet_wire_rest::reply::OUT_OF_MEMORY;
 use tokio::sync::watch;
 
 use crate::observability::slow_requests::SHAPE_BYTES_MAX;
@@ -28,8 +29,6 @@ use crate::redis::save;
 const COMMANDS_AT_ONCE: usize = 1000;
 /// Bytes of replies that an I/O thread gathers.
 const REPLIES_BYTES_AT_ONCE: usize = 1 << 20;
-/// Most bytes of replies to one request.
-const REPLIES_BYTES_MAX: usize = 256 << 20;
 /// How often a request that is held back looks whether it may go on.
 const PAUSE_CHECK: Duration = Duration::from_millis(20);
 /// Sessions kept for later requests.
@@ -85,6 +84,7 @@ impl Sessions {
             .clients
             .connect(ADDRESS.into(), ADDRESS.into(), now_micros, wake);
         let mut session = Session::new(self.layer.clone(), client);
+        session.keep_replies_whole();
         session.act_for(user);
         session
     }
@@ -139,6 +139,8 @@ pub struct Execution {
     is_busy: bool,
     /// In RESP2, one for each command that is done.
     pub replies: Vec<u8>,
+    /// Counts the replies.
+    pub unsent: Option<Reserved>,
     pub dependency: Dependency,
     /// The latest commit that the request can have seen.
     pub version: Version,
@@ -155,9 +157,14 @@ impl Execution {
             after: None,
             is_busy: false,
             replies: Vec::new(),
+            unsent: None,
             dependency: Dependency::ZERO,
             version: Version::ZERO,
         }
+    }
+
+    pub fn layer(&self) -> &Arc<Redis> {
+        self.sessions.layer()
     }
 
     /// Executes as much as an I/O thread may be kept with.
@@ -187,8 +194,9 @@ impl Execution {
         while self.done < self.commands.len() || self.after.is_some() {
             if let Some(after) = self.after.take() {
                 self.perform(after);
-            } else if self.replies.len() > REPLIES_BYTES_MAX {
-                self.answer_rest("ERR the replies to the request exceed the maximum size");
+            } else if self.replies.len() as u64 > self.layer().reply_memory_max() {
+                // Each reply was counted, and all of them are kept until the request is over.
+                self.answer_rest(OUT_OF_MEMORY);
             } else if !self.step() && self.after.is_none() {
                 if self.is_busy && (self.has_room_again() || self.waits_for_a_move()) {
                     continue;
@@ -358,7 +366,8 @@ impl Execution {
     }
 
     fn end(&mut self) {
-        if let Some(session) = self.session.take() {
+        if let Some(mut session) = self.session.take() {
+            self.unsent = session.take_unsent();
             self.sessions.take_back(session);
         }
     }

@@ -12,11 +12,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_engine::{Dependency, PartitionId};
-use quartet_layer_redis::Redis;
+use quartet_engine::{Dependency, PartitionId, Reserved};
 use quartet_layer_redis::access::acl::User;
-use quartet_wire_rest::reply::write_text;
-use quartet_wire_rest::{Commands, Encoding, commands_of_body, write_result, write_results, write_transaction};
+use quartet_layer_redis::{CommandMemory, Redis};
+use quartet_wire_resp::reply::UNCOUNTED_BYTES;
+use quartet_wire_rest::reply::{OUT_OF_MEMORY, write_text};
+use quartet_wire_rest::{Commands, Encoding, Json, commands_of_body, write_result, write_results, write_transaction};
 use tokio::sync::watch;
 
 use self::events::Events;
@@ -405,11 +406,27 @@ fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
 
 fn answered(execution: &mut Execution, wishes: RequestOptions) -> Answer {
     let (version, dependency) = (execution.version, execution.dependency);
+    let layer = execution.layer().clone();
+    let memory = CommandMemory::new(&layer);
+    let replies = std::mem::take(&mut execution.replies);
     let (status, kind, body) = match wishes.format {
-        Format::Json(encoding) => json(&execution.replies, wishes.shape, encoding),
-        Format::Resp2 => resp2(std::mem::take(&mut execution.replies), wishes.shape),
+        Format::Json(encoding) => json(&replies, wishes.shape, Json::new(encoding, &memory)),
+        Format::Resp2 => resp2(replies, wishes.shape),
     };
-    let mut answer = answer(status, kind, body, dependency);
+    let mut answer = match wishes.format {
+        Format::Json(_) => {
+            // The replies are gone by now.
+            let mut kept = Reserved::new(layer.engine.memory().clone());
+            execution.unsent = None;
+            memory.request.keep_in(&mut kept);
+            with_copy(status, kind, body, dependency, kept)
+        }
+        Format::Resp2 => {
+            let unsent = execution.unsent.take();
+            let kept = unsent.unwrap_or_else(|| Reserved::new(layer.engine.memory().clone()));
+            with_copy(status, kind, body, dependency, kept)
+        }
+    };
     let encoding = wishes
         .compression
         .filter(|_| answer.body.len() > compression::COMPRESSED_BYTES_MIN);
@@ -423,18 +440,36 @@ fn answered(execution: &mut Execution, wishes: RequestOptions) -> Answer {
     answer
 }
 
-fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str, Vec<u8>) {
-    let mut body = Vec::with_capacity(replies.len() + 32);
+/// An answer that counts as `kept`, if there is room for a second copy of its body: compressed, or
+/// behind the head of the answer.
+fn with_copy(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency, mut kept: Reserved) -> Answer {
+    let copied = if body.len() > UNCOUNTED_BYTES {
+        body.len() as u64
+    } else {
+        0
+    };
+    if !kept.try_set(kept.bytes() + copied) {
+        drop(body);
+        let mut refused = Refusal::bad(OUT_OF_MEMORY).answer();
+        refused.dependency = dependency;
+        return refused;
+    }
+    let mut answer = answer(status, kind, body, dependency);
+    answer.kept = Some(kept).filter(|kept| kept.bytes() > 0);
+    answer
+}
+
+fn json(replies: &[u8], shape: Shape, mut body: Json<'_>) -> (u16, &'static str, Vec<u8>) {
     let is_error = match shape {
-        Shape::Single => write_result(replies, encoding, &mut body).map(|written| written.is_error),
-        Shape::Transaction => write_transaction(replies, encoding, &mut body).map(|written| written.is_error),
+        Shape::Single => write_result(replies, &mut body).map(|written| written.is_error),
+        Shape::Transaction => write_transaction(replies, &mut body).map(|written| written.is_error),
         Shape::Pipeline => {
-            write_results(replies, usize::MAX, encoding, &mut body);
+            write_results(replies, usize::MAX, &mut body);
             Some(false)
         }
     };
     match is_error {
-        Some(is_error) => (status_of(is_error, replies), JSON, body),
+        Some(is_error) => (status_of(is_error, replies), JSON, body.into_bytes()),
         None => {
             let refusal = Refusal::bad("ERR the command answers nothing");
             (refusal.status, JSON, refusal.answer().body)
@@ -474,6 +509,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency
         partition: PartitionId(0),
         pause: Duration::ZERO,
         credential: Credential::Right,
+        kept: None,
         is_of_the_node: false,
     }
 }

@@ -23,12 +23,14 @@ impl RedisAdmissionControl {
 
     fn check(&self, admission: &Admission) -> Result<(), Exceeded> {
         self.database.limits.check_request(admission.request_bytes)?;
-        // A database that evicts makes room by itself.
-        if admission.grows
-            && !self.database.definition().eviction
-            && let Some(exceeded) = has_no_room(&self.database, &self.engine)
-        {
-            return Err(exceeded);
+        if admission.grows {
+            // A database that evicts makes room for rows by itself.
+            let rows_bytes = match self.database.definition().eviction {
+                true => 0,
+                false => self.engine.stored_bytes(self.database.id),
+            };
+            let bytes = rows_bytes.saturating_add(admission.beside_rows_bytes);
+            return self.database.limits.check_stored(bytes);
         }
         Ok(())
     }

@@ -4,9 +4,10 @@
 //! no command depends on the protocol's version. Aggregates are written head first: `map(2)` and
 //! then four elements. The announced number of elements is not checked; that is the command's duty.
 //!
-//! A reply may have a limit of bytes: a short request can request the same long value a thousand
-//! times. Bytes beyond it are left out, and [`Reply::is_full`] returns true; the command then
-//! answers an error instead of the written bytes.
+//! A reply may have a limit of bytes: a short request can ask for the same long value a thousand
+//! times. It may also take the memory for its bytes from somewhere before they are made
+//! ([`ReplyMemory`]). Bytes beyond the limit, or without memory, are left out, and
+//! [`Reply::is_full`] says so; the command then answers an error instead of the written bytes.
 //!
 //! Shapes follow the `addReply*` family of Redis 8's `networking.c`; doubles follow its `d2string`.
 
@@ -23,12 +24,52 @@ pub enum Protocol {
     Resp3,
 }
 
+/// Gives the memory for replies.
+pub trait ReplyMemory {
+    /// Takes `bytes` for a buffer that takes the place of one of `old_bytes`. False: there is no
+    /// room for them, and nothing was taken.
+    fn take(&self, bytes: usize, old_bytes: usize) -> bool;
+
+    /// The smaller buffer is gone.
+    fn give_back(&self, old_bytes: usize);
+}
+
+/// Makes room for `more` bytes behind those of `out`, whose growth beyond [`UNCOUNTED_BYTES`] is
+/// taken from `memory` first. False: there is none, and `out` stays as it is.
+pub fn grow(out: &mut Vec<u8>, more: usize, memory: &dyn ReplyMemory) -> bool {
+    let least = out.len().saturating_add(more);
+    if least <= out.capacity() || least <= UNCOUNTED_BYTES {
+        return true;
+    }
+    let capacity = out.capacity();
+    let old_bytes = if capacity > UNCOUNTED_BYTES { capacity } else { 0 };
+    let usual = least.max(capacity.saturating_add(capacity / 2));
+    for new_bytes in [usual, least] {
+        if memory.take(new_bytes, old_bytes) {
+            out.reserve_exact(new_bytes - out.len());
+            memory.give_back(old_bytes);
+            return true;
+        }
+    }
+    false
+}
+
+/// Up to this capacity the memory of a buffer is not asked for.
+pub const UNCOUNTED_BYTES: usize = 64 << 10;
+
 /// Appends replies to a buffer.
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// `out` grows up to this length.
+    /// Up to this length `out` grows without asking. `end <= last`, and 0 once the reply is full.
     end: usize,
+    /// `out` grows up to this length.
+    last: usize,
+    memory: Option<&'a dyn ReplyMemory>,
+    /// Bytes of parts that come later, for which there is room in `out` already.
+    to_come: usize,
+    /// Parts that come later are kept as well until the reply is whole.
+    is_kept_whole: bool,
     is_full: bool,
 }
 
@@ -39,14 +80,42 @@ impl<'a> Reply<'a> {
             out,
             protocol,
             end: usize::MAX,
+            last: usize::MAX,
+            memory: None,
+            to_come: 0,
+            is_kept_whole: false,
             is_full: false,
         }
     }
 
-    /// Appends at most this many bytes, and a few more of heads.
+    /// Appends at most this many bytes, heads included.
     pub fn limited(mut self, bytes_max: usize) -> Reply<'a> {
-        self.end = self.out.len().saturating_add(bytes_max);
+        self.last = self.out.len().saturating_add(bytes_max);
+        self.end = self.end.min(self.last);
         self
+    }
+
+    /// Takes the memory for what is appended from there.
+    pub fn with_memory(mut self, memory: &'a dyn ReplyMemory) -> Reply<'a> {
+        self.memory = Some(memory);
+        self.end = self.uncounted_end();
+        self
+    }
+
+    /// Takes memory for parts that come later as well: the reply is not sent before it is whole.
+    pub fn kept_whole(mut self, is_kept_whole: bool) -> Reply<'a> {
+        self.is_kept_whole = is_kept_whole;
+        self
+    }
+
+    fn uncounted_end(&self) -> usize {
+        match self.memory {
+            Some(_) => {
+                let free = self.out.capacity().max(UNCOUNTED_BYTES);
+                free.saturating_sub(self.to_come).min(self.last)
+            }
+            None => self.last,
+        }
     }
 
     /// Something was left out for lack of room: what was written is no reply.
@@ -55,11 +124,31 @@ impl<'a> Reply<'a> {
         self.is_full
     }
 
-    /// Returns whether `bytes` more may be appended.
+    /// Returns whether `bytes` more may be appended, and a head and an end of line.
     #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
-        self.is_full |= bytes > self.end.saturating_sub(self.out.len());
-        !self.is_full
+        match self.end.checked_sub(self.out.len()) {
+            Some(left) if left >= bytes.saturating_add(HEAD_BYTES_MAX + 2) => true,
+            _ => self.makes_room(bytes),
+        }
+    }
+
+    #[cold]
+    fn makes_room(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_add(HEAD_BYTES_MAX + 2);
+        let fits = !self.is_full && more <= self.last.saturating_sub(self.out.len());
+        let all = more.saturating_add(self.to_come);
+        let is_made = fits && self.memory.is_some_and(|memory| grow(self.out, all, memory));
+        match is_made {
+            true => self.end = self.uncounted_end(),
+            false => self.fill(),
+        }
+        is_made
+    }
+
+    /// Nothing more is appended: what was written is no reply.
+    fn fill(&mut self) {
+        (self.is_full, self.end) = (true, 0);
     }
 
     /// The protocol of the next reply.
@@ -124,13 +213,22 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes the head of a string of `len` bytes, which count as written. Returns the position in
-    /// the buffer at which they belong, or `None` if they exceed the limit.
+    /// A string of `len` bytes without the bytes, which count as written, but take memory only if
+    /// the reply is kept whole. Returns the position in the buffer where they are to be put, or
+    /// `None` if there is no room for them.
     pub fn bulk_to_come(&mut self, len: usize) -> Option<usize> {
-        if !self.has_room(len) {
+        if !self.has_room(if self.is_kept_whole { len } else { 0 }) {
             return None;
         }
-        self.end -= len;
+        if len > self.last.saturating_sub(self.out.len() + HEAD_BYTES_MAX + 2) {
+            self.fill();
+            return None;
+        }
+        self.last -= len;
+        if self.is_kept_whole {
+            self.to_come += len;
+        }
+        self.end = self.uncounted_end();
         self.head(b'$', len as u64);
         let place = self.out.len();
         self.out.extend_from_slice(b"\r\n");
@@ -198,6 +296,7 @@ impl<'a> Reply<'a> {
     pub fn replace_by_error(&mut self, text: impl AsRef<[u8]>) {
         self.out.clear();
         self.is_full = false;
+        self.end = self.uncounted_end();
         self.error(text);
     }
 
@@ -229,7 +328,7 @@ impl<'a> Reply<'a> {
 
     /// See [`format_double`] for the text; a bulk string in RESP2.
     pub fn double(&mut self, value: f64) {
-        if !self.has_room(0) {
+        if !self.has_room(DOUBLE_BYTES_MAX) {
             return;
         }
         match self.protocol {
@@ -286,7 +385,7 @@ impl<'a> Reply<'a> {
         if self.protocol == Protocol::Resp2 {
             return self.bulk(bytes);
         }
-        if !self.has_room(bytes.len()) {
+        if !self.has_room(format.len() + 1 + bytes.len()) {
             return;
         }
         self.head(b'=', bytes.len() as u64 + 4);
@@ -427,6 +526,8 @@ fn shortest_digits(size: f64, text: &mut [u8; 32]) -> (&[u8], i32) {
 /// Redis prints whole numbers up to half of LLONG_MAX as integers; as a double that is 2^62.
 const INTEGER_MAX: f64 = (1u64 << 62) as f64;
 const HEAD_BYTES_MAX: usize = 1 + 20 + 2;
+/// A sign, seventeen digits and seven zeros behind them.
+const DOUBLE_BYTES_MAX: usize = 25;
 
 #[cfg(test)]
 mod tests;

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -179,7 +181,7 @@ fn doubles_as_redis_prints_them() {
 fn a_limited_reply_leaves_out_what_does_not_fit() {
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let mut out = b"before".to_vec();
-        let mut reply = Reply::new(&mut out, protocol).limited(20);
+        let mut reply = Reply::new(&mut out, protocol).limited(100);
         reply.array(2);
         reply.bulk(b"0123456789");
         assert!(!reply.is_full());
@@ -196,12 +198,113 @@ fn a_limited_reply_leaves_out_what_does_not_fit() {
             reply.verbatim(b"txt", b"text");
         }
         assert_eq!(reply.mark(), written);
-        assert!(written <= b"before".len() + 2 * 20);
+        assert!(written <= b"before".len() + 100);
     }
 }
 
-/// A sign, seventeen digits and seven trailing zeros.
-const LONGEST_DOUBLE: usize = 25;
+/// Numbers and heads were not counted: only a string could end at the limit.
+#[test]
+fn every_kind_of_element_counts_against_the_limit() {
+    let elements: [fn(&mut Reply<'_>); 7] = [
+        |reply| reply.bulk(b""),
+        |reply| reply.integer(7),
+        |reply| reply.double(1.5),
+        |reply| reply.null(),
+        |reply| reply.array(0),
+        |reply| reply.boolean(true),
+        |reply| reply.simple(""),
+    ];
+    for element in elements {
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, Protocol::Resp3).limited(10_000);
+        (0..10_000).for_each(|_| element(&mut reply));
+        assert!(reply.is_full());
+        assert!(out.len() <= 10_000 && out.len() > 9_900, "{}", out.len());
+    }
+}
+
+/// Gives what it has.
+struct Purse {
+    left: Cell<usize>,
+    taken_max: Cell<usize>,
+    taken: Cell<usize>,
+}
+
+impl Purse {
+    fn of(bytes: usize) -> Purse {
+        Purse {
+            left: Cell::new(bytes),
+            taken_max: Cell::new(0),
+            taken: Cell::new(0),
+        }
+    }
+}
+
+impl ReplyMemory for Purse {
+    fn take(&self, bytes: usize, _: usize) -> bool {
+        let left = self.left.get().checked_sub(bytes);
+        if let Some(left) = left {
+            self.left.set(left);
+            self.taken.set(self.taken.get() + bytes);
+            self.taken_max.set(self.taken_max.get().max(self.taken.get()));
+        }
+        left.is_some()
+    }
+
+    fn give_back(&self, old_bytes: usize) {
+        self.left.set(self.left.get() + old_bytes);
+        self.taken.set(self.taken.get() - old_bytes);
+    }
+}
+
+#[test]
+fn memory_is_taken_before_the_bytes_are_made() {
+    let purse = Purse::of(1 << 20);
+    let mut out = Vec::new();
+    let mut reply = Reply::new(&mut out, Protocol::Resp2).with_memory(&purse);
+    let mut written = 0;
+    while !reply.is_full() {
+        written = reply.mark();
+        reply.bulk(&[b'x'; 100]);
+    }
+    assert_eq!(reply.mark(), written);
+    assert_eq!(purse.taken.get(), out.capacity());
+    assert!(purse.taken_max.get() <= 1 << 20 && written > 300_000, "{written}");
+    // What is there already is not taken again, and nothing is needed for small replies.
+    let purse = Purse::of(0);
+    out.clear();
+    let mut reply = Reply::new(&mut out, Protocol::Resp2).with_memory(&purse);
+    reply.bulk(&[b'x'; 300_000]);
+    assert!(!reply.is_full());
+    let mut out = Vec::new();
+    let mut reply = Reply::new(&mut out, Protocol::Resp2).with_memory(&purse);
+    reply.bulk(&[b'x'; 60_000]);
+    assert!(!reply.is_full());
+    reply.bulk(&[b'x'; 60_000]);
+    assert!(reply.is_full());
+    reply.replace_by_error("OOM");
+    assert_eq!(out, b"-OOM\r\n");
+}
+
+/// A long part that comes later takes no memory, but counts against the limit.
+#[test]
+fn bytes_to_come_take_no_memory() {
+    let (purse, mut out) = (Purse::of(0), Vec::new());
+    let mut reply = Reply::new(&mut out, Protocol::Resp2)
+        .limited(2 << 20)
+        .with_memory(&purse);
+    assert_eq!(reply.bulk_to_come(1 << 20), Some(10));
+    assert_eq!(reply.bulk_to_come(1 << 20), None);
+    assert!(reply.is_full());
+    let (purse, mut out) = (Purse::of(3 << 20), Vec::new());
+    let reply = Reply::new(&mut out, Protocol::Resp2).with_memory(&purse);
+    let mut reply = reply.kept_whole(true);
+    let places = [1 << 20, 1 << 20].map(|bytes| reply.bulk_to_come(bytes));
+    assert_eq!((places, reply.bulk_to_come(1 << 20)), ([Some(10), Some(22)], None));
+    assert!(reply.is_full());
+}
+
+const LONGEST_DOUBLE: usize = DOUBLE_BYTES_MAX;
 
 #[test]
 fn the_longest_double() {

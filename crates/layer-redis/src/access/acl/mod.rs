@@ -17,7 +17,7 @@ pub mod token;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use quartet_wire_resp::Arguments;
@@ -31,6 +31,9 @@ use crate::command::table::Table;
 
 /// The user of a connection that has named none.
 pub const DEFAULT_USER: &[u8] = b"default";
+
+/// Memory for a user beside the name and the rules.
+const USER_BYTES: usize = 300;
 
 /// A user that may authenticate. Lives on while a connection is his, also when he is deleted.
 pub struct User {
@@ -56,6 +59,11 @@ impl User {
         let mut current = self.rules.write();
         self.unrestricted.store(rules.is_unrestricted(), Ordering::SeqCst);
         *current = Arc::new(rules);
+    }
+
+    /// Memory for the user, about.
+    fn bytes(&self) -> u64 {
+        (2 * self.name.len() + USER_BYTES) as u64 + self.rules().bytes()
     }
 
     /// Returns the part of this request that the user may not do, if any.
@@ -163,6 +171,8 @@ pub struct Users {
     all: RwLock<BTreeMap<Vec<u8>, Arc<User>>>,
     default: Arc<User>,
     pub log: Mutex<DenialLog>,
+    /// Memory for all of them, about.
+    bytes: AtomicU64,
     /// A user was made, changed or removed since users were last saved.
     pub is_changed: AtomicBool,
     /// Held while users are saved, so that the newest are the ones that stay.
@@ -178,6 +188,7 @@ impl Users {
             all: RwLock::new(BTreeMap::from([(DEFAULT_USER.to_vec(), default.clone())])),
             default,
             log: Mutex::default(),
+            bytes: AtomicU64::new(0),
             is_changed: AtomicBool::new(false),
             saving: Mutex::default(),
         }
@@ -207,15 +218,27 @@ impl Users {
     pub fn set(&self, name: &[u8], rules: Rules) {
         self.is_changed.store(true, Ordering::SeqCst);
         let mut all = self.all.write();
-        match all.get(name) {
-            Some(user) => user.set_rules(rules),
-            None => drop(all.insert(name.to_vec(), Arc::new(User::new(name, rules)))),
-        }
+        let before = all.get(name).map_or(0, |user| user.bytes());
+        let user = all.entry(name.to_vec()).or_insert_with(|| {
+            let none = Rules::new(self.table, false);
+            Arc::new(User::new(name, none))
+        });
+        user.set_rules(rules);
+        self.bytes.fetch_add(user.bytes(), Ordering::Relaxed);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Memory for the users that were made, about: it counts as what the database holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     pub fn remove(&self, name: &[u8]) -> Option<Arc<User>> {
         self.is_changed.store(true, Ordering::SeqCst);
-        self.all.write().remove(name)
+        let mut all = self.all.write();
+        let removed = all.remove(name);
+        self.count(&all);
+        removed
     }
 
     /// The password that `default` needs: `requirepass`. `None`: none.
@@ -260,7 +283,13 @@ impl Users {
             }
         }
         self.default.set_rules(of_default);
+        self.count(&all);
         gone
+    }
+
+    fn count(&self, all: &BTreeMap<Vec<u8>, Arc<User>>) {
+        let bytes = all.values().map(|user| user.bytes()).sum();
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 }
 

@@ -34,6 +34,12 @@ const NO_SUCH_PASSWORD: &str = "The password you are trying to remove from the u
 pub const UNMATCHED: &str = "Unmatched parenthesis";
 
 impl Rules {
+    /// Memory for the rules, about.
+    pub fn bytes(&self) -> u64 {
+        let selectors: usize = self.selectors.iter().map(Selector::bytes).sum();
+        (size_of::<Rules>() + 32 * self.passwords.len() + selectors) as u64
+    }
+
     /// A new user: off, without a password, without permissions.
     pub fn new(table: &'static Table, all_channels: bool) -> Rules {
         Rules {

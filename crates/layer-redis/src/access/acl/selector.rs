@@ -65,6 +65,16 @@ impl PartialEq for Selector {
 impl Eq for Selector {}
 
 impl Selector {
+    /// Memory for the selector, about.
+    pub fn bytes(&self) -> usize {
+        let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());
+        let channels = self.channels.iter().map(|channel| size_of::<Vec<u8>>() + channel.len());
+        let rules = self.command_rules.iter().map(|rule| size_of::<String>() + rule.len());
+        let words = self.first_arguments.values().flatten().map(|word| 64 + word.len());
+        let lists = keys.sum::<usize>() + channels.sum::<usize>() + rules.sum::<usize>() + words.sum::<usize>();
+        size_of::<Selector>() + 8 * self.commands.len() + lists
+    }
+
     /// Allows nothing, or only channels.
     pub fn new(table: &'static Table, all_channels: bool) -> Selector {
         Selector {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quartet_wire_resp::{Limits, Parsed, Parser, encode_command};
 
-use super::{Denial, rules::Rules};
+use super::{Denial, Users, rules::Rules};
 use crate::command::key_flags::{Access, access};
 use crate::command::{Command, Keys};
 use crate::commands::table;
@@ -248,4 +248,25 @@ fn a_category_takes_first_arguments_away_too() {
         Err(Denial::Command)
     );
     saved(&["+@all", "+select|0", "-@connection"]);
+}
+
+/// A tenant with a megabyte made 26,000 users of ten patterns: they counted nowhere.
+#[test]
+fn users_count_by_what_they_hold() {
+    let users = Users::new(crate::commands::table());
+    let rules = |pattern: &str| {
+        let none = Rules::new(crate::commands::table(), false);
+        none.changed(&[pattern.as_bytes()], false).unwrap()
+    };
+    let long = format!("~{}", "p".repeat(10_000));
+    users.set(b"first", rules(&long));
+    let one = users.bytes();
+    assert!((10_000..13_000).contains(&one), "{one}");
+    users.set(b"second", rules(&long));
+    assert!(users.bytes() > 2 * one - 500, "{}", users.bytes());
+    users.set(b"second", rules("~p"));
+    assert!(users.bytes() < one + 3_000, "{}", users.bytes());
+    users.remove(b"first");
+    users.remove(b"second");
+    assert!(users.bytes() < 3_000, "{}", users.bytes());
 }

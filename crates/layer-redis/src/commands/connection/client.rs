@@ -66,9 +66,16 @@ fn set_name_command(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     Ok(())
 }
 
+/// Longest statement of a connection about itself, in bytes. Redis has no limit; the log of slow
+/// commands and each line of CLIENT LIST repeat the name.
+const DETAIL_BYTES_MAX: usize = 1024;
+
 /// Names the connection, for CLIENT SETNAME and HELLO.
 pub fn set_name(client: &mut ClientState, name: &[u8]) -> Result<(), ErrorReply> {
     let name = printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
+    if name.len() > DETAIL_BYTES_MAX {
+        return Err(format!("ERR Client names cannot have more than {DETAIL_BYTES_MAX} bytes.").into());
+    }
     client.shared.details.lock().name = name;
     Ok(())
 }
@@ -82,6 +89,9 @@ fn printable(text: &[u8]) -> Option<String> {
 fn set_info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let option = String::from_utf8_lossy(&arguments[2]).into_owned();
     let value = printable(&arguments[3]);
+    if arguments[3].len() > DETAIL_BYTES_MAX {
+        return Err(format!("ERR {option} cannot have more than {DETAIL_BYTES_MAX} bytes.").into());
+    }
     let value = || value.ok_or_else(|| format!("ERR {option} cannot contain spaces, newlines or special characters."));
     let mut details = context.client.shared.details.lock();
     match option.to_ascii_lowercase().as_str() {

@@ -10,6 +10,7 @@ use super::points::{point, unit_meters, write_distance, write_point};
 use super::shape::{Extent, Shape, centroid};
 use crate::command::error_reply::ErrorReply;
 use crate::commands::sorted_sets::{self, SortedSet, order_of, score_bound};
+use crate::handler::command_memory::Workspace;
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
 
@@ -129,8 +130,9 @@ fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -
     let set = sorted_sets::read(context, &arguments[source])?;
     let request = Request::parse(context.tx, arguments, form, set.as_ref())?;
     request.check(arguments, form)?;
+    let mut workspace = context.workspace();
     let found = match (set, request.shape()) {
-        (Some(set), Some(shape)) => request.find(context.tx, &set, &shape),
+        (Some(set), Some(shape)) => request.find(context.tx, &set, &shape, &mut workspace)?,
         _ => Vec::new(),
     };
     match request.target {
@@ -305,7 +307,13 @@ impl<'a> Request<'a> {
 
     /// Returns the places to answer, in their order. COUNT takes the nearest, unless the furthest
     /// or any are asked for.
-    fn find(&self, tx: &mut Transaction<'_>, set: &SortedSet, shape: &Shape) -> Vec<Found> {
+    fn find(
+        &self,
+        tx: &mut Transaction<'_>,
+        set: &SortedSet,
+        shape: &Shape,
+        workspace: &mut Workspace<'_>,
+    ) -> Result<Vec<Found>, ErrorReply> {
         let enough = self.count.filter(|_| self.any);
         let mut found = Vec::new();
         let window = shape.window();
@@ -313,7 +321,7 @@ impl<'a> Request<'a> {
             if enough.is_some_and(|enough| found.len() >= enough) {
                 break;
             }
-            find_between(tx, set, cell.scores(), (shape, window), enough, &mut found);
+            find_between(tx, set, cell.scores(), (shape, window), enough, (&mut found, workspace))?;
         }
         let by_distance = |one: &Found, other: &Found| one.distance_meters.total_cmp(&other.distance_meters);
         let nearest_first = self.count.is_some() && !self.any;
@@ -323,7 +331,7 @@ impl<'a> Request<'a> {
             None => {}
         }
         found.truncate(self.count.unwrap_or(usize::MAX));
-        found
+        Ok(found)
     }
 }
 
@@ -334,8 +342,9 @@ fn find_between(
     (min, max): (f64, f64),
     (shape, window): (&Shape, Window),
     enough: Option<usize>,
-    found: &mut Vec<Found>,
-) {
+    (found, workspace): (&mut Vec<Found>, &mut Workspace<'_>),
+) -> Result<(), ErrorReply> {
+    let mut taken = Ok(());
     let rank = |tx: &mut Transaction<'_>, score: f64| set.rank(tx, &score_bound(order_of(score)));
     let (mut start, end) = (rank(tx, min), rank(tx, max));
     while start < end {
@@ -346,7 +355,8 @@ fn find_between(
             }
             let point = Point::of_score(score);
             let is_enough = enough.is_some_and(|enough| found.len() >= enough);
-            if let Some(distance_meters) = shape.distance_within(point).filter(|_| !is_enough) {
+            if let Some(distance_meters) = shape.distance_within(point).filter(|_| !is_enough && taken.is_ok()) {
+                taken = workspace.take(member.len() + 2 * size_of::<Found>());
                 found.push(Found {
                     member: member.to_vec(),
                     score,
@@ -356,10 +366,11 @@ fn find_between(
             }
         });
         start = next;
-        if enough.is_some_and(|enough| found.len() >= enough) {
-            return;
+        if taken.is_err() || enough.is_some_and(|enough| found.len() >= enough) {
+            break;
         }
     }
+    taken
 }
 
 fn is_store(word: &[u8]) -> bool {

@@ -286,9 +286,10 @@ fn random_fields(
     with_values: bool,
 ) -> Result<(), ErrorReply> {
     let entry = context.read_kind(name, Kind::Hash)?;
-    let random = context.random();
+    let (random, mut workspace) = (context.random(), context.workspace());
     let (mut keys, reply) = context.keys_and_reply();
     let size = entry.as_ref().map_or(0, |entry| value::len(&mut keys, entry));
+    workspace.take(count.bytes(size))?;
     let indexes = count.positions(random, size)?;
     let Some(entry) = entry else {
         reply.array(0);
@@ -319,15 +320,15 @@ pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::Hash)?;
-    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut found = context.gathered_list();
     let next = value::page(&mut context.keys(), &entry, cursor, options.count, &mut |field| {
         if options.matches(field.name) {
-            found.push(field.name.to_vec());
+            found.push(field.name);
             if !options.no_values {
-                found.push(field.value.to_vec());
+                found.push(field.value);
             }
         }
     });
-    scan::write_page(&mut context.reply, next, &found);
+    scan::write_page(&mut context.reply, next, found.all()?);
     Ok(())
 }

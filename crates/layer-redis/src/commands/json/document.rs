@@ -236,7 +236,7 @@ impl Json {
     }
 
     /// Appends the text, laid out as wished, of a value that stands `depth` levels deep.
-    pub fn write_with(&self, layout: &Layout<'_>, depth: usize, out: &mut Text) {
+    pub fn write_with(&self, layout: &Layout<'_>, depth: usize, out: &mut Text<'_>) {
         match self {
             Json::Null => out.push(b"null"),
             Json::Boolean(value) => out.push(if *value { b"true" } else { b"false" }),
@@ -262,13 +262,13 @@ const TOO_DEEP: &str = "ERR the document nests too deeply";
 const TOO_LARGE: &str = "ERR the document exceeds the maximum size of 1 GB in memory";
 
 /// Appends a member's name and what stands between it and the value.
-pub fn write_name(name: &str, layout: &Layout<'_>, out: &mut Text) {
+pub fn write_name(name: &str, layout: &Layout<'_>, out: &mut Text<'_>) {
     write_text(name, out);
     out.push(b":");
     out.push(layout.space);
 }
 
-fn write_text(text: &str, out: &mut Text) {
+fn write_text(text: &str, out: &mut Text<'_>) {
     serde_json::to_writer(out, text).expect("writing to memory");
 }
 
@@ -278,10 +278,10 @@ pub fn write_container<T>(
     children: impl IntoIterator<Item = T>,
     layout: &Layout<'_>,
     depth: usize,
-    out: &mut Text,
-    mut write: impl FnMut(T, &mut Text),
+    out: &mut Text<'_>,
+    mut write: impl FnMut(T, &mut Text<'_>),
 ) {
-    let new_line = |depth: usize, out: &mut Text| {
+    let new_line = |depth: usize, out: &mut Text<'_>| {
         out.push(layout.newline);
         (0..depth).for_each(|_| out.push(layout.indent));
     };

@@ -37,13 +37,14 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         context.reply.null();
         return Ok(());
     };
-    let mut text = Text::limited(context.reply_bytes_max());
+    let groups = context.groups;
+    let mut text = Text::of_reply(groups);
     match paths.as_slice() {
         [] => document.write_with(&layout, 0, &mut text),
         [(_, path)] => write_matches(&document, path, path.is_legacy, &layout, 0, &mut text)?,
         paths => write_object_of(&document, paths, &layout, &mut text)?,
     }
-    context.reply.bulk(&text.finish().ok_or(errors::REPLY_TOO_LARGE)?);
+    context.reply.bulk(text.whole().ok_or_else(|| groups.reply_is_full())?);
     Ok(())
 }
 
@@ -54,7 +55,7 @@ fn write_matches(
     is_single: bool,
     layout: &Layout<'_>,
     depth: usize,
-    out: &mut Text,
+    out: &mut Text<'_>,
 ) -> Result<(), ErrorReply> {
     let locations = path.select(document)?;
     let mut values = locations.iter().filter_map(|location| document.at(location));
@@ -74,7 +75,7 @@ fn write_object_of(
     document: &Json,
     paths: &[(&[u8], Path)],
     layout: &Layout<'_>,
-    out: &mut Text,
+    out: &mut Text<'_>,
 ) -> Result<(), ErrorReply> {
     let are_single = paths.iter().all(|(_, path)| path.is_legacy);
     let mut outcome = Ok(());
@@ -107,9 +108,10 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 }
 
 fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path) -> Result<(), ErrorReply> {
-    let mut text = Text::limited(context.reply_bytes_max());
+    let groups = context.groups;
+    let mut text = Text::of_reply(groups);
     match write_matches(document, path, path.is_legacy, &Layout::default(), 0, &mut text) {
-        Ok(()) => context.reply.bulk(&text.finish().ok_or(errors::REPLY_TOO_LARGE)?),
+        Ok(()) => context.reply.bulk(text.whole().ok_or_else(|| groups.reply_is_full())?),
         Err(_) => context.reply.null(),
     }
     Ok(())
@@ -301,16 +303,17 @@ pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     match read_document(context, &arguments[2])? {
         Some(document) => {
             // Values may contain each other, and each is written to be measured.
+            let groups = context.groups;
             let left = Cell::new(context.reply_bytes_max());
             answer_each(context, &document, &path, "is empty", |value| {
-                let mut text = Text::limited(left.get());
+                let mut text = Text::of_reply(groups);
                 value.write_with(&Layout::default(), 0, &mut text);
-                let length = text.finish().map_or(usize::MAX, |text| text.len());
+                let length = text.whole().map_or(usize::MAX, <[u8]>::len);
                 left.set(left.get().saturating_sub(length));
                 Answer::of_length(length)
             })?;
             match left.get() {
-                0 => Err(errors::REPLY_TOO_LARGE.into()),
+                0 => Err(groups.reply_is_full()),
                 _ => Ok(()),
             }
         }

@@ -3,25 +3,46 @@
 
 use std::io;
 
-/// Grows up to a limit; what does not fit is left out, and the text is none.
-pub struct Text {
+use quartet_wire_resp::ReplyMemory;
+use quartet_wire_resp::reply::{UNCOUNTED_BYTES, grow};
+
+use crate::handler::command_memory::CommandMemory;
+use crate::handler::groups::Groups;
+
+/// Grows up to a limit, and as long as there is memory; what does not fit is left out, and the text
+/// is none.
+pub struct Text<'m> {
     bytes: Vec<u8>,
     bytes_max: usize,
+    memory: Option<&'m CommandMemory<'m>>,
     is_full: bool,
 }
 
-impl Text {
-    pub fn limited(bytes_max: usize) -> Text {
+impl<'m> Text<'m> {
+    pub fn limited(bytes_max: usize) -> Text<'m> {
         Text {
             bytes: Vec::new(),
             bytes_max,
+            memory: None,
             is_full: false,
         }
+    }
+
+    /// For a reply of a command.
+    pub fn of_reply(groups: Groups<'m>) -> Text<'m> {
+        let mut text = Text::limited(groups.reply_bytes_max());
+        text.memory = groups.memory();
+        text
     }
 
     #[inline]
     pub fn push(&mut self, piece: &[u8]) {
         self.is_full |= piece.len() > self.bytes_max - self.bytes.len();
+        if piece.len() > self.bytes.capacity() - self.bytes.len()
+            && let Some(memory) = self.memory
+        {
+            self.is_full |= !grow(&mut self.bytes, piece.len(), memory);
+        }
         if !self.is_full {
             self.bytes.extend_from_slice(piece);
         }
@@ -32,13 +53,27 @@ impl Text {
         self.is_full
     }
 
-    /// `None` if something was left out.
-    pub fn finish(self) -> Option<Vec<u8>> {
-        (!self.is_full).then_some(self.bytes)
+    /// Returns the text, `None` if something was left out.
+    pub fn whole(&self) -> Option<&[u8]> {
+        (!self.is_full).then_some(&self.bytes)
+    }
+
+    /// The same for a text that is not of a reply.
+    pub fn finish(mut self) -> Option<Vec<u8>> {
+        (!self.is_full).then(|| std::mem::take(&mut self.bytes))
     }
 }
 
-impl io::Write for Text {
+impl Drop for Text<'_> {
+    fn drop(&mut self) {
+        let bytes = self.bytes.capacity();
+        if let Some(memory) = self.memory.filter(|_| bytes > UNCOUNTED_BYTES) {
+            memory.give_back(bytes);
+        }
+    }
+}
+
+impl io::Write for Text<'_> {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         self.push(piece);
         Ok(piece.len())

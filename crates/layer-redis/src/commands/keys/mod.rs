@@ -196,23 +196,29 @@ fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let pattern = &arguments[1];
-    let mut names = Vec::new();
+    let mut names = context.gathered_list();
     if glob::literal_prefix(pattern) == pattern {
-        names.extend(context.keys().find(pattern).map(|_| pattern.to_vec()));
+        if context.keys().find(pattern).is_some() {
+            names.push(pattern);
+        }
     } else {
         let (groups, mut looked_at) = (context.groups, 0);
         context.keys().scan_keys(&mut |name, _| {
             if glob::matches(pattern, name) {
-                names.push(name.to_vec());
+                names.push(name);
             }
             looked_at += 1;
-            match u32::is_multiple_of(looked_at, KEYS_BETWEEN_CHECKS) && groups.must_end(groups.engine().now_micros()) {
+            let is_over = names.is_refused();
+            match is_over
+                || u32::is_multiple_of(looked_at, KEYS_BETWEEN_CHECKS) && groups.must_end(groups.engine().now_micros())
+            {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         });
-        names.sort_unstable();
+        names.all()?.sort_unstable();
     }
+    let names = names.all()?;
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name));
     Ok(())
@@ -221,15 +227,15 @@ fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let cursor = scan::cursor(&arguments[1])?;
     let options = scan::options(arguments.tail(2), Scan::Keys)?;
-    let mut names = Vec::new();
+    let mut names = context.gathered_list();
     let mut visit = |name: &[u8], entry: Entry| {
         let has_kind = options
             .kind
             .is_none_or(|kind| parse::is(kind, entry.kind.name()) || parse::is(kind, upstash_name(entry.kind)));
         if has_kind && options.matches(name) {
-            names.push(name.to_vec());
+            names.push(name);
             if options.with_type {
-                names.push(upstash_name(entry.kind).into());
+                names.push(upstash_name(entry.kind).as_bytes());
             }
         }
     };
@@ -247,7 +253,7 @@ fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         }
         None => keys.scan_page(cursor, options.count, &mut visit),
     };
-    scan::write_page(&mut context.reply, next, &names);
+    scan::write_page(&mut context.reply, next, names.all()?);
     Ok(())
 }
 

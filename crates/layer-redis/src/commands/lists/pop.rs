@@ -6,6 +6,7 @@ use quartet_wire_resp::Arguments;
 use super::end;
 use super::rows::{self, End, Popped};
 use crate::command::error_reply::ErrorReply;
+use crate::handler::command_memory::{ELEMENT_BYTES, Workspace};
 use crate::handler::context::Context;
 use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse};
@@ -40,9 +41,32 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, e
         context.reply.bulk(&popped);
         return Ok(());
     };
-    let popped = rows::pop(&mut keys, &arguments[1], &entry, end, count);
+    let _workspace = workspace_of_pop(context, &entry, end, count)?;
+    let popped = rows::pop(&mut context.keys(), &arguments[1], &entry, end, count);
     bulks(context, &popped);
     Ok(())
+}
+
+/// Memory for what is popped: it is gathered before it is answered.
+fn workspace_of_pop<'c>(
+    context: &mut Context<'c, '_>,
+    entry: &Entry,
+    end: End,
+    count: u64,
+) -> Result<Workspace<'c>, ErrorReply> {
+    let (mut workspace, length) = (context.workspace(), rows::length(entry));
+    let count = count.min(length);
+    let popped = match end {
+        End::Left => 0..count,
+        End::Right => length - count..length,
+    };
+    let mut taken = Ok(());
+    rows::range(&mut context.keys(), entry, popped, &mut |value| {
+        if taken.is_ok() {
+            taken = workspace.take(value.len() + ELEMENT_BYTES);
+        }
+    });
+    taken.map(|()| workspace)
 }
 
 fn pop_count(text: &[u8]) -> Result<u64, ErrorReply> {
@@ -119,6 +143,7 @@ pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result
     let Some((name, entry)) = first_list(context, wanted.names.iter().copied())? else {
         return Ok(false);
     };
+    let _workspace = workspace_of_pop(context, &entry, wanted.end, wanted.count)?;
     let popped = rows::pop(&mut context.keys(), name, &entry, wanted.end, wanted.count);
     context.reply.array(2);
     context.reply.bulk(name);

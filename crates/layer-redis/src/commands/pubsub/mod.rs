@@ -6,6 +6,7 @@ use quartet_wire_resp::Arguments;
 
 use crate::commands::help::help_command;
 use crate::connections::channels::Scope;
+use crate::connections::clients::KeptFor;
 use crate::connections::outbox::Item;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
@@ -62,21 +63,18 @@ const fn row(
 }
 
 fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    listen(context, Scope::Channel, b"subscribe", arguments);
-    Ok(())
+    listen(context, Scope::Channel, b"subscribe", arguments)
 }
 
 fn psubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    listen(context, Scope::Pattern, b"psubscribe", arguments);
-    Ok(())
+    listen(context, Scope::Pattern, b"psubscribe", arguments)
 }
 
 fn ssubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if context.in_exec {
         return Err("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client".into());
     }
-    listen(context, Scope::Shard, b"ssubscribe", arguments);
-    Ok(())
+    listen(context, Scope::Shard, b"ssubscribe", arguments)
 }
 
 fn unsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -94,15 +92,33 @@ fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-fn listen(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], arguments: Arguments<'_>) {
+/// Memory for a subscription, about: its name stands in the lists of the connection and of all.
+fn subscription_bytes(name: &[u8]) -> usize {
+    2 * name.len() + SUBSCRIPTION_BYTES
+}
+
+const SUBSCRIPTION_BYTES: usize = 300;
+
+fn listen(
+    context: &mut Context<'_, '_>,
+    scope: Scope,
+    word: &[u8],
+    arguments: Arguments<'_>,
+) -> Result<(), ErrorReply> {
     let shared = context.client.shared.clone();
     for name in arguments.iter().skip(1) {
-        if context.client.subscriptions.of_mut(scope).insert(name.to_vec()) {
+        if !context.client.subscriptions.of(scope).contains(name) {
+            if !shared.keep_more(KeptFor::Subscriptions, subscription_bytes(name)) {
+                context.client.subscriptions.tell(&shared);
+                return Err(ErrorReply::from(errors::CONNECTION_OUT_OF_MEMORY).keeping_effects());
+            }
+            context.client.subscriptions.of_mut(scope).insert(name.to_vec());
             context.connections().channels.subscribe(scope, name, &shared);
         }
         confirm(context, scope, word, Some(name));
     }
     context.client.subscriptions.tell(&shared);
+    Ok(())
 }
 
 fn stop_listening(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], arguments: Arguments<'_>) {
@@ -123,6 +139,10 @@ fn stop_listening(context: &mut Context<'_, '_>, scope: Scope, word: &[u8], argu
 
 fn leave(context: &mut Context<'_, '_>, scope: Scope, name: &[u8]) {
     if context.client.subscriptions.of_mut(scope).remove(name) {
+        context
+            .client
+            .shared
+            .keep_less(KeptFor::Subscriptions, subscription_bytes(name));
         context
             .connections()
             .channels

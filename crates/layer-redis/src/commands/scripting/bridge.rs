@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 
 use mlua::Lua;
 use quartet_engine::Transaction;
-use quartet_wire_resp::{Args, Arguments, Protocol, Reply};
+use quartet_wire_resp::reply::{UNCOUNTED_BYTES, grow};
+use quartet_wire_resp::{Args, Arguments, Protocol, Reply, ReplyMemory};
 use smallvec::SmallVec;
 
 use super::conversion::{ReplyReader, put_error, truncated};
@@ -165,12 +166,15 @@ impl Bridge<'_, '_, '_> {
     /// Takes over the answer of the script, the only argument, if it is a text, a number or a short
     /// array of those.
     pub fn take_answer(&mut self, stack: &Stack) -> bool {
-        let bytes = &mut self.buffers.reply;
+        let (bytes, memory) = (&mut self.buffers.reply, self.groups.memory());
         bytes.clear();
         let mut answer = Answer::default();
         let mut add = |argument: Argument<'_>| {
             answer.elements.push(match argument {
                 Argument::Text(text) => {
+                    if memory.is_some_and(|memory| !grow(bytes, text.len(), memory)) {
+                        return false;
+                    }
                     let start = bytes.len();
                     bytes.extend_from_slice(text);
                     Element::Text(start..bytes.len())
@@ -243,11 +247,15 @@ impl Bridge<'_, '_, '_> {
             }
         }
         self.buffers.reply.clear();
+        let mut reply = Reply::new(&mut self.buffers.reply, Protocol::Resp2).limited(self.groups.reply_bytes_max());
+        if let Some(memory) = self.groups.memory() {
+            reply = reply.with_memory(memory);
+        }
         let mut context = Context {
             tx: &mut *self.tx,
             client: &mut self.client,
             groups: self.groups,
-            reply: Reply::new(&mut self.buffers.reply, Protocol::Resp2).limited(self.groups.reply_bytes_max()),
+            reply,
             now_ms: self.now_ms,
             in_exec: true,
             retry_for: None,
@@ -267,12 +275,20 @@ impl Bridge<'_, '_, '_> {
             return Err(Raised::Table { text, counted: true });
         }
         if self.lua.used_memory() + self.bytes_in_lua() > self.bytes_max.get() {
-            self.buffers.reply = Vec::new();
+            self.drop_reply();
             return Err(Raised::OutOfMemory);
         }
         let bytes = &self.buffers.reply;
         ReplyReader { stack, bytes }.value();
         Ok(())
+    }
+
+    /// Gives the memory of a large reply back.
+    fn drop_reply(&mut self) {
+        let bytes = std::mem::take(&mut self.buffers.reply).capacity();
+        if let Some(memory) = self.groups.memory().filter(|_| bytes > UNCOUNTED_BYTES) {
+            memory.give_back(bytes);
+        }
     }
 
     /// Upper bound on the size of the reply as a value of Lua: the shortest element of an array has

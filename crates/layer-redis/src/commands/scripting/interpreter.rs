@@ -155,13 +155,14 @@ pub struct Host<'a> {
 impl Host<'_> {
     pub fn of(groups: Groups<'_>) -> Host<'_> {
         let admission_control = groups.access().admission_control.as_ref();
+        let bytes_max = admission_control.map_or(SCRIPT_BYTES_MAX, |admission_control| {
+            admission_control.script_bytes_max()
+        });
         Host {
             engine: groups.engine(),
             log: &groups.scripting().log,
             seed: groups.random().next(),
-            bytes_max: admission_control.map_or(SCRIPT_BYTES_MAX, |admission_control| {
-                admission_control.script_bytes_max()
-            }),
+            bytes_max: bytes_max.min(groups.engine().memory().room_for_a_request() as usize),
         }
     }
 }
@@ -178,6 +179,15 @@ pub fn with_interpreter<R>(body: impl FnOnce(&mut Interpreter) -> R) -> R {
         }
         result
     })
+}
+
+/// Drops this thread's interpreter with all that it has compiled. The next script makes another.
+pub fn drop_interpreter() {
+    INTERPRETER.with(|place| {
+        if let Ok(mut place) = place.try_borrow_mut() {
+            *place = None;
+        }
+    });
 }
 
 impl Interpreter {

@@ -22,6 +22,7 @@ mod strings;
 mod structs;
 #[cfg(test)]
 mod tests;
+
 use std::sync::Arc;
 
 use quartet_engine::PartitionGuard;
@@ -32,6 +33,7 @@ use smallvec::SmallVec;
 use self::bridge::Bridge;
 use self::budget::{Limit, Steps};
 use self::conversion::{AnswerWriter, Unwritten};
+pub use self::interpreter::drop_interpreter;
 use self::interpreter::{Chunk, Host, Interpreter, RunEnd, with_interpreter};
 use super::help;
 use crate::connections::clients::ClientState;
@@ -40,7 +42,7 @@ use crate::handler::definition::*;
 use crate::handler::groups::Groups;
 use crate::scripting::long_scripts::{NotKilled, Outer, RunningScript};
 use crate::scripting::scripts::{ALLOW_OOM, COMPATIBLE, Digest, NO_WRITES, Script, parse_digest, sha1};
-use crate::{command::errors, command::parse, handler::monitor};
+use crate::{command::parse, handler::monitor};
 
 const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
 const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
@@ -425,7 +427,7 @@ impl Run<'_> {
         context.reply.take_back(mark);
         match unwritten {
             Unwritten::TooDeep => Err(taken_back(TOO_DEEP, context.in_exec)),
-            Unwritten::TooLarge => Err(taken_back(errors::REPLY_TOO_LARGE, context.in_exec)),
+            Unwritten::TooLarge => Err(taken_back(context.groups.reply_is_full(), context.in_exec)),
             Unwritten::Stopped => {
                 let stop = interpreter.budget.stopped().expect("a run that was stopped");
                 without_answer(RunEnd::of_stop(stop, ""), context.in_exec)
@@ -458,10 +460,10 @@ fn kept(text: String, is_counted: bool) -> ErrorReply {
 
 /// An error that nothing of the script outlives. In a transaction what came before it cannot be
 /// taken back, so there what the script did stays as well.
-fn taken_back(text: &'static str, in_exec: bool) -> ErrorReply {
+fn taken_back(error: impl Into<ErrorReply>, in_exec: bool) -> ErrorReply {
     ErrorReply {
         keeps_effects: in_exec,
-        ..ErrorReply::new(text)
+        ..error.into()
     }
 }
 
@@ -492,6 +494,8 @@ fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
     }
     context.scripting().scripts.flush();
+    // Each thread's interpreter has compiled them.
+    (context.process().purge)();
     context.reply.ok();
     Ok(())
 }

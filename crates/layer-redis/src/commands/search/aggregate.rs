@@ -747,8 +747,8 @@ impl Source<'_> {
     fn fill(&self, context: &mut Context<'_, '_>, hit: &Hit, entry: Option<Entry>, record: &mut Record) {
         let mut terms: Vec<Vec<u8>> = Vec::new();
         for place in &hit.places {
-            if !terms.contains(&place.term) {
-                terms.push(place.term.clone());
+            if !terms.iter().any(|term| **term == *place.term) {
+                terms.push(place.term.to_vec());
             }
         }
         record.set_matched(terms);

@@ -77,7 +77,15 @@ pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 pub fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 1)?;
     check_access(context, arguments, words[0], false)?;
-    let found = read(context.tx, words[0]);
+    let mut found = context.gathered_list();
+    each_word(context.tx, words[0], &mut |word| {
+        found.push(word);
+        match found.is_refused() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    let found = found.all()?;
     if found.is_empty() {
         return Err("SEARCH_GENERIC could not open dict key".into());
     }
@@ -88,15 +96,24 @@ pub fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 
 /// The words of a dictionary in byte order.
 pub fn read(tx: &mut Transaction<'_>, name: &[u8]) -> Vec<Vec<u8>> {
-    let (start, mut found) = (prefix(name), Vec::new());
+    let mut found = Vec::new();
+    each_word(tx, name, &mut |word| {
+        found.push(word.to_vec());
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Visits the words of a dictionary in byte order, [`WORDS_MAX`] at most, until `visit` breaks.
+fn each_word(tx: &mut Transaction<'_>, name: &[u8], visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) {
+    let (start, mut visited) = (prefix(name), 0);
     tx.scan(&start, &quartet_model::next_prefix(&start), false, &mut |row| {
-        found.push(Transaction::layer_key(row)[start.len()..].to_vec());
-        match found.len() < WORDS_MAX {
-            true => ControlFlow::Continue(()),
+        visited += 1;
+        match visited < WORDS_MAX {
+            true => visit(&Transaction::layer_key(row)[start.len()..]),
             false => ControlFlow::Break(()),
         }
     });
-    found
 }
 
 /// All dictionaries with their words.

@@ -18,12 +18,16 @@ use super::contents::Contents;
 use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
 use super::summaries::Summaries;
+use crate::handler::command_memory::Workspace;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, Words, refused};
 
 /// Most values that FT.TAGVALS answers.
 const TAG_VALUES_MAX: usize = 1_000_000;
+
+/// Memory for a place while its hit is shown.
+const PLACE_BYTES: usize = 128;
 
 /// The arguments of FT.SEARCH.
 struct SearchArguments {
@@ -411,13 +415,13 @@ impl Answer<'_> {
                 let mark = context.reply.mark();
                 context.reply.integer(found.total as i64);
                 for hit in &found.hits {
-                    if content::is_over(written, time)? {
+                    if context.reply.is_full() || content::is_over(written, time)? {
                         break;
                     }
                     if !self.asked.no_content {
                         content::fetch_next(context, &found.hits, written);
                     }
-                    self.plain(context, hit);
+                    self.plain(context, hit)?;
                     written += 1;
                 }
                 context.reply.array_since(mark, 1 + written * of_hit);
@@ -426,13 +430,13 @@ impl Answer<'_> {
                 write_head(context, found.total);
                 let mark = context.reply.mark();
                 for hit in &found.hits {
-                    if content::is_over(written, time)? {
+                    if context.reply.is_full() || content::is_over(written, time)? {
                         break;
                     }
                     if !self.asked.no_content {
                         content::fetch_next(context, &found.hits, written);
                     }
-                    self.map(context, hit);
+                    self.map(context, hit)?;
                     written += 1;
                 }
                 context.reply.array_since(mark, written);
@@ -442,7 +446,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    fn plain(&self, context: &mut Context<'_, '_>, hit: &Hit) {
+    fn plain(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Result<(), ErrorReply> {
         context.reply.bulk(&hit.key);
         if self.asked.with_scores {
             write_score(context, hit);
@@ -456,12 +460,13 @@ impl Answer<'_> {
         if self.asked.with_sort_keys {
             self.sort_key(context, hit);
         }
-        if !self.asked.no_content {
-            self.content(context, hit, false);
+        match self.asked.no_content {
+            true => Ok(()),
+            false => self.content(context, hit, false),
         }
     }
 
-    fn map(&self, context: &mut Context<'_, '_>, hit: &Hit) {
+    fn map(&self, context: &mut Context<'_, '_>, hit: &Hit) -> Result<(), ErrorReply> {
         let asked = self.asked;
         let options = [
             asked.with_scores,
@@ -491,10 +496,11 @@ impl Answer<'_> {
         }
         if !asked.no_content {
             context.reply.simple("extra_attributes");
-            self.content(context, hit, true);
+            self.content(context, hit, true)?;
         }
         context.reply.simple("values");
         context.reply.array(0);
+        Ok(())
     }
 
     fn payload(&self, context: &mut Context<'_, '_>, hit: &Hit) {
@@ -521,14 +527,15 @@ impl Answer<'_> {
         }
     }
 
-    fn content(&self, context: &mut Context<'_, '_>, hit: &Hit, is_map: bool) {
+    fn content(&self, context: &mut Context<'_, '_>, hit: &Hit, is_map: bool) -> Result<(), ErrorReply> {
+        let mut workspace = context.workspace();
         let mut pairs = match &self.asked.returned {
-            Some(returned) => self.chosen(context, hit, returned),
+            Some(returned) => self.chosen(context, hit, returned, &mut workspace)?,
             None => self.everything(context, hit),
         };
         pairs.retain(|(name, _)| !self.index.definition.hides(name));
         if self.asked.summaries.are_asked() {
-            self.summarize(context, hit, &mut pairs);
+            self.summarize(context, hit, &mut pairs, &mut workspace)?;
         }
         match is_map {
             true => context.reply.map(pairs.len()),
@@ -542,13 +549,22 @@ impl Answer<'_> {
                 value => context.reply.bulk(&value.bytes()),
             }
         }
+        Ok(())
     }
 
-    fn summarize(&self, context: &mut Context<'_, '_>, hit: &Hit, pairs: &mut [(Vec<u8>, Value)]) {
+    fn summarize(
+        &self,
+        context: &mut Context<'_, '_>,
+        hit: &Hit,
+        pairs: &mut [(Vec<u8>, Value)],
+        workspace: &mut Workspace<'_>,
+    ) -> Result<(), ErrorReply> {
         let schema = &self.index.definition.schema;
         let Some(contents) = content::contents(context, self.index, &hit.key) else {
-            return;
+            return Ok(());
         };
+        // The places, by their positions and in their texts.
+        workspace.take(hit.places.len().saturating_mul(PLACE_BYTES))?;
         let keys = &mut context.keys_of(0);
         let matches = Matches::find(schema, &hit.places, self.documents, |field| {
             contents.indexed_texts(keys, &field.path)
@@ -556,14 +572,22 @@ impl Answer<'_> {
         let summaries = &self.asked.summaries;
         for (name, value) in pairs {
             if let Value::Text(text) = value {
+                workspace.take(summaries.shown_bytes_max(schema, &matches, name, text))?;
                 *text = summaries.shown(schema, &matches, name, std::mem::take(text));
             }
         }
+        Ok(())
     }
 
-    fn chosen(&self, context: &mut Context<'_, '_>, hit: &Hit, returned: &[(String, String)]) -> Vec<(Vec<u8>, Value)> {
+    fn chosen(
+        &self,
+        context: &mut Context<'_, '_>,
+        hit: &Hit,
+        returned: &[(String, String)],
+        workspace: &mut Workspace<'_>,
+    ) -> Result<Vec<(Vec<u8>, Value)>, ErrorReply> {
         let Some(contents) = content::contents(context, self.index, &hit.key) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let dialect = self.asked.common.dialect;
         let mut pairs = Vec::new();
@@ -581,9 +605,12 @@ impl Answer<'_> {
                     None => contents.shown(keys, path, dialect),
                 },
             };
+            if let Some(Value::Text(text)) = &value {
+                workspace.take(text.len())?;
+            }
             pairs.extend(value.map(|value| (name.as_bytes().to_vec(), value)));
         }
-        pairs
+        Ok(pairs)
     }
 
     /// The distances, the field that was sorted by, and the others as the key has them.

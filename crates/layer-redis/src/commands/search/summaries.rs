@@ -65,6 +65,16 @@ impl Summaries {
         Ok(())
     }
 
+    /// Upper bound on the size of what [`Summaries::shown`] makes, in bytes.
+    pub fn shown_bytes_max(&self, schema: &Schema, matches: &Matches, name: &[u8], value: &[u8]) -> usize {
+        let Some((at, field)) = schema.find(name) else {
+            return 0;
+        };
+        let summary = self.summary.as_ref().and_then(|choice| choice.of(&field.name));
+        let tags = self.tags.as_ref().and_then(|choice| choice.of(&field.name));
+        matches.shown_bytes_max(at, value, tags, summary)
+    }
+
     /// The value of a field as it is answered.
     pub fn shown(&self, schema: &Schema, matches: &Matches, name: &[u8], value: Vec<u8>) -> Vec<u8> {
         let Some((at, field)) = schema.find(name) else {

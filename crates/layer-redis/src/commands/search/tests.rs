@@ -561,9 +561,12 @@ fn an_aggregation_that_would_hold_too_much_is_refused() {
     for key in 0..30 {
         connection.run(&["HSET", &format!("k{key}"), "n", "1"]);
     }
-    let long = format!("upper('{}')", "a".repeat(5 << 20));
+    let long = format!("upper('{}')", "a".repeat(250_000));
+    let longer = format!("format('{}'{})", "%s".repeat(20), ", @x".repeat(20));
     let mut answer = |limit: &str| {
-        show(&connection.run(&["FT.AGGREGATE", "i", "*", "LIMIT", "0", limit, "APPLY", &long, "AS", "x"]))
+        let request = ["FT.AGGREGATE", "i", "*", "LIMIT", "0", limit, "APPLY", &long, "AS", "x"];
+        let words: Vec<&str> = request.into_iter().chain(["APPLY", &longer, "AS", "y"]).collect();
+        show(&connection.run(&words))
     };
     assert!(answer("3").starts_with("[3 "));
     let refused = answer("30");

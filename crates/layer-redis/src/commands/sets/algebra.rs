@@ -13,53 +13,63 @@ use crate::keyspace::{Elements, Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse, keyspace::packed, keyspace::scan};
 
 pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, intersection, lookups_of_intersection)
+    answer(context, arguments, (intersection, smallest), lookups_of_intersection)
 }
 
 pub fn sunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, union, members_of_all)
+    answer(context, arguments, (union, all), members_of_all)
 }
 
 pub fn sdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, difference, lookups_of_difference)
+    answer(context, arguments, (difference, first), lookups_of_difference)
 }
 
 pub fn sinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    store(context, arguments, intersection)
+    store(context, arguments, (intersection, smallest))
 }
 
 pub fn sunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    store(context, arguments, union)
+    store(context, arguments, (union, all))
 }
 
 pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    store(context, arguments, difference)
+    store(context, arguments, (difference, first))
 }
 
 /// The sets that a command names, in its order.
 type Operands = Vec<Option<Entry>>;
 type Operation = fn(&mut Keyspace<'_, '_>, Operands) -> Vec<Vec<u8>>;
+/// The sets all of whose members an operation gathers.
+type Walked = fn(&[Option<Entry>]) -> Vec<Entry>;
 /// How many members an operation looks at or looks up.
 type Size = fn(&[Option<Entry>]) -> u64;
 
 fn answer(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    operation: Operation,
+    (operation, walked): (Operation, Walked),
     size: Size,
 ) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(1))?;
     if context.must_end_before(size(&operands)) {
         return Ok(());
     }
+    let mut workspace = context.workspace();
+    context.takes_elements(&mut workspace, &walked(&operands))?;
     let members = operation(&mut context.keys(), operands);
     context.reply.set(members.len());
     members.iter().for_each(|member| context.reply.bulk(member));
     Ok(())
 }
 
-fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
+fn store(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    (operation, walked): (Operation, Walked),
+) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(2))?;
+    let mut workspace = context.workspace();
+    context.takes_elements(&mut workspace, &walked(&operands))?;
     let integers_max = integers_max(context.config());
     let mut keys = context.keys();
     let members = operation(&mut keys, operands);
@@ -93,6 +103,8 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let limit = limit(options)?;
     let names = arguments.iter().skip(2).take(count as usize);
     let operands = sets(context, names)?;
+    let mut workspace = context.workspace();
+    context.takes_elements(&mut workspace, &smallest(&operands))?;
     let groups = context.groups;
     let found = common(&mut context.keys(), operands, limit, &|looked_up| {
         groups.must_end_before(looked_up)
@@ -113,6 +125,27 @@ fn limit(options: Arguments<'_>) -> Result<usize, ErrorReply> {
             .ok_or(ErrorReply::new("ERR LIMIT can't be negative"))?;
     }
     Ok(if limit == 0 { usize::MAX } else { limit })
+}
+
+fn all(operands: &[Option<Entry>]) -> Vec<Entry> {
+    operands.iter().flatten().cloned().collect()
+}
+
+fn first(operands: &[Option<Entry>]) -> Vec<Entry> {
+    all(&operands[..1])
+}
+
+fn smallest(operands: &[Option<Entry>]) -> Vec<Entry> {
+    match operands.iter().all(Option::is_some) {
+        true => operands
+            .iter()
+            .flatten()
+            .min_by_key(|entry| value::len(entry))
+            .cloned()
+            .into_iter()
+            .collect(),
+        false => Vec::new(),
+    }
 }
 
 fn member_count(entry: Option<&Entry>) -> u64 {

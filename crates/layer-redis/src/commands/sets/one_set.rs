@@ -116,6 +116,10 @@ pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let count = parse::integer(count).and_then(|count| u64::try_from(count).ok());
     let count = count.ok_or(ErrorReply::new(errors::OUT_OF_RANGE_POSITIVE))?;
     let entry = context.keys().find_kind(name, Kind::Set)?;
+    let mut workspace = context.workspace();
+    if let Some(entry) = entry.as_ref().filter(|_| count > 1) {
+        context.takes_elements(&mut workspace, [entry])?;
+    }
     let popped = entry.map_or(Vec::new(), |entry| pop(context, name, &entry, count));
     context.reply.set(popped.len());
     popped.iter().for_each(|member| context.reply.bulk(member));
@@ -168,12 +172,13 @@ fn random_member(context: &mut Context<'_, '_>, name: &[u8]) -> Result<(), Error
 fn random_members(context: &mut Context<'_, '_>, name: &[u8], count: &[u8]) -> Result<(), ErrorReply> {
     let count = PickCount::parse(count)?;
     let entry = context.read_kind(name, Kind::Set)?;
-    let random = context.random();
+    let (random, mut workspace) = (context.random(), context.workspace());
     let (mut keys, reply) = context.keys_and_reply();
     let Some(entry) = entry else {
         reply.array(0);
         return Ok(());
     };
+    workspace.take(count.bytes(value::len(&entry)))?;
     let indexes = count.positions(random, value::len(&entry))?;
     reply.array(indexes.len());
     value::at(&mut keys, &entry, &indexes, &mut |member| reply.bulk(member));
@@ -187,12 +192,12 @@ pub fn sscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::Members)?;
-    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut found = context.gathered_list();
     let next = value::page(&mut context.keys(), &entry, cursor, options.count, &mut |member| {
         if options.matches(member) {
-            found.push(member.to_vec());
+            found.push(member);
         }
     });
-    scan::write_page(&mut context.reply, next, &found);
+    scan::write_page(&mut context.reply, next, found.all()?);
     Ok(())
 }

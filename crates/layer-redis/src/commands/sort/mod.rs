@@ -27,8 +27,10 @@ use self::pattern::Pattern;
 use crate::access::acl::selector::Selector;
 use crate::commands::sorted_sets::SortedSet;
 use crate::commands::{lists, sets, sorted_sets};
+use crate::handler::command_memory::Workspace;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
+use crate::handler::groups::Groups;
 use crate::keyspace::{Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse};
 
@@ -123,6 +125,7 @@ fn check_permission(
 }
 
 fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
+    let mut workspace = context.workspace();
     let elements = match context.read(name) {
         None => Vec::new(),
         Some(entry) => {
@@ -138,6 +141,7 @@ fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Resu
             if context.must_end_before((looked_at as u64).saturating_mul(lookups)) {
                 return Ok(());
             }
+            context.takes_elements(&mut workspace, [&entry])?;
             match in_order {
                 true => in_order_of_its_own(&mut context.keys(), &entry, wanted, options.descending),
                 false => {
@@ -192,7 +196,7 @@ fn store(
     get: &[Pattern<'_>],
 ) -> Result<(), ErrorReply> {
     if !get.is_empty() {
-        let mut values = Gathered::up_to(context.reply_bytes_max());
+        let mut values = Gathered::of(context.groups);
         for (element, pattern) in elements
             .iter()
             .flat_map(|element| get.iter().map(move |get| (element, get)))
@@ -210,16 +214,18 @@ fn store(
 
 /// Values that patterns have found. Elements that are equal find the same long value again and
 /// again.
-struct Gathered<T> {
+struct Gathered<'m, T> {
     all: Vec<T>,
     bytes_left: usize,
+    workspace: Workspace<'m>,
 }
 
-impl<T> Gathered<T> {
-    fn up_to(bytes_max: usize) -> Gathered<T> {
+impl<'m, T> Gathered<'m, T> {
+    fn of(groups: Groups<'m>) -> Gathered<'m, T> {
         Gathered {
             all: Vec::new(),
-            bytes_left: bytes_max,
+            bytes_left: groups.reply_bytes_max(),
+            workspace: groups.workspace(),
         }
     }
 
@@ -227,6 +233,7 @@ impl<T> Gathered<T> {
     fn add(&mut self, bytes: usize) -> Result<(), ErrorReply> {
         let left = self.bytes_left.checked_sub(bytes + size_of::<T>());
         self.bytes_left = left.ok_or(errors::EFFECTS_TOO_LARGE)?;
+        self.workspace.take(bytes + size_of::<T>())?;
         Ok(())
     }
 }
@@ -392,7 +399,7 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         elements.sort_unstable_by(|left, right| turned(left.cmp(right)));
         return Ok(elements);
     };
-    let mut gathered = Gathered::up_to(context.reply_bytes_max());
+    let mut gathered = Gathered::of(context.groups);
     for element in elements {
         let text = by.value(context, &element);
         gathered.add(element.len() + text.as_ref().map_or(0, Vec::len))?;

@@ -22,6 +22,16 @@ enum Operation {
 
 impl Operation {
     /// How many members it looks at or looks up.
+    /// The keys all of whose members are gathered.
+    fn walked(self, inputs: &[Input]) -> Vec<Entry> {
+        let chosen: Vec<&Input> = match self {
+            Operation::Union => inputs.iter().collect(),
+            Operation::Intersection => inputs.iter().min_by_key(|input| input.len()).into_iter().collect(),
+            Operation::Difference => inputs.iter().take(1).collect(),
+        };
+        chosen.into_iter().filter_map(Input::entry).cloned().collect()
+    }
+
     fn lookups(self, inputs: &[Input]) -> u64 {
         let lens = inputs.iter().map(Input::len);
         let walked = match self {
@@ -103,6 +113,8 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
     if context.must_end_before(operation.lookups(&inputs)) {
         return Ok(());
     }
+    let mut workspace = context.workspace();
+    context.takes_elements(&mut workspace, &operation.walked(&inputs))?;
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
     let reply = &mut context.reply;
     write_head(reply, pairs.len(), options.with_scores);
@@ -114,6 +126,8 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
 
 fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 2, operation, Purpose::Store)?;
+    let mut workspace = context.workspace();
+    context.takes_elements(&mut workspace, &operation.walked(&inputs))?;
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
     let config = context.config();
     value::replace(&mut context.keys(), config, &arguments[1], &pairs);
@@ -127,6 +141,8 @@ pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
         0 => u64::MAX,
         limit => limit,
     };
+    let mut workspace = context.workspace();
+    context.takes_elements(&mut workspace, &Operation::Intersection.walked(&inputs))?;
     let groups = context.groups;
     let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count, &|looked_up| {
         groups.must_end_before(looked_up)
@@ -227,6 +243,14 @@ fn limit(text: &[u8]) -> Result<u64, ErrorReply> {
 }
 
 impl Input {
+    fn entry(&self) -> Option<&Entry> {
+        match &self.members {
+            Members::Absent => None,
+            Members::Sorted(set) => Some(set.entry()),
+            Members::Plain(entry) => Some(entry),
+        }
+    }
+
     fn len(&self) -> u64 {
         match &self.members {
             Members::Absent => 0,

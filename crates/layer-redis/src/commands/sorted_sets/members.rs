@@ -259,6 +259,8 @@ pub fn zrandmember(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         context.reply.array(0);
         return Ok(());
     };
+    let mut workspace = context.workspace();
+    workspace.take(count.bytes(set.len()))?;
     let ranks = count.positions(context.random(), set.len())?;
     write_head(&mut context.reply, ranks.len(), with_scores);
     for rank in ranks {
@@ -288,15 +290,15 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::SortedSet)?;
-    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut found = context.gathered_list();
     let mut visit = |member: &[u8], score: f64| {
         if options.matches(member) {
-            found.push(member.to_vec());
+            found.push(member);
             if !options.no_values {
                 // A string in either protocol.
                 let mut text = Vec::new();
                 format_double(score, &mut text);
-                found.push(text);
+                found.push(&text);
             }
         }
     };
@@ -309,6 +311,6 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     } else {
         set.visit(context.tx, 0..set.len(), false, &mut visit);
     }
-    scan::write_page(&mut context.reply, next, &found);
+    scan::write_page(&mut context.reply, next, found.all()?);
     Ok(())
 }

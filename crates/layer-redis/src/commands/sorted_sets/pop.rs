@@ -6,6 +6,7 @@ use quartet_wire_resp::{Arguments, Protocol};
 use super::value::{SortedSet, pair_of, remove_pairs, take_end};
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::EmptyReply;
+use crate::handler::command_memory::ELEMENT_BYTES;
 use crate::handler::context::Context;
 use crate::handler::outcome::Outcome;
 use crate::keyspace::Kind;
@@ -147,14 +148,21 @@ fn pop_first(
             found => found?,
         };
         if let Some(entry) = found {
-            pop(context, name, SortedSet::of(entry), end, count, shape);
+            pop(context, name, SortedSet::of(entry), end, count, shape)?;
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, count: u64, shape: Shape) {
+fn pop(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    set: SortedSet,
+    end: End,
+    count: u64,
+    shape: Shape,
+) -> Result<(), ErrorReply> {
     let count = count.min(set.len());
     let ranks = match end {
         End::Lowest => 0..count,
@@ -166,17 +174,24 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, cou
         if let Some((member, score)) = row.as_ref().map(pair_of) {
             write_pair(context, nested, member, score);
         }
-        return;
+        return Ok(());
     }
+    let (mut workspace, mut taken) = (context.workspace(), Ok(()));
+    workspace.take(count as usize * size_of::<(Vec<u8>, f64)>())?;
     let mut popped = Vec::with_capacity(count as usize);
     set.visit(context.tx, ranks, end == End::Highest, &mut |member, score| {
-        popped.push((member.to_vec(), score));
+        if taken.is_ok() {
+            taken = workspace.take(member.len() + ELEMENT_BYTES);
+            popped.push((member.to_vec(), score));
+        }
     });
+    taken?;
     for (member, score) in &popped {
         write_pair(context, nested, member, *score);
     }
     let config = context.config();
     remove_pairs(&mut context.keys(), config, name, &set, &popped);
+    Ok(())
 }
 
 fn write_pair(context: &mut Context<'_, '_>, nested: bool, member: &[u8], score: f64) {

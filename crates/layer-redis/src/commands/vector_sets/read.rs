@@ -163,6 +163,8 @@ pub fn random_members(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
     };
     let set = Set::read(context, &arguments[1])?;
     let size = set.as_ref().map_or(0, |set| set.head.count);
+    let mut workspace = context.workspace();
+    workspace.take(count.map_or(0, |count| count.bytes(size)))?;
     let positions = match count {
         Some(count) => count.positions(context.random(), size)?,
         None if size > 0 => vec![context.random().below(size)],
@@ -208,22 +210,23 @@ pub fn range(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     let (start, end) = (bound(&arguments[2], true)?, bound(&arguments[3], false)?);
     let count = arguments.get(4).map_or(Ok(-1), parse::required_integer)?;
     let mut left = u64::try_from(count).unwrap_or(u64::MAX);
-    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut names = context.gathered_list();
     if let Some(set) = Set::read(context, &arguments[1])?
         && start < end
         && left > 0
     {
         let elements = set.entry.elements();
         elements.scan(context.tx, &start, Some(&end), false, &mut |key, _| {
-            names.push(key[1..].to_vec());
+            names.push(&key[1..]);
             left -= 1;
-            if left > 0 {
+            if left > 0 && !names.is_refused() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         });
     }
+    let names = names.all()?;
     context.reply.array(names.len());
     names.iter().for_each(|name| context.reply.bulk(name));
     Ok(())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::{Arrival, Dependency, Durability, PartitionId};
+use quartet_engine::{Arrival, Dependency, Durability, PartitionId, Reserved};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -81,6 +81,8 @@ struct Outgoing {
     pause: Duration,
     /// The spans of what is answered; they end when it is sent.
     spans: Vec<UnderWay>,
+    /// Counts answers that were counted before they were made.
+    kept: Vec<Reserved>,
 }
 
 struct Gathered {
@@ -250,7 +252,7 @@ impl<S: Socket> Connection<S> {
                 if let Err(mut answer) = self.judge_head(&request) {
                     self.peer.answered(&mut answer);
                     self.consumed += request.head_bytes;
-                    return self.outgoing.answer(Writing::last_of(&request), &answer);
+                    return self.outgoing.answer(Writing::last_of(&request), answer);
                 }
                 return Next::Gather {
                     head_bytes: request.head_bytes,
@@ -276,13 +278,13 @@ impl<S: Socket> Connection<S> {
             Dispatch::Answered(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
-                self.outgoing.answer(writing, &answer)
+                self.outgoing.answer(writing, answer)
             }
             Dispatch::Busy(partition)
                 if self.has_stopped() || self.busy_since.is_too_long(self.waiters.of(partition)) =>
             {
                 let answer = self.layer.answer_busy(&request.head);
-                self.outgoing.answer(writing, &answer)
+                self.outgoing.answer(writing, answer)
             }
             Dispatch::Busy(partition) => {
                 self.gathered = gathered;
@@ -444,6 +446,7 @@ impl<S: Socket> Connection<S> {
         let sent = sent.await?;
         if sent < self.outgoing.bytes.len() {
             let _unsent = input_budget::unsent(self.outgoing.bytes.len(), &self.peer.memory);
+            self.outgoing.kept.clear();
             ANSWER_PACE
                 .write_all(&mut self.socket, &self.outgoing.bytes[sent..])
                 .await?;
@@ -451,6 +454,7 @@ impl<S: Socket> Connection<S> {
         self.socket.flush().await?;
         self.outgoing.bytes.clear();
         self.outgoing.bytes.shrink_to(4 * BUFFER_BYTES);
+        self.outgoing.kept.clear();
         Ok(())
     }
 
@@ -463,7 +467,7 @@ impl<S: Socket> Connection<S> {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
-                self.outgoing.answer(writing, &answer);
+                self.outgoing.answer(writing, answer);
                 Ok(!writing.is_last)
             }
             Ok((status, headers, follower)) => {
@@ -617,19 +621,20 @@ impl Outgoing {
     }
 
     /// Appends a whole answer.
-    fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
+    fn answer(&mut self, writing: Writing, answer: Answer) -> Next {
         if answer.is_of_the_node && answer.dependency == Dependency::ZERO {
             // Those before it wait for what they rest on.
             if self.bytes.is_empty() {
                 self.hold.arrival = Arrival::of_the_node();
             }
         } else {
-            self.hold_for(answer);
+            self.hold_for(&answer);
         }
         self.pause = self.pause.max(answer.pause);
         write_head(answer.status, &answer.headers, &mut self.bytes);
         self.write_connection(writing.is_old, writing.is_last);
-        self.write_body(answer, !writing.is_head);
+        self.write_body(&answer, !writing.is_head);
+        self.kept.extend(answer.kept);
         if writing.is_last { Next::Close } else { Next::Answered }
     }
 
@@ -664,7 +669,7 @@ impl Outgoing {
             is_last: true,
             is_head: false,
         };
-        self.answer(writing, &Answer::settled(status, ""));
+        self.answer(writing, Answer::settled(status, ""));
     }
 
     fn write_connection(&mut self, is_old: bool, is_last: bool) {

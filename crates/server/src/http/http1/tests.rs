@@ -565,7 +565,7 @@ fn a_pipelined_answer_is_held_by_the_partition_that_gave_it() {
         let mut answer = Answer::settled(200, "");
         (answer.partition, answer.dependency) = (PartitionId(partition), quartet_model::Version(dependency));
         outgoing.arrivals = Arrivals::numbered(&arrivals);
-        outgoing.answer(writing, &answer);
+        outgoing.answer(writing, answer);
         let held = outgoing
             .others
             .iter()
