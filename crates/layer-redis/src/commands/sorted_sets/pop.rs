@@ -3,7 +3,7 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::value::{SortedSet, pair_of, remove_pairs, take_end};
+use super::value::{SortedSet, pair_of, remove_run, take_end};
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::EmptyReply;
 use crate::handler::context::Context;
@@ -168,14 +168,15 @@ fn pop(context: &mut Context<'_, '_>, name: &[u8], set: SortedSet, end: End, cou
         return;
     }
     let mut popped = Vec::with_capacity(count as usize);
-    set.visit(context.tx, ranks, end == End::Highest, &mut |member, score| {
+    set.visit(context.tx, ranks.clone(), end == End::Highest, &mut |member, score| {
         popped.push((member.to_vec(), score));
     });
     for (member, score) in &popped {
         write_pair(context, nested, member, *score);
     }
     let config = context.config();
-    remove_pairs(&mut context.keys(), config, name, &set, &popped);
+    let members = popped.iter().map(|(member, _)| member.as_slice());
+    remove_run(&mut context.keys(), config, name, &set, ranks, members);
 }
 
 fn write_pair(context: &mut Context<'_, '_>, nested: bool, member: &[u8], score: f64) {
