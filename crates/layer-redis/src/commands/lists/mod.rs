@@ -18,7 +18,7 @@ use crate::handler::definition::*;
 use crate::keyspace::Entry;
 
 pub use blocks::{Ends, position_key, position_of, without_shifts};
-pub use rows::{elements, length, store};
+pub use rows::{elements, length, range, store};
 
 use rows::End;
 

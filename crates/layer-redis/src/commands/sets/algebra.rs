@@ -93,10 +93,9 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let limit = limit(options)?;
     let names = arguments.iter().skip(2).take(count as usize);
     let operands = sets(context, names)?;
-    if context.must_end_before(lookups_of_intersection(&operands)) {
-        return Ok(());
-    }
-    let found = common(&mut context.keys(), operands, limit);
+    let groups = context.groups;
+    let is_over = || groups.must_end(groups.engine().now_micros());
+    let found = common(&mut context.keys(), operands, limit, &is_over);
     context.reply.integer(found.len() as i64);
     Ok(())
 }
@@ -134,23 +133,37 @@ fn members_of_all(operands: &[Option<Entry>]) -> u64 {
 }
 
 fn intersection(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
-    common(keys, operands, usize::MAX)
+    common(keys, operands, usize::MAX, &|| false)
 }
 
-/// At most `count_max` members that all sets have: those of the smallest that the others contain.
-fn common(keys: &mut Keyspace<'_, '_>, operands: Operands, count_max: usize) -> Vec<Vec<u8>> {
+/// Members that are looked at between two looks at the clock.
+const MEMBERS_AT_A_TIME: u64 = 1024;
+
+/// At most `count_max` members that all sets have: those of the smallest that the others contain,
+/// which is walked no further than needed. Ends without an answer if `is_over` says so.
+fn common(
+    keys: &mut Keyspace<'_, '_>,
+    operands: Operands,
+    count_max: usize,
+    is_over: &dyn Fn() -> bool,
+) -> Vec<Vec<u8>> {
     let Some(mut sets) = operands.into_iter().collect::<Option<Vec<Entry>>>() else {
         return Vec::new();
     };
     sets.sort_by_key(value::len);
     let others: Vec<Membership<'_>> = sets[1..].iter().map(Membership::of).collect();
-    let mut candidates = value::members(keys, &sets[0]).into_iter();
     let mut found = Vec::new();
-    while found.len() < count_max
-        && let Some(member) = candidates.next()
-    {
-        if others.iter().all(|other| other.contains(keys, &member)) {
-            found.push(member);
+    for start in (0..value::len(&sets[0])).step_by(MEMBERS_AT_A_TIME as usize) {
+        for member in value::run(keys, &sets[0], start..start + MEMBERS_AT_A_TIME) {
+            if found.len() == count_max {
+                return found;
+            }
+            if others.iter().all(|other| other.contains(keys, &member)) {
+                found.push(member);
+            }
+        }
+        if is_over() {
+            break;
         }
     }
     found

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::config::Config;
 use crate::handler::definition::*;
 
-pub use value::{contains, each, encoding, len, members, store};
+pub use value::{contains, encoding, len, members, run, store};
 
 /// Members up to which Redis keeps a set of integers in a form of its own: what [`store`] is to be
 /// given.

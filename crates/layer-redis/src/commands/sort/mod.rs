@@ -124,6 +124,16 @@ fn check_permission(
 fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
     let mut elements = match context.read(name) {
         None => Vec::new(),
+        Some(entry) if options.keeps_order_of(context, &entry) => {
+            let wanted = options.wanted(length(&entry) as usize);
+            let lookups = 1 + options.get.len() as u64;
+            if context.must_end_before((wanted.len() as u64).saturating_mul(lookups)) {
+                return Ok(());
+            }
+            check_lookups(wanted.len(), options.get.len())?;
+            let elements = unsorted(context, &entry, wanted, options.descending);
+            return finish(context, elements, &options);
+        }
         Some(entry) => {
             let lookups = 1 + options.get.len() as u64 + u64::from(options.by.is_some());
             if context.must_end_before(length(&entry).saturating_mul(lookups)) {
@@ -136,6 +146,10 @@ fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Resu
     elements.truncate(wanted.end);
     elements.drain(..wanted.start);
     check_lookups(elements.len(), options.get.len())?;
+    finish(context, elements, &options)
+}
+
+fn finish(context: &mut Context<'_, '_>, elements: Vec<Vec<u8>>, options: &Options<'_>) -> Result<(), ErrorReply> {
     match options.store {
         None => answer(context, &elements, &options.get),
         Some(destination) => store(context, destination, elements, &options.get)?,
@@ -277,6 +291,17 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    /// The elements stay in the order in which the key has them. A set has no order of its own: what
+    /// is stored of it, or shown to a script, is sorted after all.
+    fn keeps_order_of(&self, context: &Context<'_, '_>, entry: &Entry) -> bool {
+        let is_ordered = match entry.kind {
+            Kind::List | Kind::SortedSet => true,
+            Kind::Set => self.store.is_none() && !context.client.is_script,
+            _ => false,
+        };
+        self.keeps_order && is_ordered
+    }
+
     /// Returns the indexes that LIMIT leaves of `count` elements.
     fn wanted(&self, length: usize) -> Range<usize> {
         let clamp = |number: i64| usize::try_from(number).unwrap_or(length).min(length);
@@ -295,9 +320,37 @@ fn length(entry: &Entry) -> u64 {
     }
 }
 
+/// The wanted elements of a list, set or sorted set in its own order, or backwards. Others are not
+/// looked at. A set is not reversed.
+fn unsorted(context: &mut Context<'_, '_>, entry: &Entry, wanted: Range<usize>, descends: bool) -> Vec<Vec<u8>> {
+    let keys = &mut context.keys();
+    let length = length(entry);
+    let (start, end) = (wanted.start as u64, wanted.end as u64);
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let ranks = match descends {
+        true => length - end..length - start,
+        false => start..end,
+    };
+    let mut elements = Vec::with_capacity(wanted.len());
+    match entry.kind {
+        Kind::Set => return sets::run(keys, entry, start..end),
+        Kind::SortedSet => SortedSet::of(entry.clone()).visit(keys.tx, ranks, descends, &mut |member, _| {
+            elements.push(member.to_vec());
+        }),
+        _ => {
+            lists::range(keys, entry, ranks, &mut |value| elements.push(value.to_vec()));
+            if descends {
+                elements.reverse();
+            }
+        }
+    }
+    elements
+}
+
 /// All elements in the order that the options ask for.
 fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
-    let is_script = context.client.is_script;
     let keys = &mut context.keys();
     let mut elements = match entry.kind {
         Kind::List => lists::elements(keys, entry),
@@ -315,15 +368,6 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         }
     };
     let turned = |order: Ordering| if options.descending { order.reverse() } else { order };
-    // A set has no order of its own: it is not reversed, and what is stored of it, or shown to a
-    // script, is sorted after all.
-    let is_set = entry.kind == Kind::Set;
-    if options.keeps_order && !(is_set && (options.store.is_some() || is_script)) {
-        if options.descending && !is_set {
-            elements.reverse();
-        }
-        return Ok(elements);
-    }
     let by = options.by.as_ref().filter(|_| !options.keeps_order);
     if !options.alphabetical && !options.keeps_order {
         let mut weighed = weigh(context, elements, by)?;

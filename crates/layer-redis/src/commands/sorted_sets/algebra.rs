@@ -1,6 +1,7 @@
 //! Unions, intersections and differences of sorted sets and sets.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use quartet_wire_resp::Arguments;
 
@@ -120,14 +121,13 @@ fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Ope
 
 pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 1, Operation::Intersection, Purpose::Count)?;
-    if context.must_end_before(Operation::Intersection.lookups(&inputs)) {
-        return Ok(());
-    }
+    let groups = context.groups;
+    let is_over = || groups.must_end(groups.engine().now_micros());
     let count = match options.limit {
         0 => u64::MAX,
         limit => limit,
     };
-    let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count);
+    let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count, &is_over);
     context.reply.integer(pairs.len() as i64);
     Ok(())
 }
@@ -241,15 +241,26 @@ impl Input {
     }
 
     fn pairs(&self, keys: &mut Keyspace<'_, '_>) -> Pairs {
-        let mut pairs = Vec::with_capacity(self.len() as usize);
+        self.run(keys, 0..self.len())
+    }
+
+    /// The pairs of these ranks, as far as there are some.
+    fn run(&self, keys: &mut Keyspace<'_, '_>, ranks: Range<u64>) -> Pairs {
+        let ranks = ranks.start..ranks.end.min(self.len());
         match &self.members {
-            Members::Absent => {}
-            Members::Sorted(set) => set.visit(keys.tx, 0..set.len(), false, &mut |member, score| {
-                pairs.push((member.to_vec(), score));
-            }),
-            Members::Plain(entry) => sets::each(keys, entry, &mut |member| pairs.push((member.to_vec(), 1.0))),
+            Members::Absent => Vec::new(),
+            Members::Sorted(set) => {
+                let mut pairs = Vec::with_capacity((ranks.end - ranks.start) as usize);
+                set.visit(keys.tx, ranks, false, &mut |member, score| {
+                    pairs.push((member.to_vec(), score))
+                });
+                pairs
+            }
+            Members::Plain(entry) => {
+                let members = sets::run(keys, entry, ranks).into_iter();
+                members.map(|member| (member, 1.0)).collect()
+            }
         }
-        pairs
     }
 
     /// Infinity times nothing is nothing.
@@ -276,7 +287,7 @@ impl Aggregate {
 fn combine(keys: &mut Keyspace<'_, '_>, inputs: Vec<Input>, operation: Operation, options: &Options) -> Pairs {
     let mut pairs = match operation {
         Operation::Union => union(keys, inputs, options.aggregate),
-        Operation::Intersection => intersection(keys, inputs, options.aggregate, u64::MAX),
+        Operation::Intersection => intersection(keys, inputs, options.aggregate, u64::MAX, &|| false),
         Operation::Difference => difference(keys, &inputs),
     };
     pairs.sort_unstable_by(|(a, a_score), (b, b_score)| (order_of(*a_score), a).cmp(&(order_of(*b_score), b)));
@@ -298,21 +309,36 @@ fn union(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggrega
     scores.into_iter().collect()
 }
 
-/// Walks the smallest input and asks the others, until `count_max` members are found.
-fn intersection(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggregate, count_max: u64) -> Pairs {
+/// Members that are looked at between two looks at the clock.
+const MEMBERS_AT_A_TIME: u64 = 1024;
+
+/// Walks the smallest input and asks the others, until `count_max` members are found. Ends without
+/// an answer if `is_over` says so.
+fn intersection(
+    keys: &mut Keyspace<'_, '_>,
+    mut inputs: Vec<Input>,
+    aggregate: Aggregate,
+    count_max: u64,
+    is_over: &dyn Fn() -> bool,
+) -> Pairs {
     inputs.sort_by_key(Input::len);
     let (smallest, others) = inputs.split_first().expect("at least one input");
     let mut found = Vec::new();
-    for (member, score) in smallest.pairs(keys) {
-        if found.len() as u64 >= count_max {
-            break;
+    for start in (0..smallest.len()).step_by(MEMBERS_AT_A_TIME as usize) {
+        for (member, score) in smallest.run(keys, start..start + MEMBERS_AT_A_TIME) {
+            if found.len() as u64 >= count_max {
+                return found;
+            }
+            let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
+                let score = other.score(keys, &member)?;
+                Some(aggregate.of(total, score * other.weight))
+            });
+            if let Some(total) = total {
+                found.push((member, total));
+            }
         }
-        let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
-            let score = other.score(keys, &member)?;
-            Some(aggregate.of(total, score * other.weight))
-        });
-        if let Some(total) = total {
-            found.push((member, total));
+        if is_over() {
+            break;
         }
     }
     found
