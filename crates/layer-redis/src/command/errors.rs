@@ -13,6 +13,8 @@ pub const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
 pub const STRING_TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub const REPLY_TOO_LARGE: &str = "ERR the reply exceeds the maximum size";
 pub const EFFECTS_TOO_LARGE: &str = "ERR the command's effects exceed the maximum size";
+pub const TOO_MUCH_FOR_INDEXES: &str =
+    "SEARCH_LIMIT_OVER The key has more bytes for all its indexes together than one write may have them take in";
 pub const KEY_TOO_LARGE: &str = "ERR key exceeds the maximum size of 65000 bytes";
 pub const TIMEOUT_NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
 pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
