@@ -409,8 +409,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// Removes many rows of `start..end`, whose keys come in parts, and shows each to `visit`. Keys
-    /// in their order are found fastest. Whoever reads in the range counts as affected by all of
-    /// it.
+    /// in their order are found fastest. A reader of the range counts as affected by all of it.
     pub fn clear_many<'k, const PARTS: usize>(
         &mut self,
         (start, end): (&[u8], &[u8]),

@@ -107,7 +107,7 @@ pub struct Role {
     pub membership: Vec<Membership>,
 }
 
-/// What a role grants, by resource: the actions in the order in which the role lists them.
+/// The grants of a role by resource: its actions in the order in which the role lists them.
 pub type Privileges = HashMap<Ref, Vec<(Arc<str>, Grant)>>;
 
 #[derive(Debug)]

@@ -49,7 +49,7 @@ enum Step {
     Operator(Operator),
 }
 
-/// What the lexer reads.
+/// A token of the lexer.
 enum Token {
     Value(Value),
     Member(Vec<u8>),

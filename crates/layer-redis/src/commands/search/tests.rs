@@ -1696,8 +1696,8 @@ fn aggregations_show_payloads_and_the_reasons_of_scores() {
 }
 
 /// A thousand indexes over one prefix took in 29 KB each while the partition stood still for seven
-/// seconds. What all of them take in of one key is bounded; beyond it the write is refused, alone,
-/// in a transaction or in a script, and leaves nothing.
+/// seconds. The bytes of one key that all of them take in are bounded; beyond it the write is
+/// refused, alone, in a transaction or in a script, and leaves nothing.
 #[test]
 fn a_write_that_many_indexes_take_in_is_bounded() {
     let fixture = Fixture::new();

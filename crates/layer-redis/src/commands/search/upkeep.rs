@@ -115,8 +115,8 @@ impl<'n> Work<'n> {
         }
     }
 
-    /// Some key is more than a write may have taken in. What a single index takes is bounded by
-    /// [`DOCUMENT_BYTES_MAX`].
+    /// Some key is more than a write may have taken in. [`DOCUMENT_BYTES_MAX`] bounds a single
+    /// index.
     pub fn is_too_much(&self) -> bool {
         let is_too_much = |(indexes, bytes): &(usize, usize)| *indexes > 1 && *bytes > WRITTEN_BYTES_MAX;
         self.taken.iter().any(is_too_much)

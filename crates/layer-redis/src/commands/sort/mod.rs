@@ -291,8 +291,8 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The elements stay in the order in which the key has them. A set has no order of its own: what
-    /// is stored of it, or shown to a script, is sorted after all.
+    /// The elements stay in the order in which the key has them. A set has no order of its own: its
+    /// elements are sorted after all where they are stored or shown to a script.
     fn keeps_order_of(&self, context: &Context<'_, '_>, entry: &Entry) -> bool {
         let is_ordered = match entry.kind {
             Kind::List | Kind::SortedSet => true,

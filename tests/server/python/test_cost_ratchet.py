@@ -14,7 +14,7 @@ import pytest
 
 from harness.resp import Connection
 
-COSTS = json.loads((Path(__file__).parents[2] / "benchmarks" / "costs.json").read_text())
+COSTS = json.loads((Path(__file__).parents[3] / "benchmarks" / "costs.json").read_text())
 KEYS = 100_000
 GROWTH_MAX = 1.03
 
