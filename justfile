@@ -7,9 +7,13 @@ _default:
 check:
     ./test
 
-# What takes no build of a release: format, tidy, lints, the Rust tests
-quick:
-    ./test format tidy lint unit
+# One crate, before a commit: `just quick engine` checks its format, the map, its lints and its tests
+quick crate:
+    cargo fmt --all --check && cargo xtask tidy && cargo clippy -p quartet-{{crate}} --all-targets -- -D warnings && cargo test -p quartet-{{crate}}
+
+# The parts of `./test` that a change touches: `just since main`
+since reference="HEAD":
+    ./test --since {{reference}}
 
 # The map, circles of imports, links
 tidy:

@@ -1,7 +1,7 @@
 """What the accounting of requests costs of the server's processor time. Two ways to ask:
 
     python3 benchmarks/accounting.py --shares --binary target/profiling/quartet [--seconds 6] [--out FILE]
-    python3 benchmarks/accounting.py --binary target/release/quartet [--rounds 12] [--requests 300000] [--out FILE]
+    python3 benchmarks/accounting.py --binary target/dist/quartet [--rounds 12] [--requests 300000] [--out FILE]
 
 The first samples the server (`perf record`) under `redis-benchmark` and under the pages of the news benchmark, and tells which share of the samples lies in what counts: counters,
 histograms, the slow log, metering; and which in reading the clock, whatever for: expiry and turns between databases need it too. What the compiler put into other functions is found
@@ -153,7 +153,7 @@ def measure_switch(binary: str, rounds: int, all_requests: int) -> list[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--binary", default="target/release/quartet")
+    parser.add_argument("--binary", default="target/dist/quartet")
     parser.add_argument("--shares", action="store_true")
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=12)

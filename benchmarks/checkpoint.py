@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much later are writes while a checkpoint is written, and how much more memory does it take?
 
-    cargo build --release && benchmarks/checkpoint.py --gigabytes 2 --out OUT
+    cargo build --profile dist -p quartet && benchmarks/checkpoint.py --gigabytes 2 --out OUT
 
 Fills the server with values of 1 KB, then overwrites keys at random through a few connections, each waiting for every reply
 (`--durability interval`, and `always` in a second run), at first without and then beside a checkpoint. What is shown is how long a
@@ -125,7 +125,7 @@ def report(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default="target/release/quartet")
+    parser.add_argument("--binary", default="target/dist/quartet")
     parser.add_argument("--data", help="directory for the server's data")
     parser.add_argument("--gigabytes", type=float, default=2)
     parser.add_argument("--seconds", type=float, default=10)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What several nodes cost, each row beside what it is measured against, both sides in one run.
 
-    cargo build --release
+    cargo build --profile dist -p quartet
     benchmarks/cluster.py --out OUT                                   # half an hour
     benchmarks/cluster.py --row sustained --sustained-seconds 600 --out OUT
     benchmarks/cluster.py --row added --gigabytes 2 --out OUT
@@ -417,7 +417,7 @@ def drawn(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quartet", help="the binary; target/release/quartet if not given")
+    parser.add_argument("--quartet", help="the binary; target/dist/quartet if not given")
     parser.add_argument("--measure", help="the program that asks bare etcd; built if not given")
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--rounds", type=int, default=5)

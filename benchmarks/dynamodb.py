@@ -5,7 +5,7 @@
 
 Every request is signed; Quartet verifies the signatures, the others do not. Each cell runs every server in turn, `--rounds`
 times; a ratio is the median of its rounds' ratios. Writes results.json and report.md. The peers are fetched by Maven and npm into
-target/benchmarks. Needs java, mvn, node and npm on PATH, and a built target/release/quartet. All servers listen on loopback only
+target/benchmarks. Needs java, mvn, node and npm on PATH, and a built target/dist/quartet. All servers listen on loopback only
 and are stopped at the end.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quartet's Fauna layer beside what was published and measured of FaunaDB.
 
-    cargo build --release && benchmarks/fauna.py --seconds 5 --out OUT
+    cargo build --profile dist -p quartet && benchmarks/fauna.py --seconds 5 --out OUT
 
 Each cell starts a server of its own with `--durability always`, runs `quartet bench` against it `--rounds` times, and keeps the
 median. FaunaDB can no longer be run by everybody, so the other side of the table is written down here: what its vendor published,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Moving a Redis that is written to: how many keys a second, and does anything differ at the cut-over?
 
-    cargo build --release && benchmarks/import.py --keys 1000000 --out OUT
+    cargo build --profile dist -p quartet && benchmarks/import.py --keys 1000000 --out OUT
 
 A redis-server is filled with keys; while `quartet import redis --follow` copies it, a writer goes on with transactions of a counter
 and a key of its own. Shown is the time until the target has everything that was there at the beginning, and what the import says of
@@ -80,7 +80,7 @@ def measure(keys, binary):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--keys", type=int, default=1_000_000)
-    arguments.add_argument("--binary", default=str(ROOT / "target/release/quartet"))
+    arguments.add_argument("--binary", default=str(ROOT / "target/dist/quartet"))
     arguments.add_argument("--out", type=Path)
     given = arguments.parse_args()
     result = measure(given.keys, given.binary)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Key-value transactions through libfdb_c.so, from one C program, beside what FoundationDB was measured to do.
 
-    cargo build --release --bin quartet && cargo build --release -p quartet-fdb-c
+    cargo build --profile dist -p quartet -p quartet-fdb-c
     benchmarks/keyvalue.py --out OUT
     benchmarks/keyvalue.py --row sustained --tests writes     # one row, one of its tests
 
@@ -226,8 +226,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--row", action="append", choices=ROWS, help="which rows; all if not given")
     parser.add_argument("--tests", nargs="+", choices=ORIGINAL, default=list(ORIGINAL))
-    parser.add_argument("--binary", default=str(ROOT / "target/release/quartet"))
-    parser.add_argument("--library", default=str(ROOT / "target/release/libfdb_c.so"))
+    parser.add_argument("--binary", default=str(ROOT / "target/dist/quartet"))
+    parser.add_argument("--library", default=str(ROOT / "target/dist/libfdb_c.so"))
     parser.add_argument("--older-library", help="another libfdb_c.so, measured in turn")
     parser.add_argument("--seconds", type=int, default=3, help="of each cell")
     parser.add_argument("--rounds", type=int, default=2, help="of each cell; the best counts")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A quiet tenant beside a noisy one: how much later are its replies?
 
-    cargo build --release && benchmarks/neighbours.py --seconds 10 --out OUT
+    cargo build --profile dist -p quartet && benchmarks/neighbours.py --seconds 10 --out OUT
 
 The quiet tenant asks for a key, waits a millisecond, and asks again; what is shown is how long a reply took. Beside it, in a
 logical database of its own, the noisy one hammers with pipelines, with ranges of a long list, or with scripts that loop. For

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What several partitions cost, beside one with the same 16 databases.
 
-    cargo build --release && benchmarks/partitions.py --gigabytes 1 --out OUT
+    cargo build --profile dist -p quartet && benchmarks/partitions.py --gigabytes 1 --out OUT
     benchmarks/partitions.py --writes
 
 The first fills both folders with values of 1 KB, starts the two servers in turn, after a kill and after a stop, and times each start
@@ -129,7 +129,7 @@ def report(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default="target/release/quartet")
+    parser.add_argument("--binary", default="target/dist/quartet")
     parser.add_argument("--data", help="directory for the servers' data")
     parser.add_argument("--gigabytes", type=float, default=1)
     parser.add_argument("--partitions", type=int, default=16)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Quartet beside Redis, on one machine, in one go.
 
-    cargo build --release && benchmarks/redis.py --seconds 5 --out OUT
+    cargo build --profile dist -p quartet && benchmarks/redis.py --seconds 5 --out OUT
 
 Each cell runs Redis and Quartet in turn, `--rounds` times, with the same load generator; a cell's ratio is the median of the
 rounds' ratios, so that a machine whose speed drifts does not decide it. Writes results.json and report.md. Needs redis-server and
-redis-benchmark on PATH, and a built target/release/quartet. REDIS_SERVER names another peer, such as valkey-server, and REDIS_OPTIONS what it is given, such as "--io-threads 2". Both servers
+redis-benchmark on PATH, and a built target/dist/quartet. REDIS_SERVER names another peer, such as valkey-server, and REDIS_OPTIONS what it is given, such as "--io-threads 2". Both servers
 listen on loopback only and are stopped at the end. With `--before OLD/quartet` an older build of Quartet stands where Redis does.
 """
 
@@ -31,7 +31,7 @@ from families import CELLS
 from harness.server import free_port
 from tables import commit, machine
 
-QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "release" / "quartet"))
+QUARTET = Path(os.environ.get("QUARTET_BIN", ROOT / "target" / "dist" / "quartet"))
 PEER = os.environ.get("REDIS_SERVER", "redis-server")
 PEER_OPTIONS = os.environ.get("REDIS_OPTIONS", "").split()
 # An older build of Quartet, in place of Redis.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Redis over REST: Quartet beside a bridge of Node's in front of Redis.
 
-    cargo build --release && npm ci --prefix tests/redis/node && benchmarks/rest.py --seconds 5
+    cargo build --profile dist -p quartet && npm ci --prefix tests/redis/node && benchmarks/rest.py --seconds 5
 
 The load is that of `@upstash/redis`: POST /pipeline with a JSON array, Base64 asked for, keep-alive, a few requests at a time; half
 SET, half GET of 100 bytes over 10,000 keys. The usual bridge, serverless-redis-http, is an Elixir application that no registry has

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What searches cost, each row beside Redis with its query engine, both sides in one run.
 
-    cargo build --release
+    cargo build --profile dist -p quartet
     benchmarks/search.py --out OUT
 
 The original is Redis 8.2 with the query engine of Redis Stack 7.4 (tests/redis-oracle fetches both from PyPI), with an append-only file
@@ -134,7 +134,7 @@ class Ours(Side):
         super().__init__(name)
 
     def make(self):
-        program = os.environ.get("QUARTET_BIN", str(ROOT / "target/release/quartet"))
+        program = os.environ.get("QUARTET_BIN", str(ROOT / "target/dist/quartet"))
         return Server("interval", options=self.options, prefix=self.prefix, listeners=["redis", "http"], program=program).start()
 
     @property

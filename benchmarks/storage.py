@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What storage costs, each row beside what it is measured against, both sides in one run.
 
-    cargo build --release
+    cargo build --profile dist -p quartet
     apt-get install librocksdb-dev
     benchmarks/storage.py --out benchmarks/DATE-MACHINE-storage
     benchmarks/storage.py --row open --gigabytes 0.1          # one row, at another size
@@ -437,7 +437,7 @@ ROWS = {"engines": engines, "beyond": beyond, "open": opening, "overwrite": over
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default=str(ROOT / "target/release/quartet"))
+    parser.add_argument("--binary", default=str(ROOT / "target/dist/quartet"))
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--gigabytes", type=float, default=5)
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Two builds of Quartet beside each other: is the newer one slower?
 
-    benchmarks/versions.py --before OLD/quartet --after target/release/quartet --layer fauna
+    benchmarks/versions.py --before OLD/quartet --after target/dist/quartet --layer fauna
 
 or of one build with other options of `quartet serve` for the second, as for the default of --io-threads:
 
-    benchmarks/versions.py --before target/release/quartet --after target/release/quartet --after-options "--io-threads 2"
+    benchmarks/versions.py --before target/dist/quartet --after target/dist/quartet --after-options "--io-threads 2"
 
 Each test of the Product benchmark (of `quartet bench keyvalue` for that layer) runs against both in turn, `--rounds` times, each time
 on a fresh server, the order changing from round to round, with the newer build's load generator for both. What is compared is the

@@ -91,18 +91,17 @@ function Shell({ session, reload, onLogout }) {
   }
   const View = VIEWS[name] ?? VIEWS.redis;
   const places = [["pad", "Pad"], ["tail", "Tail"], ["operations", "Operations"], ["backups", "Backups"], ["connect", "Connect"], ...(session.operator ? [["databases", "Databases"]] : [])];
+  const views = places.map(([place, title]) => html`<a key=${place} href=${link(place, database)} aria-current=${place === name ? "page" : undefined}>${title}</a>`);
   return html`<div class="shell">
     <a class="skip" href="#view" onClick=${(event) => { event.preventDefault(); document.getElementById("view").focus(); }}>To the content</a>
     <header>
-      <button class="menu" aria-label="Databases" aria-expanded=${isTreeOpen} onClick=${() => openTree(!isTreeOpen)}>☰</button>
+      <button class="menu" aria-label="Menu" aria-expanded=${isTreeOpen} onClick=${() => openTree(!isTreeOpen)}>☰</button>
       <a class="brand" href="#/"><img src="/console/icon.svg" alt="" width="18" height="18" /> Quartet</a>
-      <nav aria-label="Views">
-        ${places.map(([place, title]) => html`<a key=${place} href=${link(place, database)} aria-current=${place === name ? "page" : undefined}>${title}</a>`)}
-      </nav>
+      <nav aria-label="Views">${views}</nav>
       <span class="who">${session.development ? "development" : session.operator ? "operator" : "guest"}
         ${!session.development && html` <button class="small" id="logout" onClick=${onLogout}>Log out</button>`}</span>
     </header>
-    <aside class=${isTreeOpen ? "open" : ""}><${Tree} session=${session} parts=${[name, database, ...parts.slice(2)]} /></aside>
+    <aside class=${isTreeOpen ? "open" : ""}><nav class="views" aria-label="Views">${views}</nav><${Tree} session=${session} parts=${[name, database, ...parts.slice(2)]} /></aside>
     <main id="view" tabindex="-1"><${View} key=${name + "/" + database} session=${session} database=${database} parts=${parts.slice(2)} reloadSession=${reload} /></main>
   </div>`;
 }

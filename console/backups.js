@@ -170,7 +170,7 @@ function Tables({ database }) {
   const run = (operation, input) => act(() => api.dynamodb(database, operation, input)).then(reload);
   const take = (TableName) => run("CreateBackup", { TableName, BackupName: `${TableName}-${new Date().toISOString().replace(/[^0-9]/g, "").slice(0, 14)}` });
   const keep = (TableName, isKept) => run("UpdateContinuousBackups", { TableName, PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: isKept } });
-  const remove = ({ BackupArn, BackupName }) => setAsk({ title: `Delete the backup ${BackupName}?`, text: "The table stays as it is.", action: "Delete", act: async () => { await api.dynamodb(database, "DeleteBackup", { BackupArn }); reload(); } });
+  const remove = ({ BackupArn, BackupName }) => setAsk({ title: `Delete the backup ${BackupName}?`, text: "The table does not change.", action: "Delete", act: async () => { await api.dynamodb(database, "DeleteBackup", { BackupArn }); reload(); } });
   const { tables = [], backups = [] } = value ?? {};
   const isKept = ({ recovery }) => recovery.PointInTimeRecoveryStatus === "ENABLED";
   return html`<section><h2>Tables of ${database}</h2>

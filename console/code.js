@@ -11,7 +11,7 @@ const text = (word) => JSON.stringify(shown(word));
 function ofRedis({ session, database, text: given }) {
   let list;
   try {
-    list = commands(given);
+    list = commands(given).map(({ words }) => words);
   } catch (error) {
     return { Python: `# ${error.message}` };
   }

@@ -1,13 +1,26 @@
-// How to connect: snippets that work as they are pasted, for each client and each database.
+// How to connect: snippets that work as they are pasted, for each client and each database; and what a database without keys shows.
 
 import { html, useState } from "./html.js";
-import { Copy, Tabs } from "./ui.js";
+import * as api from "./api.js";
+import { toBase64 } from "./tuples.js";
+import { Copy, Problem, Tabs, link, noteChange, useAct } from "./ui.js";
 
 /** What stands where a secret belongs. */
 function secretsOf(session, database) {
   if (session.development && database === "default") return { password: "", rest: "dev", fauna: "secret", key: "any", secret: "any" };
   if (database === "default") return { password: "ROOT_KEY", rest: "ROOT_KEY", fauna: "ROOT_KEY", key: "ACCESS_KEY_ID", secret: "SECRET_ACCESS_KEY" };
   return { password: "TOKEN", rest: "TOKEN", fauna: "FAUNA_KEY", key: "ACCESS_KEY_ID", secret: "SECRET_ACCESS_KEY" };
+}
+
+/** Addresses and secrets as the variables that clients read, of one database. */
+export function variables(session, name, { token, access_key_id, secret_access_key, fauna_key }) {
+  const { redis, dynamodb, fauna, keyvalue } = session.endpoints;
+  const lines = [`UPSTASH_REDIS_REST_URL=${location.origin}`, `UPSTASH_REDIS_REST_TOKEN=${token}`];
+  if (redis) lines.unshift(`REDIS_URL=redis://${name}:${token}@${redis.replace(/^.*[/@]/, "")}`);
+  if (dynamodb) lines.push(`AWS_ENDPOINT_URL_DYNAMODB=${dynamodb}`, "AWS_REGION=us-east-1", `AWS_ACCESS_KEY_ID=${access_key_id}`, `AWS_SECRET_ACCESS_KEY=${secret_access_key}`);
+  if (fauna) lines.push(`FAUNA_ENDPOINT=${fauna}`, `FAUNA_SECRET=${fauna_key}`);
+  if (keyvalue) lines.push(`# fdb.cluster: ${keyvalue.replace(/:[^@]*@/, `:${token}@`)}`);
+  return lines.join("\n");
 }
 
 function redisSnippets(endpoint, { password }) {
@@ -79,4 +92,62 @@ export function Connect({ session, database }) {
       ${endpoints.dynamodb && html`<${Part} title="DynamoDB" snippets=${dynamoSnippets(endpoints.dynamodb, secrets)} />`}
       ${endpoints.keyvalue && html`<${Part} title="Key-value" snippets=${keyvalueSnippets(endpoints.keyvalue, database)} />`}
     </div>`;
+}
+
+/** A little of everything that a layer keeps, under names that begin with `sample`. Made twice, it is there once. */
+const SAMPLES = {
+  redis: (database) => {
+    const people = [["ann", "Lisbon", 31], ["bob", "Oslo", 27], ["cy", "Quito", 45]];
+    const hash = ([name, city, age]) => ["HSET", `sample:person:${name}`, "name", name, "city", city, "age", age];
+    return api.redisAll(database, [
+      ...people.map(hash),
+      ["ZADD", "sample:scores", ...people.flatMap(([name], index) => [10 * (index + 1), name])],
+      ["DEL", "sample:events"],
+      ["XADD", "sample:events", "*", "person", "ann", "did", "signed up"],
+      ["JSON.SET", "sample:order:1", "$", '{"person":"ann","items":[{"name":"lamp","price":20}]}'],
+      ["VADD", "sample:words", "VALUES", 3, 0.1, 0.9, 0.2, "apple"],
+      ["VADD", "sample:words", "VALUES", 3, 0.9, 0.1, 0.3, "train"],
+      ["FT.CREATE", "sample:people", "PREFIX", 1, "sample:person:", "SCHEMA", "name", "TEXT", "city", "TAG", "age", "NUMERIC"],
+    ]);
+  },
+  dynamodb: async (database) => {
+    const TableName = "sample-orders";
+    const table = { TableName, KeySchema: [{ AttributeName: "id", KeyType: "HASH" }], AttributeDefinitions: [{ AttributeName: "id", AttributeType: "S" }], BillingMode: "PAY_PER_REQUEST" };
+    await api.dynamodb(database, "CreateTable", table).catch(unlessThere("ResourceInUse"));
+    await api.dynamodb(database, "PutItem", { TableName, Item: { id: { S: "1" }, person: { S: "ann" }, total: { N: "20" } } });
+  },
+  fauna: async (database) => {
+    await api.fauna(database, { create_collection: { object: { name: "sample_people" } } }).catch(unlessThere("already exists"));
+    const ref = { ref: { collection: "sample_people" }, id: "1" };
+    const params = { object: { data: { object: { name: "Ann", city: "Lisbon" } } } };
+    await api.fauna(database, { if: { exists: ref }, then: null, else: { create: ref, params } });
+  },
+  keyvalue: (database) => api.keyvalue(database, { write: [{ set: ["sample/greeting", "hello"].map((text) => toBase64(new TextEncoder().encode(text))) }] }),
+};
+
+const unlessThere = (word) => (error) => {
+  if (!JSON.stringify([error.message, error.body]).includes(word)) throw error;
+};
+
+/** What somebody finds who opens a database without keys: where it is, and something to look at. */
+export function Welcome({ session, database, onMade }) {
+  const [act, { busy, error }] = useAct();
+  const here = session.databases.find(({ name }) => name === database);
+  const [[name, first]] = Object.entries(redisSnippets(session.endpoints.redis ?? "localhost:6379", secretsOf(session, database)));
+  const make = () =>
+    act(async () => {
+      for (const [layer, fill] of Object.entries(SAMPLES)) if (here[layer]) await fill(database);
+      noteChange();
+      onMade();
+    });
+  return html`<div class="panel" id="welcome"><h2>${database} has no keys yet</h2>
+    ${session.endpoints.redis && html`<p>With ${name}:</p><pre>${first}</pre><${Copy} text=${first} />`}
+    <div class="row">
+      <a class="button main" href=${link("connect", database)}>Connect an application</a>
+      <button id="sample" disabled=${busy} onClick=${make}>Make sample data</button>
+      <a class="button" href=${link("pad", database)}>Type a command</a>
+    </div>
+    <p class="dim">Sample data are a few keys, an index, a table, a collection and a row, whose names begin with <code>sample</code>. The documentation is in the source,
+      from <code>docs/index.md</code> on: two minutes for each protocol, and how to move to it.</p>
+    <${Problem} error=${error} /></div>`;
 }

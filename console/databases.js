@@ -3,35 +3,65 @@
 import { html, useState } from "./html.js";
 import * as api from "./api.js";
 import { count, size } from "./bytes.js";
+import { variables } from "./connect.js";
 import { Busy, Confirm, Copy, Problem, link, useAct, useLoaded } from "./ui.js";
 
-const QUOTAS = ["commands_per_second", "commands_per_day", "request_bytes", "stored_bytes", "connections", "script_millis"];
+/** What each quota is of; those whose names end so are sizes. */
+const QUOTAS = {
+  commands_per_second: "Commands a second",
+  commands_per_day: "Commands a day (UTC)",
+  request_bytes: "Largest request, in bytes, or as 10 MB",
+  stored_bytes: "Stored data, in bytes, or as 10 GB",
+  connections: "Connections at once",
+  script_millis: "Longest script, in milliseconds",
+};
+const isSize = (quota) => quota.endsWith("_bytes");
+const UNITS = ["", "K", "M", "G", "T"];
+
+/** The number that `10 MB`, `64k` or `512` is; KB are of 1,024 bytes, as they are shown. */
+function amount(quota, text) {
+  const [, number, unit] = /^([\d.]+) *([kmgt]?)i?b?$/i.exec(text.trim()) ?? [];
+  const value = Math.round(Number(number) * 1024 ** UNITS.indexOf((unit ?? "").toUpperCase()));
+  if (!Number.isFinite(value) || (unit && !isSize(quota))) throw new Error(`${QUOTAS[quota]}: ${text} is no ${isSize(quota) ? "size" : "number"}`);
+  return value;
+}
+
+/** The shortest text that `amount` makes the same number of. */
+function shownAmount(quota, value) {
+  if (!value || !isSize(quota)) return value ?? "";
+  const power = UNITS.findLastIndex((_, index) => value % 1024 ** index === 0);
+  return `${value / 1024 ** power} ${UNITS[power]}B`;
+}
 const DURABILITIES = ["always", "interval", "none"];
 
-function Credentials({ made, onClose }) {
+function Credentials({ session, made, onClose }) {
   const text = JSON.stringify(made.credentials, null, 2);
+  const lines = variables(session, made.name, made.credentials);
   return html`<section class="panel" aria-label="Credentials"><h2>Credentials of ${made.name}</h2>
-    <p>They are shown this once. This session has them now.</p><pre id="credentials">${text}</pre>
-    <div class="row"><${Copy} text=${text} /><button onClick=${onClose}>I have them</button></div></section>`;
+    <p>They are shown this once. This session has them now.</p><pre id="credentials">${text}</pre><${Copy} text=${text} />
+    <h3>For its clients</h3><pre id="variables">${lines}</pre><${Copy} text=${lines} />
+    <div class="row"><a class="button" href=${link("connect", made.name)}>Connect: snippets</a><button onClick=${onClose}>I have them</button></div></section>`;
 }
 
 /** The definition of a database, new or known. */
 function Definition({ known, onDone, onCancel }) {
   const [name, setName] = useState(known?.name ?? "");
   const [durability, setDurability] = useState(known?.durability ?? "always");
-  const [quotas, setQuotas] = useState(() => Object.fromEntries(QUOTAS.map((quota) => [quota, known?.quotas[quota] ?? ""])));
+  const [quotas, setQuotas] = useState(() => Object.fromEntries(Object.keys(QUOTAS).map((quota) => [quota, shownAmount(quota, known?.quotas[quota])])));
   const [act, { busy, error }] = useAct();
   const save = async (event) => {
     event.preventDefault();
     const given = Object.entries(quotas).filter(([, value]) => known || value !== "");
-    const wanted = { durability, quotas: Object.fromEntries(given.map(([quota, value]) => [quota, value === "" ? null : Number(value)])) };
-    const done = await act(() => (known ? api.admin("PATCH", `databases/${known.name}`, wanted) : api.admin("POST", "databases", { name, ...wanted })));
+    const done = await act(() => {
+      const wanted = { durability, quotas: Object.fromEntries(given.map(([quota, value]) => [quota, value === "" ? null : amount(quota, String(value))])) };
+      return known ? api.admin("PATCH", `databases/${known.name}`, wanted) : api.admin("POST", "databases", { name, ...wanted });
+    });
     if (done) onDone(done);
   };
   return html`<form class="panel" onSubmit=${save}><h2>${known ? known.name : "New database"}</h2>
     ${!known && html`<label>Name <input id="database-name" class="mono" pattern="[a-z0-9\\-]+" maxlength="64" required value=${name} onInput=${(event) => setName(event.target.value)} /></label>`}
     <label>Durability <select value=${durability} onChange=${(event) => setDurability(event.target.value)}>${DURABILITIES.map((each) => html`<option key=${each}>${each}</option>`)}</select></label>
-    ${QUOTAS.map((quota) => html`<label key=${quota}>${quota} <input id=${quota} inputmode="numeric" pattern="[0-9]*" placeholder="no limit" value=${quotas[quota]} onInput=${(event) => setQuotas({ ...quotas, [quota]: event.target.value })} /></label>`)}
+    ${Object.entries(QUOTAS).map(([quota, title]) => html`<label key=${quota}>${title} <input id=${quota} placeholder="no limit" value=${quotas[quota]} onInput=${(event) => setQuotas({ ...quotas, [quota]: event.target.value })} /></label>`)}
     <${Problem} error=${error} />
     <div class="row end"><button type="button" onClick=${onCancel}>Cancel</button><button class="main" id="save" disabled=${busy}>${known ? "Save" : "Create"}</button></div>
   </form>`;
@@ -86,13 +116,13 @@ export function Databases({ session, reloadSession }) {
     reloadSession();
   };
   const askToDelete = ({ name }) =>
-    setAsk({ title: `Delete the database ${name}?`, text: "Its connections are closed, and all its keys, tables and documents are gone.", word: name, action: "Delete", act: async () => { await api.admin("DELETE", `databases/${name}`); reload(); reloadSession(); } });
+    setAsk({ title: `Delete the database ${name}?`, text: "Its connections are closed, and all its keys, tables and documents are deleted.", word: name, action: "Delete", act: async () => { await api.admin("DELETE", `databases/${name}`); reload(); reloadSession(); } });
   const askToRenew = ({ name }) =>
-    setAsk({ title: `New credentials for ${name}?`, text: "The old ones end at once, and its connections are closed.", action: "Renew", act: async () => done(await api.admin("POST", `databases/${name}/credentials`)) });
+    setAsk({ title: `New credentials for ${name}?`, text: "The old credentials end at once, and its connections are closed.", action: "Renew", act: async () => done(await api.admin("POST", `databases/${name}/credentials`)) });
   return html`<section><h2>Databases</h2>
     <div class="row"><button id="new-database" onClick=${() => edit("new")}>New database</button><button onClick=${reload}>Refresh</button><${Busy} when=${loading} /></div>
     <${Problem} error=${error} />
-    ${made && html`<${Credentials} made=${made} onClose=${() => setMade(null)} />`}
+    ${made && html`<${Credentials} session=${session} made=${made} onClose=${() => setMade(null)} />`}
     ${edited && html`<${Definition} key=${edited.name ?? ""} known=${edited === "new" ? null : edited} onDone=${done} onCancel=${() => edit(null)} />`}
     <div class="scroll"><table id="databases"><thead><tr><th>name</th><th>durability</th><th class="number">commands</th><th class="number optional">units read / written</th><th class="number optional">bytes in / out</th><th class="number">stored</th><th class="number optional">connections</th><th class="number optional">refused</th><th></th></tr></thead>
       <tbody>${(value ?? []).map(

@@ -278,7 +278,7 @@ function Schema({ database, path, kind, name }) {
   const askToDelete = () =>
     setAsk({
       title: `Delete the ${kind} ${name}?`,
-      text: kind === "collection" || kind === "database" ? "Everything in it goes too." : "What uses it will fail.",
+      text: kind === "collection" || kind === "database" ? "Everything in it goes too." : "Requests that use it will fail.",
       word: name,
       action: "Delete",
       act: async () => { await api.fauna(database, { delete: reference }, roleOf(path)); noteChange(); go("fauna", database, path); },

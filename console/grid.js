@@ -32,7 +32,7 @@ export function Grid({ id, columns, rows, openId, hasMore, busy, error, onMore, 
       isOver.current = false;
       setAsk({
         title: `Delete all ${count(number)} ${what}?`,
-        text: `Counted now: ${count(number)}. Those that come meanwhile are deleted too.`,
+        text: `Counted now: ${count(number)}. Entries added meanwhile are deleted too.`,
         word: String(number),
         action: `Delete ${count(number)} ${what}`,
         act: () => removeAll((deleted) => tell(`${count(deleted)} deleted`), () => isOver.current).finally(() => tell(null)).then(done),

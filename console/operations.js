@@ -73,11 +73,18 @@ const ratios = (points, above, below) =>
 
 const short = (value) => (value >= 1e6 ? `${(value / 1e6).toFixed(1)} M` : value >= 1e4 ? `${(value / 1e3).toFixed(1)} k` : value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1));
 
+/** Classes of the style; there are no more layers. */
+const COLOURS = "abcdefg";
+
 const WINDOW_MS = PERIOD_MS * (POINTS_MAX - 1);
 
-/** The least of 1, 2 and 5 times a power of ten that is not below `value`; for sizes, of 1, 2, 4 … times a power of 1,024. */
+/**
+ * The least of 10, 20 and 50 times a power of ten that is not below `value`, whose half is a whole number too; for sizes, of 1, 2, 4 …
+ * times a power of 1,024.
+ */
 function ceiling(value, isSize) {
-  if (value <= (isSize ? 1024 : 0)) return isSize ? 1024 : 1;
+  const least = isSize ? 1024 : 10;
+  if (value <= least) return least;
   const base = isSize ? 1024 ** Math.floor(Math.log2(value) / 10) : 10 ** Math.floor(Math.log10(value));
   const steps = isSize ? [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] : [1, 2, 5, 10];
   return base * steps.find((step) => value <= base * step * (1 + 1e-9));
@@ -100,14 +107,14 @@ function Chart({ title, points, lines, unit = "", format = short }) {
   const latest = lines.map((line) => `${line.title} ${now(line)}`).join(", ");
   return html`<div class="card">
     <h3>${title}</h3>
-    <div class="latest">${lines.map((line, index) => html`<span key=${line.title} class=${"key-" + "abcd"[index % 4]}><b>${now(line)}</b>${line.title}</span>`)}</div>
+    <div class="latest">${lines.map((line, index) => html`<span key=${line.title} class=${"key-" + COLOURS[index % COLOURS.length]}><b>${now(line)}</b>${line.title}</span>`)}</div>
     <div class="plot">
       <div class="scale" aria-hidden="true">${[top, top / 2, 0].map((value) => html`<span>${format(value)}${unit}</span>`)}</div>
       <svg class="chart" viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label=${`${title}: ${latest}`}>
         ${[0, 15, 30, 45].map((y) => html`<line x1="0" x2="300" y1=${y} y2=${y} />`)}
         ${[75, 150, 225].map((x) => html`<line x1=${x} x2=${x} y1="0" y2="60" />`)}
         <line class="zero" x1="0" x2="300" y1="60" y2="60" />
-        ${lines.map(({ title, values }, index) => html`<polyline key=${title} class=${"abcd"[index % 4]} points=${path(values)} />`)}
+        ${lines.map(({ title, values }, index) => html`<polyline key=${title} class=${COLOURS[index % COLOURS.length]} points=${path(values)} />`)}
       </svg>
       <div class="times" aria-hidden="true">${[1, 0.5, 0].map((share) => html`<span>${clock(last - share * WINDOW_MS)}</span>`)}</div>
     </div>
@@ -157,11 +164,11 @@ function Charts({ database, session }) {
     : [{ title: "commands", values: ratios(points, "micros", "calls") }];
   return html`<${Problem} error=${error} />
     <div class="cards" id="charts">
-      <${Chart} points=${points} title="Requests per second" lines=${isOperator && !perLayer ? [...throughput, { title: "transactions of all layers", values: rates(points, "quartet_transactions_total") }] : throughput} />
+      <${Chart} points=${points} title="Requests" unit="/s" lines=${isOperator && !perLayer ? [...throughput, { title: "transactions of all layers", values: rates(points, "quartet_transactions_total") }] : throughput} />
       <${Chart} points=${points} title="Mean time in the server" lines=${latency} unit=" µs" />
       <${Chart} points=${points} title="Memory" lines=${[{ title: "resident", values: points.map(({ values }) => values.used_memory_rss ?? 0) }, { title: "data", values: points.map(({ values }) => values.used_memory_dataset ?? 0) }]} format=${size} />
-      <${Chart} points=${points} title="Network per second" lines=${[{ title: "in", values: rates(points, "total_net_input_bytes") }, { title: "out", values: rates(points, "total_net_output_bytes") }]} format=${size} />
-      ${isOperator && html`<${Chart} points=${points} title="Log per second" lines=${[{ title: "syncs", values: rates(points, "quartet_log_syncs_total") }, { title: "epochs", values: rates(points, "quartet_log_epochs_total") }, { title: "conflicts", values: rates(points, "quartet_conflicts_total") }]} />
+      <${Chart} points=${points} title="Network" unit="/s" lines=${[{ title: "in", values: rates(points, "total_net_input_bytes") }, { title: "out", values: rates(points, "total_net_output_bytes") }]} format=${size} />
+      ${isOperator && html`<${Chart} points=${points} title="Log" unit="/s" lines=${[{ title: "syncs", values: rates(points, "quartet_log_syncs_total") }, { title: "epochs", values: rates(points, "quartet_log_epochs_total") }, { title: "conflicts", values: rates(points, "quartet_conflicts_total") }]} />
       <${Chart} points=${points} title="CPU" lines=${[{ title: "user", values: rates(points, "process_cpu_user_seconds_total").map((value) => value * 100) }, { title: "system", values: rates(points, "process_cpu_system_seconds_total").map((value) => value * 100) }]} unit=" %" />`}
     </div>
     <div class="cards" id="figures">
@@ -182,7 +189,7 @@ function Charts({ database, session }) {
 
 function Slow({ database }) {
   const { value, error, loading, reload } = useLoaded(() => api.redis(database, "SLOWLOG", "GET", "50"), [database]);
-  return html`<section><h2>Slow requests</h2><button class="small" onClick=${reload}>Refresh</button> <${Busy} when=${loading} />
+  return html`<section><h2>Slow commands of Redis</h2><button class="small" onClick=${reload}>Refresh</button> <${Busy} when=${loading} />
     <${Problem} error=${error} />
     <div class="scroll"><table id="slow"><thead><tr><th>when</th><th class="number">ms</th><th>command</th><th class="optional">client</th></tr></thead>
       <tbody>${(value ?? []).map(([id, time, micros, words, client]) => html`<tr key=${id}><td>${new Date(time * 1000).toLocaleString()}</td><td class="number">${(micros / 1000).toFixed(1)}</td><td class="mono">${words.map(shown).join(" ")}</td><td class="optional">${shown(client ?? "")}</td></tr>`)}</tbody>
@@ -235,9 +242,34 @@ function Nodes() {
     </table></div>`}</section>`;
 }
 
+/** Requests of all layers in a quarter of a second or more, by what was asked: the histograms of the metrics. */
+const SLOW_SECONDS = 0.262144;
+
+async function slowest() {
+  const found = new Map();
+  for (const { name, labels, value } of samples(await api.metrics())) {
+    const part = /^quartet_request_duration_seconds_(bucket|sum|count)$/.exec(name)?.[1];
+    if (!part || (part === "bucket" && Number(labels.le) !== SLOW_SECONDS)) continue;
+    const key = `${labels.layer} ${labels.operation}`;
+    found.set(key, { ...found.get(key), ...labels, [part]: value });
+  }
+  return [...found.values()].map((row) => ({ ...row, slow: row.count - row.bucket })).sort((a, b) => b.slow - a.slow || b.sum / b.count - a.sum / a.count).slice(0, 20);
+}
+
+function SlowOperations() {
+  const { value, error, loading, reload } = useLoaded(slowest, []);
+  return html`<section><h2>Slow operations of all layers</h2><button class="small" onClick=${reload}>Refresh</button> <${Busy} when=${loading} />
+    <${Problem} error=${error} />
+    <div class="scroll"><table id="slow-operations"><thead><tr><th>layer</th><th>operation</th><th class="number">mean, ms</th><th class="number">of ¼ s or more</th><th class="number">requests</th></tr></thead>
+      <tbody>${(value ?? []).map((row) => html`<tr key=${row.layer + row.operation}><td>${row.layer}</td><td class="mono">${row.operation}</td><td class="number">${((row.sum / row.count) * 1000).toFixed(2)}</td><td class="number">${count(row.slow)}</td><td class="number">${count(row.count)}</td></tr>`)}</tbody>
+    </table></div>
+    <p class="dim">Since the start, without the wait for the disk. The server's log has the shape of each request that took longer than <code>--slow-request-milliseconds</code>.</p></section>`;
+}
+
 export function Operations({ database, session }) {
   const here = session.databases.find((each) => each.name === database);
   if (!here?.redis) return html`<p>These figures need a Redis credential for <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
   return html`<h2>Operations: ${database}</h2>${session.cluster && session.operator && database === "default" && html`<${Nodes} />`}<${Charts} database=${database} session=${session} />
-    <div class="split"><${Slow} database=${database} /><${Biggest} database=${database} /></div>`;
+    <div class="split"><${Slow} database=${database} /><${Biggest} database=${database} /></div>
+    ${session.operator && database === "default" && html`<${SlowOperations} />`}`;
 }

@@ -75,6 +75,7 @@ export function Pad({ database, session, parts }) {
       setOutcome(await language.run({ database, text: given, role }));
       noteChange();
     });
+  const gap = outcome?.gap ?? "\n";
   return html`<section ref=${box}>
     <${Tabs} label="Language" names=${languages} chosen=${name} onChoose=${setName} />
     <div onKeyDown=${keys} onKeyUp=${keys} onInput=${keys} onClick=${keys}>
@@ -88,12 +89,11 @@ export function Pad({ database, session, parts }) {
       html`<label class="line">run as <input id="role" class="mono" size="18" placeholder="myself, or server, child:admin, @role/x" value=${role} onInput=${(event) => setRole(event.target.value)} /></label>`}
     </div>
     <${Problem} error=${error} />
-    ${error?.body?.errors && html`<pre>${JSON.stringify(error.body.errors, null, 2)}</pre>`}
     ${outcome &&
     html`<div aria-live="polite">
       <p class="dim" id="cost">${Object.entries(outcome.cost).map(([what, number]) => `${number} ${what}`).join(" · ")}</p>
-      <pre id="result" class=${outcome.isError ? "problem" : ""}>${outcome.text}</pre>
-      <${Copy} text=${outcome.text} />
+      <pre id="result">${outcome.parts.map(({ text, isError }, index) => html`${index > 0 && gap}<span class=${isError ? "wrong" : ""}>${text}</span>`)}</pre>
+      <${Copy} text=${outcome.parts.map(({ text }) => text).join(gap)} />
     </div>`}
     ${text.trim() !== "" && html`<${Code} language=${name} database=${database} session=${session} text=${text} role=${role} />`}
     <details open=${history.length > 0 && !outcome}><summary>History</summary>

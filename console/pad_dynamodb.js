@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { toData } from "./fql.js";
+import { oneByOne } from "./ui.js";
 
 export const OPERATIONS = "BatchExecuteStatement BatchGetItem BatchWriteItem CreateTable DeleteItem DeleteTable DescribeContinuousBackups DescribeEndpoints DescribeLimits DescribeStream DescribeTable DescribeTimeToLive ExecuteStatement ExecuteTransaction GetItem GetRecords GetShardIterator ListStreams ListTables ListTagsOfResource PutItem Query Scan TagResource TransactGetItems TransactWriteItems UntagResource UpdateItem UpdateTable UpdateTimeToLive".split(" ");
 const METERED = /Item|Query|Scan|Execute/;
@@ -21,17 +22,21 @@ export function operation(text) {
 
 const total = (consumed) => [consumed ?? []].flat().reduce((sum, each) => sum + (each.CapacityUnits ?? 0), 0);
 
-function outcome(answers, millis) {
-  const units = answers.reduce((sum, answer) => sum + total(answer.ConsumedCapacity), 0);
-  const shown = answers.map(({ ConsumedCapacity, ...rest }) => JSON.stringify(rest, null, 2));
-  return { text: shown.join("\n\n"), isError: false, cost: { "capacity units": units, "ms with the network": millis.toFixed(1) } };
+/** Runs `list`, each by `ask`, and adds up what was consumed. */
+async function outcome(list, ask) {
+  const began = performance.now();
+  let units = 0;
+  const parts = await oneByOne(list, (_, index) => `statement ${index + 1}`, async (each) => {
+    const { ConsumedCapacity, ...rest } = await ask(each);
+    units += total(ConsumedCapacity);
+    return JSON.stringify(rest, null, 2);
+  });
+  return { parts, gap: "\n\n", cost: { "capacity units": units, "ms with the network": (performance.now() - began).toFixed(1) } };
 }
 
 export async function run({ database, text }) {
   const { name, input } = operation(text);
-  const began = performance.now();
-  const answer = await api.dynamodb(database, name, METERED.test(name) ? { ReturnConsumedCapacity: "TOTAL", ...input } : input);
-  return outcome([answer], performance.now() - began);
+  return outcome([input], () => api.dynamodb(database, name, METERED.test(name) ? { ReturnConsumedCapacity: "TOTAL", ...input } : input));
 }
 
 /** The statements of a text: semicolons end them, but not inside quotes. */
@@ -43,8 +48,5 @@ export function statements(text) {
 export async function runPartiql({ database, text }) {
   const list = statements(text);
   if (list.length === 0) throw new Error("there is no statement");
-  const began = performance.now();
-  const answers = [];
-  for (const Statement of list) answers.push(await api.dynamodb(database, "ExecuteStatement", { Statement, ReturnConsumedCapacity: "TOTAL" }));
-  return outcome(answers, performance.now() - began);
+  return outcome(list, (Statement) => api.dynamodb(database, "ExecuteStatement", { Statement, ReturnConsumedCapacity: "TOTAL" }));
 }

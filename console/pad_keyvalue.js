@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { behind, concat, fromBase64, printable, toBase64 } from "./tuples.js";
+import { atLine, oneByOne } from "./ui.js";
 
 const LIMIT = 25;
 const LIMIT_MAX = 1000;
@@ -27,10 +28,13 @@ function escaped(rest) {
   return [found[3] === undefined ? parseInt(found[1] ?? found[2], 16) : found[3].charCodeAt(0), found[0].length];
 }
 
-/** The words of a text, command by command: blanks separate words, lines and semicolons commands, and neither does in quotation marks. */
+/** The words of a text, command by command, each with its line: blanks separate words, lines and semicolons commands, and neither does in quotation marks. */
 export function words(text) {
   const encoder = new TextEncoder();
-  const commands = [[]];
+  let line = 1;
+  const commands = [];
+  const begin = () => commands.push(Object.assign([], { line }));
+  begin();
   let word = null;
   let isQuoted = false;
   const push = (bytes) => (word = [...(word ?? []), ...bytes]);
@@ -41,22 +45,23 @@ export function words(text) {
   for (let at = 0; at < text.length; ) {
     const sign = String.fromCodePoint(text.codePointAt(at));
     if (sign === "\\") {
-      const [byte, length] = escaped(text.slice(at));
+      const [byte, length] = atLine(line, () => escaped(text.slice(at)));
       push([byte]);
       at += length;
       continue;
     }
     at += sign.length;
+    if (sign === "\n") line++;
     if (sign === '"') {
       isQuoted = !isQuoted;
       word ??= [];
     } else if (!isQuoted && (sign === ";" || sign === "\n")) {
       endWord();
-      commands.push([]);
+      begin();
     } else if (!isQuoted && /\s/.test(sign)) endWord();
     else push(encoder.encode(sign));
   }
-  if (isQuoted) throw new Error("a quotation mark is not closed");
+  if (isQuoted) throw new Error(`line ${commands.at(-1).line}: a quotation mark is not closed`);
   endWord();
   return commands.filter((command) => command.length > 0);
 }
@@ -65,25 +70,26 @@ export function words(text) {
 export function requests(text) {
   const list = [];
   let together = null;
-  for (const [first, ...given] of words(text)) {
+  const take = (line, [first, ...given]) => {
     const name = printable(first).toLowerCase();
     if (!Object.hasOwn(COMMANDS, name)) throw new Error(`there is no command ${name} here: ${Object.keys(COMMANDS).join(", ")}`);
     const [usage, least, most] = COMMANDS[name];
     if (given.length < least || given.length > most) throw new Error(`it is written ${usage}`);
     if (name === "begin") {
-      if (together) throw new Error("a transaction has begun already");
+      if (together) throw new Error("a transaction has already started");
       together = [];
     } else if (name === "commit") {
-      if (!together) throw new Error("no transaction has begun");
-      list.push({ name: "write", writes: together });
+      if (!together) throw new Error("no transaction has started");
+      list.push({ name: "write", line, writes: together });
       together = null;
     } else {
       const request = requestOf(name, given);
       if (together && !request.writes) throw new Error("between begin and commit only writes are taken here");
       if (together) together.push(...request.writes);
-      else list.push(request);
+      else list.push({ ...request, line });
     }
-  }
+  };
+  for (const command of words(text)) atLine(command.line, () => take(command.line, command));
   if (together) throw new Error("the transaction is not committed");
   return list;
 }
@@ -120,7 +126,6 @@ export async function run({ database, text }) {
   const list = requests(text);
   if (list.length === 0) throw new Error("there is no command");
   const began = performance.now();
-  const shown = [];
-  for (const request of list) shown.push(await carryOut(database, request));
-  return { text: shown.join("\n"), isError: false, cost: { "ms with the network": (performance.now() - began).toFixed(1), transactions: list.length } };
+  const parts = await oneByOne(list, ({ line }) => `line ${line}`, (request) => carryOut(database, request));
+  return { parts, cost: { "ms with the network": (performance.now() - began).toFixed(1), transactions: parts.length } };
 }

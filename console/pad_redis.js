@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { shown, splitLine } from "./bytes.js";
 import { Digits } from "./exact.js";
+import { atLine } from "./ui.js";
 
 let known = null;
 
@@ -16,10 +17,10 @@ export async function names(database) {
   return known;
 }
 
-/** The commands of a text, one a line; a line that begins with `#` is a remark. */
+/** The commands of a text, one a line, as `{line, words}`; a line that begins with `#` is a remark. */
 export function commands(text) {
-  const lines = text.split("\n").map((line) => line.trim());
-  return lines.filter((line) => line !== "" && !line.startsWith("#")).map(splitLine);
+  const lines = text.split("\n").map((text, index) => ({ line: index + 1, text: text.trim() }));
+  return lines.filter(({ text }) => text !== "" && !text.startsWith("#")).map(({ line, text }) => ({ line, words: atLine(line, () => splitLine(text)) }));
 }
 
 /** A reply as redis-cli shows it. */
@@ -38,12 +39,12 @@ export async function run({ database, text }) {
   const list = commands(text);
   if (list.length === 0) throw new Error("there is no command");
   const began = performance.now();
-  const replies = list.length === 1 ? [await api.redis(database, ...list[0]).then((result) => ({ result }), refusal)] : await api.redisAll(database, list);
+  const sent = list.map(({ words }) => words);
+  const replies = list.length === 1 ? [await api.redis(database, ...sent[0]).then((result) => ({ result }), refusal)] : await api.redisAll(database, sent);
   const millis = performance.now() - began;
-  const shownReplies = replies.map((reply) => (reply.error === undefined ? rendered(reply.result) : `(error) ${reply.error}`));
+  const where = (index) => (list.length > 1 ? `line ${list[index].line}: ` : "");
   return {
-    text: shownReplies.join("\n"),
-    isError: replies.some((reply) => reply.error !== undefined),
+    parts: replies.map(({ result, error }, index) => (error === undefined ? { text: rendered(result) } : { text: `${where(index)}(error) ${error}`, isError: true })),
     cost: { "ms with the network": millis.toFixed(1), commands: String(list.length) },
   };
 }

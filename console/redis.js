@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import * as api from "./api.js";
 import { count, identity, quoted, shown, size } from "./bytes.js";
 import { Busy, Confirm, Problem, download, go, link, noteChange, useAct } from "./ui.js";
+import { Welcome } from "./connect.js";
 import { NewKey, OneKey } from "./redis_key.js";
 
 const PAGE = 100;
@@ -86,7 +87,7 @@ function BulkDelete({ database, pattern, type, chosen, onDone }) {
       if (isOver.current) return;
       setAsk({
         title: `Delete all ${count(number)} keys that fit ${pattern}?`,
-        text: `Counted now: ${count(number)}${type ? ` of type ${type}` : ""}. Keys that come to fit meanwhile are deleted too.`,
+        text: `Counted now: ${count(number)}${type ? ` of type ${type}` : ""}. Keys that match meanwhile are deleted too.`,
         word: String(number),
         action: `Delete ${count(number)} keys`,
         act: async () => {
@@ -204,7 +205,7 @@ export function Keys({ database, parts, session }) {
       </table></div>
       ${found.cursor !== "0" && html`<div class="row"><button id="more" disabled=${busy} onClick=${() => load(found.cursor, found.keys)}>More</button></div>`}
       ${busy && html`<${Busy} />`}
-      ${!busy && found.keys.length === 0 && !error && html`<p class="dim">No keys.</p>`}
+      ${!busy && found.keys.length === 0 && !error && (total === 0 && search === "" ? html`<${Welcome} session=${session} database=${database} onMade=${reload} />` : html`<p class="dim">No keys.</p>`)}
     </section>
     ${isNew
       ? html`<section class="panel" aria-label="New key"><${NewKey} database=${database} onCancel=${() => setNew(false)} onDone=${(name) => { setNew(false); changed(); go("redis", database, search, name); }} /></section>`

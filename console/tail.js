@@ -10,9 +10,10 @@ import { percentEncoded } from "./bytes.js";
 import { Problem, Tabs, useAct, useLoaded } from "./ui.js";
 
 const EVENTS_MAX = 500;
+const FLAGS_MS = 5000;
 
-/** Events of a source while somebody looks; `open` follows it and gives each to `tell`. */
-function Live({ open, inputs, id }) {
+/** Events of a source while somebody looks; `open` follows it and gives each to `tell`. `silent` says why there will be none. */
+function Live({ open, inputs, id, silent = "" }) {
   const [isOn, turn] = useState(true);
   const [events, setEvents] = useState([]);
   const [error, setError] = useState(null);
@@ -34,7 +35,7 @@ function Live({ open, inputs, id }) {
     return () => stop.abort();
   }, [isOn, ...inputs]);
   return html`<div class="row"><button onClick=${() => turn(!isOn)}>${isOn ? "Stop" : "Start"}</button>
-      <span class="dim" role="status">${isOn ? "listening" : "stopped"}, ${events.length} events</span></div>
+      <span class="dim" role="status">${isOn ? "listening" : "stopped"}, ${events.length} events${isOn && silent && ` · ${silent}`}</span></div>
     <${Problem} error=${error} />
     <div class="scroll"><table id=${id}><tbody>${events.map(
       (event) => html`<tr key=${event.number}><td class="dim">${event.time.toLocaleTimeString()}</td><td class="mono"><span class="event">${event.text}</span></td></tr>`,
@@ -49,7 +50,14 @@ function RedisTail({ database, name }) {
   const [settled, settle] = useState(pattern);
   const [act, { error }] = useAct();
   const flags = useLoaded(async () => (await api.redis(database, "CONFIG", "GET", "notify-keyspace-events"))[1] ?? "", [database]);
-  const isTold = /[KE]/.test(flags.value ?? "");
+  // Somebody else may change it while the page is open.
+  useEffect(() => {
+    const looking = setInterval(flags.reload, FLAGS_MS);
+    return () => clearInterval(looking);
+  }, []);
+  // K is for channels of keys, and a letter more for what is told of.
+  const isTold = /K/.test(flags.value ?? "") && /[^KE]/.test(flags.value ?? "");
+  const isSilent = kind === "keys" && flags.value !== undefined && !isTold;
   const channel = kind === "keys" ? `__keyspace@0__:${settled}` : settled;
   const shownEvent = (line) => {
     if (!line.startsWith("pmessage,")) return null;
@@ -63,14 +71,14 @@ function RedisTail({ database, name }) {
       flags.reload();
     });
   return html`<section><h2>Redis, as it happens</h2>
-    <${Tabs} label="What to listen to" names=${["keys", "messages"]} chosen=${kind} onChoose=${choose} />
+    <${Tabs} label="Source of events" names=${["keys", "messages"]} chosen=${kind} onChoose=${choose} />
     <form class="row" onSubmit=${(event) => { event.preventDefault(); settle(pattern); }}>
       <input class="grow mono" id="pattern" aria-label="Pattern" value=${pattern} onInput=${(event) => setPattern(event.target.value)} /><button>Listen</button>
     </form>
-    ${kind === "keys" && flags.value !== undefined && !isTold &&
-    html`<p>The server tells of keys only if <code>notify-keyspace-events</code> says so. <button id="turn-on" onClick=${turnOn}>Turn it on</button></p>`}
+    ${isSilent &&
+    html`<p class="problem" role="alert">Notifications are off. The server sends events of keys only if <code>notify-keyspace-events</code> is set. <button id="turn-on" onClick=${turnOn}>Turn it on</button></p>`}
     <${Problem} error=${error ?? flags.error} />
-    <${Live} id="events" open=${open} inputs=${[database, channel]} /></section>`;
+    <${Live} id="events" open=${open} inputs=${[database, channel]} silent=${isSilent ? "notifications are off" : ""} /></section>`;
 }
 
 function FaunaTail({ database, path, source }) {
@@ -132,7 +140,7 @@ export function Tail({ database, parts, session }) {
   const [chosen, choose] = useState(wanted);
   useEffect(() => void (wanted && choose(wanted)), [parts.join("/")]);
   const name = names.includes(chosen) ? chosen : names[0];
-  if (!name) return html`<p>This session has no credential for a layer of <b>${database}</b> that tells what happens.</p>`;
+  if (!name) return html`<p>This session has no credential for a layer of <b>${database}</b> that has a stream of changes.</p>`;
   return html`<${Tabs} label="Layer" names=${names} chosen=${name} onChoose=${choose} />
     <${Source} key=${name} name=${name} database=${database} parts=${parts} />`;
 }

@@ -154,3 +154,31 @@ export function useChanges(act) {
     };
   }, [act]);
 }
+
+/**
+ * Runs one statement after the other and answers `[{text, isError}]`. A refusal is told of with its place, and ends the run: what follows
+ * may rest on it. `place` says where a statement is, `act` answers its text, `more` what else there is to say of a refusal.
+ */
+export async function oneByOne(list, place, act, more = () => "") {
+  const parts = [];
+  for (const [index, each] of list.entries()) {
+    try {
+      parts.push({ text: await act(each) });
+    } catch (error) {
+      const left = list.length - index - 1;
+      const rest = left > 0 ? `\n(${left} more not run)` : "";
+      parts.push({ text: (list.length > 1 ? `${place(each, index)}: ` : "") + error.message + more(error) + rest, isError: true });
+      break;
+    }
+  }
+  return parts;
+}
+
+/** What `act` makes of a line; what goes wrong names the line. */
+export function atLine(line, act) {
+  try {
+    return act();
+  } catch (error) {
+    throw new Error(`line ${line}: ${error.message}`);
+  }
+}

@@ -1,4 +1,4 @@
-"""What a binary is for, read from the binary itself, so that no package can carry a name that its content does not keep.
+"""What a binary or a library is for, read from the binary itself, so that no package can carry a name that its content does not keep.
 
 ELF: "Executable and Linkable Format", figure 1-3 and chapter 2; Mach-O: Apple's `mach-o/loader.h`.
 """
@@ -6,11 +6,16 @@ ELF: "Executable and Linkable Format", figure 1-3 and chapter 2; Mach-O: Apple's
 from __future__ import annotations
 
 import re
+import shutil
 import struct
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# FoundationDB's C interface, as the library has it.
+HEADERS = sorted((ROOT / "crates" / "fdb-c" / "include" / "foundationdb").iterdir())
 
 ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 MACHO_PROCESSORS = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
@@ -44,6 +49,10 @@ class Binary:
         else:
             raise ValueError(f"{self.path} is no binary for Linux or macOS")
 
+    def library_name(self) -> str:
+        """The name under which bindings of FoundationDB look for the library."""
+        return {"linux": "libfdb_c.so", "darwin": "libfdb_c.dylib"}[self.system]
+
     def npm_package(self) -> tuple[str, dict]:
         """The name of the platform's package, and what its package.json says of the platform."""
         processor = {"x86_64": "x64", "aarch64": "arm64"}[self.processor]
@@ -62,6 +71,20 @@ class Binary:
 
     def debian_architecture(self) -> str:
         return {"x86_64": "amd64", "aarch64": "arm64"}[self.processor]
+
+
+def same_platform(binary: Binary, library: Binary) -> None:
+    if (binary.system, binary.processor) != (library.system, library.processor):
+        raise ValueError(f"{library.path} is for {library.system} on {library.processor}, {binary.path} is not")
+
+
+def stripped(binary: Binary, folder: Path) -> Binary:
+    """A copy without symbols, where this machine's `strip` knows the format."""
+    copy = folder / binary.path.name
+    if subprocess.run(["strip", "--strip-unneeded", "-o", copy, binary.path], stderr=subprocess.DEVNULL).returncode != 0:
+        shutil.copy2(binary.path, copy)
+    copy.chmod(0o755)
+    return Binary(copy)
 
 
 def has_interpreter(head: bytes) -> bool:

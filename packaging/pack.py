@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Packs a binary for npm and PyPI: `packaging/pack.py --binary target/x86_64-unknown-linux-musl/release/quartet --out dist`.
+"""Packs a binary and the library beside it for npm and PyPI:
+
+    packaging/pack.py --binary target/x86_64-unknown-linux-musl/dist/quartet --library target/dist/libfdb_c.so --out dist
 
 Needs npm, pip and hatchling. Once for each platform; the package for npm that is the same for all is written each time, with the same bytes.
 """
@@ -15,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from binaries import ROOT, Binary, version
+from binaries import ROOT, Binary, same_platform, stripped, version
 
 HERE = Path(__file__).resolve().parent
 
@@ -23,26 +25,19 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True)
+    parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="quartet-pack-") as folder:
-        binary = stripped(Binary(arguments.binary), Path(folder))
-        npm(binary, Path(folder), out)
-        wheel(binary, out)
+        binary, library = (stripped(Binary(path), Path(folder)) for path in (arguments.binary, arguments.library))
+        same_platform(binary, library)
+        npm(binary, library, Path(folder), out)
+        wheel(binary, library, out)
 
 
-def stripped(binary: Binary, folder: Path) -> Binary:
-    """Without symbols, where this machine's `strip` knows the format."""
-    copy = folder / "quartet"
-    if subprocess.run(["strip", "-o", copy, binary.path], stderr=subprocess.DEVNULL).returncode != 0:
-        shutil.copy2(binary.path, copy)
-    copy.chmod(0o755)
-    return Binary(copy)
-
-
-def npm(binary: Binary, folder: Path, out: Path) -> None:
+def npm(binary: Binary, library: Binary, folder: Path, out: Path) -> None:
     common = folder / "quartet-server"
     shutil.copytree(HERE / "npm" / "quartet-server", common)
     manifest = json.loads((common / "package.json").read_text())
@@ -53,9 +48,11 @@ def npm(binary: Binary, folder: Path, out: Path) -> None:
     name, limits = binary.npm_package()
     platform = folder / name
     (platform / "bin").mkdir(parents=True)
+    (platform / "lib").mkdir()
     shutil.copy2(binary.path, platform / "bin" / "quartet")
+    shutil.copy2(library.path, platform / "lib" / library.library_name())
     description = f"The binary of quartet-server for {binary.system} on {binary.processor}"
-    npm_pack(platform, {"name": name, "version": version(), "description": description, "license": "Apache-2.0", **limits, "files": ["bin"]}, out)
+    npm_pack(platform, {"name": name, "version": version(), "description": description, "license": "Apache-2.0", **limits, "files": ["bin", "lib"]}, out)
 
 
 def npm_pack(folder: Path, manifest: dict, out: Path) -> None:
@@ -64,10 +61,10 @@ def npm_pack(folder: Path, manifest: dict, out: Path) -> None:
     subprocess.run(["npm", "pack", "--silent", "--ignore-scripts", "--pack-destination", out], cwd=folder, check=True)
 
 
-def wheel(binary: Binary, out: Path) -> None:
+def wheel(binary: Binary, library: Binary, out: Path) -> None:
     """With the hatchling that is installed: an isolated build would fetch one each time."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
-    environment = {**os.environ, "QUARTET_PACKAGE_BINARY": str(binary.path)}
+    environment = {**os.environ, "QUARTET_PACKAGE_BINARY": str(binary.path), "QUARTET_PACKAGE_LIBRARY": str(library.path)}
     subprocess.run([*command, "--wheel-dir", out, HERE / "pypi"], env=environment, check=True)
 
 

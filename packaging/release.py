@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Everything that a release publishes, from binaries that were built before: `packaging/release.py --binary PATH... --out dist`.
+"""Everything that a release publishes, from what was built before: `packaging/release.py --binary PATH... --library PATH... --out dist`.
 
-One binary for each platform; which one it is for is read from it. Writes into the folder:
+One binary and one library for each platform; which one they are for is read from them. Writes into the folder:
 
-    quartet-VERSION-SYSTEM-CPU.tar.gz   the binary with its licence
+    quartet-VERSION-SYSTEM-CPU.tar.gz   the binary, libfdb_c with its headers, the licence
     quartet_VERSION_ARCH.deb            for Linux
     quartet-server*.tgz, *.whl          for npm and PyPI
     quartet-VERSION.cdx.json            what it is made of (CycloneDX)
@@ -24,7 +24,7 @@ import tarfile
 from pathlib import Path
 
 import sbom
-from binaries import ROOT, Binary, version
+from binaries import HEADERS, ROOT, Binary, version
 
 HERE = Path(__file__).resolve().parent
 PROCESSORS = {"x86_64": "x64", "aarch64": "arm64"}
@@ -33,24 +33,29 @@ PROCESSORS = {"x86_64": "x64", "aarch64": "arm64"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, nargs="+")
+    parser.add_argument("--library", type=Path, required=True, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--address", default="https://quartet.example/releases", help="where the archives will lie, for the formula")
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     (out / "image" / "data").mkdir(parents=True)
-    for path in arguments.binary:
-        publish(Binary(path), out)
+    libraries = {(library.system, library.processor): library for library in map(Binary, arguments.library)}
+    for binary in map(Binary, arguments.binary):
+        publish(binary, libraries[binary.system, binary.processor], out)
     (out / f"quartet-{version()}.cdx.json").write_text(sbom.of_the_workspace())
     (out / "quartet.rb").write_text(formula(arguments.address, out))
     files = sorted(file for file in out.iterdir() if file.is_file())
     (out / "SHA256SUMS").write_text("".join(f"{sha256(file)}  {file.name}\n" for file in files))
 
 
-def publish(binary: Binary, out: Path) -> None:
-    packed = ["--binary", binary.path, "--out", out]
+def publish(binary: Binary, library: Binary, out: Path) -> None:
+    packed = ["--binary", binary.path, "--library", library.path, "--out", out]
     subprocess.run([sys.executable, HERE / "pack.py", *packed], check=True)
     with tarfile.open(out / archive(binary.system, PROCESSORS[binary.processor]), "w:gz") as tar:
         tar.add(binary.path, "quartet")
+        tar.add(library.path, library.library_name())
+        for header in HEADERS:
+            tar.add(header, f"foundationdb/{header.name}")
         tar.add(ROOT / "LICENSE", "LICENSE")
     if binary.system == "linux":
         subprocess.run([sys.executable, HERE / "deb" / "build.py", *packed], check=True, stdout=subprocess.DEVNULL)

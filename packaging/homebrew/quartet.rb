@@ -28,6 +28,9 @@ class Quartet < Formula
 
   def install
     bin.install "quartet"
+    # In a folder of its own, so that FoundationDB's library may be there too.
+    (lib/"quartet").install Dir["libfdb_c.*"]
+    include.install "foundationdb" => "quartet/foundationdb"
   end
 
   service do

@@ -1,4 +1,4 @@
-"""Puts the binary that QUARTET_PACKAGE_BINARY names into the wheel, and gives the wheel its version and its platform."""
+"""Puts the binary and the library that QUARTET_PACKAGE_BINARY and QUARTET_PACKAGE_LIBRARY name into the wheel, and gives the wheel its version and its platform."""
 
 import os
 import sys
@@ -22,3 +22,4 @@ class Build(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{binary.wheel_platform()}"
         build_data["force_include"][str(binary.path)] = "quartet_server/bin/quartet"
+        build_data["force_include"][os.environ["QUARTET_PACKAGE_LIBRARY"]] = f"quartet_server/lib/{binary.library_name()}"

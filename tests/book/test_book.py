@@ -21,8 +21,11 @@ from harness.server import ROOT, binary
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```(\w+),(run|server|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NODE_PATH = ":".join(str(ROOT / "tests" / layer / "node" / "node_modules") for layer in ("redis", "dynamodb", "fauna"))
-NETWORK = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
-PROGRAMS = {"sh": "bash -euo pipefail", "python": shlex.quote(sys.executable), "js": "node"}
+# Processes of its own too: a page that fails leaves none of its servers behind.
+ALONE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+PROGRAMS = {"sh": "bash -euo pipefail", "js": "node"}
+# A page whose clients need versions of their own has an environment with them, which `./test` makes.
+PYTHONS = {"docs/start/ai.md": ROOT / "target" / "examples-agent-venv" / "bin" / "python"}
 SUFFIXES = {"sh": "sh", "python": "py", "js": "cjs"}
 
 
@@ -64,12 +67,36 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
     assert build.dead_links(tmp_path) == ["a.html: #gone names no heading", "a.html: nothing is at b.html"]
 
 
+OF_ETCD = {"listen-client-urls", "listen-peer-urls", "log-level"}
+
+
+def options(*command: str) -> set[str]:
+    """The options of a command and of those below it, as its help has them."""
+    told = run([binary(), *command, "--help"])
+    below = re.search(r"^Commands:\n((?:  .*\n)+)", told, re.MULTILINE)
+    names = re.findall(r"^  ([a-z][a-z-]*)", below[1], re.MULTILINE) if below else []
+    return set(re.findall(r"^ +(?:-\w, )?--([\w-]+)", told, re.MULTILINE)).union(*(options(*command, name) for name in names if name != "help"))
+
+
+def test_options_that_pages_name_are_there():
+    """A page named `--dynamodb-access-key`, which the program refuses. Judged are names that begin as an option of the program does."""
+    known = options()
+    families = {name.split("-")[0] for name in known if "-" in name}
+    for path in [ROOT / "README.md", ROOT / "packaging" / "README.md", *DOCS.rglob("*.md")]:
+        named = set(re.findall(r"--([a-z]+-[a-z-]*[a-z])\b", path.read_text()))
+        unknown = {name for name in named - known - OF_ETCD if name.split("-")[0] in families}
+        assert not unknown, path.relative_to(ROOT)
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_of_a_page_run(name, tmp_path):
     told = page(PAGES[name])
+    python = PYTHONS.get(name, sys.executable)
+    clients = {"PYTHONPATH": CLIENTS} if name not in PYTHONS else {}
+    programs = {**PROGRAMS, "python": shlex.quote(str(python))}
     for path in BESIDE:
         (tmp_path / path.name).symlink_to(path)
-    for program, path in (("quartet", binary()), ("python", sys.executable)):
+    for program, path in (("quartet", binary()), ("python", python)):
         (tmp_path / program).symlink_to(path)
     lines = ["ip link set lo up"]
     if told.server is not None:
@@ -78,11 +105,11 @@ def test_commands_of_a_page_run(name, tmp_path):
     for number, (language, text, _) in enumerate(told.runs):
         file = f"{number}.{SUFFIXES[language]}"
         (tmp_path / file).write_text(text)
-        lines.append(f"{PROGRAMS[language]} {file} >{number}.out")
+        lines.append(f"{programs[language]} {file} >{number}.out")
     if told.server is not None:
         lines.append("kill $server; wait $server")
-    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, "PYTHONPATH": CLIENTS, **LIBRARY}
-    run([*NETWORK, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_PATH": NODE_PATH, **clients, **LIBRARY}
+    run([*ALONE, "bash", "-euc", "\n".join(lines)], cwd=tmp_path, **environment)
     for number, (_, text, output) in enumerate(told.runs):
         if output is not None:
             assert (tmp_path / f"{number}.out").read_text().strip() == output.strip(), text

@@ -48,6 +48,8 @@ class Node(Server):
         self.node_port, self.sentinel_port = free_port(), free_port()
         host = machine.address if machine else "127.0.0.1"
         own = ["--log", cluster.etcd.log(), "--node-name", name, "--node-listen", f"{host}:{self.node_port}"]
+        # Debian's etcd is one whose reads may be stale.
+        own += [] if os.environ.get("QUARTET_ETCD") else ["--etcd-allow-stale-reads"]
         own += ["--listen-sentinel", f"{host}:{self.sentinel_port}"]
         if machine:
             options |= {"host": host, "root_key": ROOT_KEY, "prefix": machine.prefix}

@@ -33,6 +33,13 @@ def binary() -> str:
     return os.environ.get("QUARTET_BIN", str(ROOT / "target" / "release" / "quartet"))
 
 
+def library() -> Path:
+    """The library that bindings of FoundationDB load, built beside the program."""
+    return Path(binary()).parent / "libfdb_c.so"
+
+
+# Two runs beside each other choose from ranges of their own.
+_PORTS = [int(port) for port in os.environ.get("QUARTET_TEST_PORTS", "20000-29999").split("-")]
 _GIVEN: set[int] = set()
 _GIVING = threading.Lock()
 
@@ -40,7 +47,7 @@ _GIVING = threading.Lock()
 def free_port() -> int:
     """Below the ports that the system gives to clients and to listeners on port 0: nobody gets it before its server listens, nor while that is down."""
     while True:
-        port = random.randrange(20_000, 30_000)
+        port = random.randint(*_PORTS)
         with _GIVING, contextlib.suppress(OSError), socket.socket() as probe:
             if port in _GIVEN:
                 continue

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness.installed import run
-from harness.server import ROOT, binary
+from harness.server import ROOT, binary, library
 
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("dist")
-    run([sys.executable, ROOT / "packaging" / "pack.py", "--binary", binary(), "--out", out])
+    run([sys.executable, ROOT / "packaging" / "pack.py", "--binary", binary(), "--library", library(), "--out", out])
     return out
 
 

@@ -7,6 +7,8 @@ nothing of what is done reaches them. It needs root.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.installed import run
-from harness.server import ROOT, binary
+from harness.server import ROOT, binary, library
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg and overlays need root")
 
@@ -53,6 +55,29 @@ dpkg --purge quartet >/dev/null 2>&1
 test ! -e /var/lib/quartet && test ! -e /etc/quartet && ! getent passwd quartet && echo "nothing is left"
 """
 
+# The recipe of docs/operations.md, and then what systemd would do: the server and one backup, each as its unit says.
+IN_PRODUCTION = """
+export DEBIAN_FRONTEND=noninteractive
+ip link set lo up
+cp /quartet.deb /quartet_VERSION_amd64.deb
+live=/etc/letsencrypt/live/db.example.com
+mkdir -p $live /shadow
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \\
+  -keyout $live/privkey.pem -out $live/fullchain.pem 2>/dev/null
+printf '#!/bin/sh\necho systemctl "$@"\n' >/shadow/systemctl
+chmod +x /shadow/systemctl
+(cd / && PATH=/shadow:$PATH sh -e /recipe | grep ^systemctl)
+started() { sed -n "s/^$2=+*//p" /lib/systemd/system/$1.service; }
+setpriv --reuid quartet --regid quartet --clear-groups sh -c "exec $(started quartet ExecStart)" >/tmp/quartet.out 2>&1 &
+server=$!
+while ! grep -qx ready /tmp/quartet.out; do kill -0 $server || { cat /tmp/quartet.out; exit 1; }; sleep 0.05; done
+REDISCLI_AUTH=$(cat /etc/quartet/root-key) redis-cli -h localhost --tls --cacert $live/fullchain.pem SET greeting hello
+$(started quartet-backup ExecStartPre)
+env "$(started quartet-backup Environment)" setpriv --reuid quartet --regid quartet --clear-groups $(started quartet-backup ExecStart) >/dev/null
+quartet check --backup /var/backups/quartet | tail -1
+kill $server
+wait $server
+"""
 
 # A new network too, so that the usual ports are free: what is timed is what a person types.
 FIRST_REPLY = """
@@ -73,7 +98,7 @@ INSTALL_MILLISECONDS_MAX = 60_000
 @pytest.fixture(scope="module")
 def package(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("deb")
-    run([sys.executable, ROOT / "packaging" / "deb" / "build.py", "--binary", binary(), "--out", out])
+    run([sys.executable, ROOT / "packaging" / "deb" / "build.py", "--binary", binary(), "--library", library(), "--out", out])
     (built,) = out.glob("*.deb")
     return built
 
@@ -97,6 +122,30 @@ def test_it_installs_serves_and_leaves_nothing_behind(package, tmp_path):
 
 
 @needs_root
+def test_the_recipe_of_the_documentation_makes_a_server_with_tls_and_backups(package, tmp_path):
+    page = (ROOT / "docs" / "operations.md").read_text()
+    recipe = re.search(r"^## In production$.*?^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    script = tmp_path / "script"
+    script.write_text(f"cat >/recipe <<'END_OF_RECIPE'\n{recipe}END_OF_RECIPE\n" + IN_PRODUCTION)
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    told = run(["unshare", "--mount", "--net", "--fork", "sh", "-c", COPY.format(folder=folder, package=package, script=script)])
+    assert told.splitlines() == ["systemctl restart quartet", "systemctl enable --now quartet-backup.timer", "OK", "sound"]
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="lintian is not installed")
+def test_lintian_finds_nothing(package):
+    assert run(["lintian", "--allow-root", "--fail-on", "error,warning", package]) == ""
+
+
+def test_the_manual_page_names_every_command():
+    told = run([binary(), "--help"]).split("Commands:")[1].split("Options:")[0]
+    commands = set(re.findall(r"^  (\w+)", told, re.MULTILINE)) - {"help"}
+    page = (ROOT / "packaging" / "deb" / "quartet.1").read_text().split(".SH COMMANDS")[1].split(".SH FILES")[0]
+    assert set(re.findall(r"^\.B (\w+)$", page, re.MULTILINE)) == commands
+
+
+@needs_root
 def test_from_the_package_to_the_first_reply_it_is_three_commands_and_seconds(package, tmp_path, record_property):
     script = tmp_path / "script"
     script.write_text(FIRST_REPLY)
@@ -113,4 +162,5 @@ def test_its_files_are_where_debian_has_them(package):
     listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1] for line in listed.splitlines()}
     assert {"./usr/bin/quartet", "./lib/systemd/system/quartet.service", "./etc/quartet/quartet.toml", "./usr/share/doc/quartet/copyright"} <= names
+    assert {"./usr/lib/quartet/libfdb_c.so", "./usr/include/quartet/foundationdb/fdb_c.h", "./usr/share/man/man1/quartet.1.gz"} <= names
     assert all(" root/root " in line for line in listed.splitlines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
 import subprocess
@@ -39,6 +40,11 @@ def test_the_server_ends_with_a_killed_program(clean_node):
 
 def test_the_command_is_the_binary(clean_node):
     assert run([clean_node / "node_modules" / ".bin" / "quartet", "--version"]).startswith("quartet 0.")
+
+
+def test_the_library_for_bindings_of_foundationdb_is_there(clean_node):
+    library = run(["node", "-p", "require('quartet-server').library()"], cwd=clean_node).strip()
+    ctypes.CDLL(library).fdb_get_max_api_version.restype = ctypes.c_int
 
 
 def test_nothing_runs_at_install_and_the_platform_is_named(clean_node):

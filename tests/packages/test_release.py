@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,20 +12,26 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from harness.installed import run
-from harness.server import ROOT, binary
+from harness.server import ROOT, binary, library
 
 VERSION = re.search(r'^version = "([^"]+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
 CHART = ROOT / "packaging" / "helm" / "quartet"
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory) -> Path:
+    """By the command of the workflow, where that finds what its other job has built."""
     folder = tmp_path_factory.mktemp("release")
-    stripped = folder / "quartet"
-    run(["strip", "-o", stripped, binary()])
-    run([sys.executable, ROOT / "packaging" / "release.py", "--binary", stripped, "--out", folder / "dist"])
+    (folder / "binaries").mkdir()
+    run(["strip", "-o", folder / "binaries" / "quartet-x86_64-unknown-linux-musl", binary()])
+    shutil.copy2(library(), folder / "binaries" / "libfdb_c-x86_64-unknown-linux-musl")
+    (folder / "packaging").symlink_to(ROOT / "packaging")
+    (command,) = [step["run"] for step in WORKFLOW["jobs"]["publish"]["steps"] if "release.py" in step.get("run", "")]
+    run(["bash", "-euc", command], cwd=folder, PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     return folder / "dist"
 
 
@@ -44,7 +51,24 @@ def test_the_formula_names_the_archive_that_is_there(release):
 
 def test_the_archive_holds_the_program(release):
     with tarfile.open(release / f"quartet-{VERSION}-linux-x64.tar.gz") as tar:
-        assert tar.getnames() == ["quartet", "LICENSE"] and tar.getmember("quartet").mode & 0o111
+        assert tar.getmember("quartet").mode & 0o111
+        assert {"quartet", "libfdb_c.so", "foundationdb/fdb_c.h", "LICENSE"} <= set(tar.getnames())
+
+
+def test_what_is_released_is_built_with_the_profile_of_packages():
+    (commands,) = [step["run"] for step in WORKFLOW["jobs"]["binaries"]["steps"] if "cargo build" in step.get("run", "")]
+    assert commands.count("--profile dist") == commands.count("cargo build") == commands.count("}}/dist/") == 2
+    assert "[profile.dist]" in (ROOT / "Cargo.toml").read_text()
+
+
+def test_compose_builds_the_image_from_the_checkout():
+    """It named an image that no registry has, and built none."""
+    file = ROOT / "packaging" / "docker" / "compose.yaml"
+    build = yaml.safe_load(file.read_text())["services"]["quartet"]["build"]
+    context = (file.parent / build["context"]).resolve()
+    assert context == ROOT
+    dockerfile = (context / build["dockerfile"]).read_text()
+    assert re.search(rf"^FROM \S+ AS {build['args']['BINARY']}$", dockerfile, re.MULTILINE) and "cargo build --locked --profile dist" in dockerfile
 
 
 def test_the_bill_of_materials_is_whole(release):
@@ -65,7 +89,7 @@ def test_every_named_version_is_this_one():
         assert f"quartet/quartet:{VERSION}" in (ROOT / "packaging" / "testcontainers" / module).read_text()
 
 
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm compiles for minutes; `go install helm.sh/helm/v3/cmd/helm@latest`")
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed; `./test packages` builds it")
 def test_the_chart_is_well_formed():
     assert "0 chart(s) failed" in run(["helm", "lint", "--strict", CHART])
     users = "auth.aclUsers.reader.password=secret,auth.aclUsers.reader.permissions=~* -@all +@read"

@@ -50,7 +50,21 @@ def test_a_server_for_the_session(quartet_session):
 def test_the_wheel_says_for_which_platform_it_is(dist):
     (wheel,) = dist.glob("*.whl")
     assert wheel.name.split("-")[2:4] == ["py3", "none"] and "linux" in wheel.name.split("-")[4]
-    assert "quartet_server/bin/quartet" in zipfile.ZipFile(wheel).namelist()
+    assert {"quartet_server/bin/quartet", "quartet_server/lib/libfdb_c.so"} <= set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_foundationdb_s_binding_takes_the_library_of_the_package(clean_python):
+    program = """
+import ctypes, quartet_server
+library = ctypes.CDLL(quartet_server.library())
+import fdb
+fdb.api_version(730)
+with quartet_server.start_quartet() as quartet:
+    database = fdb.open(quartet.cluster_file)
+    database[b"greeting"] = b"hello"
+    print(database[b"greeting"])
+"""
+    assert run([clean_python, "-c", program], PYTHONPATH=CLIENTS).strip() == "b'hello'"
 
 
 def test_pytest_finds_the_fixture(clean_python, tmp_path):

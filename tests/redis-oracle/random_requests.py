@@ -17,6 +17,12 @@ REDUCERS = ["COUNT 0", "SUM 1 @n", "MIN 1 @n", "MAX 1 @n", "AVG 1 @n", "AVG 1 @m
             "TOLIST 1 @s", "FIRST_VALUE 3 @s BY @n", "FIRST_VALUE 4 @s BY @n DESC", "FIRST_VALUE 4 @n BY @s ASC", "SUM 1 @m", "MAX 1 @m",
             "QUANTILE 2 @n 0.5", "QUANTILE 2 @n 0.9", "COUNT_DISTINCT 1 @m", "TOLIST 1 @n", "MIN 1 @s", "STDDEV 1 @m"]  # fmt: skip
 DIMENSIONS = 4
+# What people write and paste into search boxes.
+HUMAN_TEXT = ["O'Neil", "doesn't", "dogs' bone", "L'Oréal", "'tis", "d'or", "rock 'n' roll", "it's the dog's", "o''neil", "'", "say \"hello\"", "\"", "5\" disk",
+              "naïve café", "東京 タワー", "привет, мир", "hello 😀", "👩‍👩‍👧", "😀", "https://example.com/a?b=c&d=1#e", "www.example.com/hello", "me@example.com",
+              "hello.world@b", "C++", "C#", "AT&T", "R&D 50%", "(hello", "hello)", "hello!", "what? hello", "a/b", "hello-world", "hello - world", "snake_case",
+              "#hello", "$5.00", "50% off", "1,000", "3.14", "-5", "+49 30 123456", "12:30", "[1]", "{x}", "<b>hello</b>", "a=b", "a|b", "a\\b", "~/hello", "*", "**",
+              "hel*lo", "...", "hello,world", "hello;world", "", " ", "\t", "x" * 300, "hello " * 40, "a" * 2000, "«hello»", "“hello”", "‘hello’", "don’t", "№5"]  # fmt: skip
 # The types of vectors that version 2.10 of the original has, and how Python packs their components.
 VECTOR_TYPES = {"FLOAT32": "f", "FLOAT64": "d", "FLOAT16": "e"}
 
@@ -119,7 +125,8 @@ def definition(choice: random.Random) -> tuple[Index, list[Command]]:
 
 
 def document(choice: random.Random, index: Index, key: str, has_sounds: bool) -> Command:
-    fields: dict[str, object] = {"t": random_words(choice, has_sounds), "b": random_text(choice), "s": choice.choice(WORDS), "g": choice.choice(TAGS)}
+    said = choice.choice(HUMAN_TEXT) if choice.random() < 0.2 and not has_sounds else random_text(choice)
+    fields: dict[str, object] = {"t": random_words(choice, has_sounds), "b": said, "s": choice.choice(WORDS), "g": choice.choice(TAGS)}
     if index.has_several_values:
         fields["g"] = choice.sample(TAGS[:-2], choice.randrange(1, 4))
     fields["n"] = choice.choice([1, 2.5, 3, 7, 9])
@@ -154,7 +161,7 @@ def change(choice: random.Random, index: Index, key: str, has_sounds: bool) -> C
 
 def random_number_of(choice: random.Random, depth: int) -> str:
     if depth == 0:
-        return choice.choice(["@n", "@n", "@m", "2", "3", "0.5", "10", "@d"])
+        return choice.choice(["@n", "@n", "@m", "2", "3", "0.5", "10", "@d", "@n", "2", choice.choice(["-inf", "+inf", "- 5", "-0.5", "NULL"])])
     inner = lambda: random_number_of(choice, depth - 1)  # noqa: E731
     kind = choice.randrange(9)
     if kind < 4:
@@ -258,6 +265,8 @@ def asked(choice: random.Random, index: Index) -> Command:
     kind = choice.randrange(20)
     if kind >= 18 and not index.vectors or kind == 17 and not index.has_shapes:
         kind -= 11
+    if choice.random() < 0.12:
+        return random_human(choice)
     query = random_query(choice, 2) if choice.random() < 0.4 else random_pattern(choice) if choice.random() < 0.4 else random_simple(choice)
     dialect = ["DIALECT", choice.choice("22334412")]
     whole = ["LIMIT", "0", "1000", *dialect]
@@ -323,6 +332,16 @@ def asked(choice: random.Random, index: Index) -> Command:
         return ["FT.AGGREGATE", "i", text, *parameters, "APPLY", "@distance*2", "AS", "twice", "SORTBY", "2", "@distance", "ASC", *whole]
     order = choice.choice([[], ["SORTBY", "distance", choice.choice(["ASC", "ASC", "DESC"]), "WITHSORTKEYS"]])
     return ["FT.SEARCH", "i", text, *parameters, "RETURN", "1", "distance", *order, *whole]
+
+
+def random_human(choice: random.Random) -> Command:
+    """The text as it was written, alone, in a field, beside a word, or as a TAG value."""
+    text = choice.choice(HUMAN_TEXT)
+    query = choice.choice([text, text, text, f"@t:({text})", f"{text} {random_word(choice)}", f"{random_word(choice)} {text}", f"@s:{{{text}}}", f"-({text})", f"({text}|hello)"])
+    dialect = ["DIALECT", choice.choice("1223")]
+    if choice.random() < 0.3:
+        return ["FT.EXPLAIN", "i", query, *dialect]
+    return ["FT.SEARCH", "i", query, "NOCONTENT", "LIMIT", "0", "1000", *dialect]
 
 
 def random_computation(choice: random.Random, whole: Command) -> Command:

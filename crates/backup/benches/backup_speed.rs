@@ -80,7 +80,7 @@ fn fill(engine: &Engine, rows: u64) {
     }
 }
 
-/// Says what it took in all, and of this process's processors.
+/// Prints the total time, and the processor time of this process.
 fn timed<T>(what: &str, megabytes: f64, work: impl FnOnce() -> T) -> T {
     let (began, busy) = (Instant::now(), busy_seconds());
     let done = work();

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use quartet_model::{EffectsReader, Version};
 use quartet_store::StateHasher;
+use time::UtcDateTime;
+use time::format_description::well_known::Rfc3339;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::frame::{Frame, Frames};
@@ -28,9 +30,9 @@ pub struct Archive {
 pub struct Chain {
     /// The base first.
     pub steps: Vec<Manifest>,
-    /// The version up to which nothing is missing.
+    /// The version up to which the chain is complete.
     covered: Version,
-    /// The chain before it reaches up to its base.
+    /// The previous chain reaches up to its base.
     follows: bool,
 }
 
@@ -78,7 +80,7 @@ impl Archive {
         self.manifests.values().next_back()
     }
 
-    /// All chains, oldest first. Steps before the first base belong to one that was removed.
+    /// All chains, oldest first. Steps before the first base belong to a removed chain.
     ///
     /// Errors: `Incomplete`.
     pub fn chains(&self) -> Result<Vec<Chain>, BackupError> {
@@ -125,18 +127,18 @@ impl Archive {
             let oldest = chains.first().map(Chain::oldest);
             return Err(BackupError::NotCovered(match oldest {
                 None => "there is no backup".into(),
-                Some(oldest) => format!("the oldest version that is covered is {}", oldest.0),
+                Some(oldest) => format!("the oldest version that is covered is {}", with_time(oldest)),
             }));
         };
         if version.is_some_and(|version| version > chain.covered()) {
-            let covered = chain.covered().0;
-            let message = format!("versions are covered from {} to {covered}", chain.oldest().0);
+            let [oldest, covered] = [chain.oldest(), chain.covered()].map(with_time);
+            let message = format!("versions are covered from {oldest} to {covered}");
             return Err(BackupError::NotCovered(message));
         }
         Ok(chain.clone())
     }
 
-    /// True if the newest base was written longer ago than `age`, or there is none.
+    /// Returns true if the newest base was written longer ago than `age`, or there is none.
     ///
     /// Errors: `Incomplete`.
     pub(crate) fn is_base_older(&self, now_micros: u64, age: Duration) -> Result<bool, BackupError> {
@@ -181,8 +183,8 @@ impl Chain {
         self.covered
     }
 
-    /// Whether the chain before it reaches up to its base. If not, what was between the two is in
-    /// no backup.
+    /// Returns true if the chain before it reaches up to its base. If not, what was between the two
+    /// is in no backup.
     pub fn follows(&self) -> bool {
         self.follows
     }
@@ -234,7 +236,7 @@ impl Chain {
     }
 }
 
-/// The findings of a step so far.
+/// The accumulated findings about a step.
 struct Reading<'m> {
     step: &'m Manifest,
     hasher: StateHasher,
@@ -291,7 +293,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The record with which the next step goes on.
+    /// Verifies the end of the step. Returns the record with which the next step continues.
     fn end(self) -> Result<Option<u64>, BackupError> {
         let file = Manifest::name(self.step.number);
         if self.step.kind == Kind::Log {
@@ -301,18 +303,18 @@ impl Reading<'_> {
             return Err(damaged(
                 &file,
                 0,
-                "the rows of its parts are not those that were backed up",
+                "the rows of its parts differ from the rows that were backed up",
             ));
         }
         Ok(Some(self.step.first_sequence))
     }
 }
 
-/// Parts with their bytes, in order; the last one may be an error.
+/// Parts with their bytes, in order; the last may be an error.
 pub(crate) type PartsAhead<'s> = Receiver<(&'s Part, Result<Vec<u8>, BackupError>)>;
 
-/// Reads the parts of all steps on a thread of the scope, a few ahead of whoever takes them, until
-/// that one has gone.
+/// Reads the parts of all steps on a thread of the scope, a few ahead of the consumer, until the
+/// consumer drops the receiver.
 pub(crate) fn read_ahead<'s, 'e>(
     scope: &'s Scope<'s, 'e>,
     target: &'e dyn Target,
@@ -331,11 +333,11 @@ pub(crate) fn read_ahead<'s, 'e>(
     parts
 }
 
-/// As many parts wait while one is used and one more is read. A part is as large as one record may
-/// be, so they are few.
+/// Number of waiting parts, while one is used and one more is read. A part may be as large as the
+/// largest record, so they are few.
 const PARTS_AHEAD: usize = 1;
 
-/// A part whose bytes are those that were written.
+/// Reads a part and verifies its bytes.
 fn read_part(target: &dyn Target, part: &Part) -> Result<Vec<u8>, BackupError> {
     let bytes = target.get(&part.name).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => BackupError::Incomplete(format!("{} is missing", part.name)),
@@ -361,4 +363,11 @@ fn damaged(file: &str, offset: u64, reason: &'static str) -> BackupError {
         offset,
         reason,
     }
+}
+
+/// A version, and the time that it is: versions are microseconds since the Unix epoch.
+fn with_time(version: Version) -> String {
+    let time = UtcDateTime::from_unix_timestamp_nanos(i128::from(version.0) * 1000).ok();
+    let time = time.and_then(|time| time.format(&Rfc3339).ok());
+    time.map_or_else(|| version.0.to_string(), |time| format!("{} ({time})", version.0))
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-/// A failure, for an operator who has to act on it.
+/// A failure, described for an operator.
 #[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The target did not do what it was asked to.
+    /// The target failed an operation.
     #[error("{name} in the backup's target: {source}")]
     Target { name: String, source: io::Error },
     /// The target does not support the request.
@@ -25,10 +25,10 @@ pub enum BackupError {
     /// Written by a later version of this program.
     #[error("{file} has backup format {format}, which this version cannot read; use the version that wrote it")]
     Format { file: String, format: u32 },
-    /// No backup reaches the version that is asked for.
+    /// No backup reaches the requested version.
     #[error("{0}")]
     NotCovered(String),
-    /// The server, or its engine, did not give what is to be backed up.
+    /// The server, or its engine, failed to return rows or records.
     #[error("the server: {0}")]
     Source(String),
     /// The restored data could not be written.

@@ -81,7 +81,7 @@ fn put(out: &mut Vec<u8>, tag: u8, pieces: &[&[u8]]) {
     pieces.iter().for_each(|piece| out.extend_from_slice(piece));
 }
 
-/// Walks the frames of `bytes`, which come from `file` and begin there at `offset`.
+/// Iterates over the frames of `bytes`, which were read from `file` at `offset`.
 pub(crate) struct Frames<'a> {
     pub file: &'a str,
     pub offset: u64,
@@ -100,7 +100,7 @@ impl<'a> Frames<'a> {
             .split_at_checked(PART_HEADER_BYTES)
             .ok_or_else(|| damaged("the file is too short"))?;
         if &header[..8] != PART_MAGIC {
-            return Err(damaged("it does not begin as a part of a backup"));
+            return Err(damaged("it does not start as a part of a backup"));
         }
         match u32_at(header, 8) {
             Some(FORMAT) => Ok(Frames {
@@ -137,7 +137,7 @@ impl<'a> Frames<'a> {
         checksum.update(&header[..5]);
         checksum.update(payload);
         if u32_at(header, 5) != Some(checksum.finalize()) {
-            return Err("the frame that begins here does not match its checksum");
+            return Err("the frame at this offset does not match its checksum");
         }
         let frame = match header[0] {
             TAG_ROWS => Frame::Rows(Rows { rest: payload }),

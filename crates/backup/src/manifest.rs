@@ -19,13 +19,13 @@ pub struct Manifest {
     /// before it reaches up to its version; none: there is no chain before it, or versions between
     /// the two are in no backup.
     pub previous: Option<String>,
-    /// When it was written, in microseconds since the Unix epoch.
+    /// The time of its writing, in microseconds since the Unix epoch.
     pub written_micros: u64,
     /// The newest version that it holds. Versions are microseconds since the Unix epoch, too.
     pub version: u64,
     /// For a log step: its first record.
     pub first_sequence: u64,
-    /// The record of the log behind which the next step goes on.
+    /// The record of the log after which the next step continues.
     pub anchor: Option<Anchor>,
     /// For a base: the number of its rows.
     pub rows: u64,
@@ -43,11 +43,11 @@ pub struct Manifest {
 pub enum Kind {
     /// Every row as of one version.
     Base,
-    /// Records of the log, behind the step before.
+    /// Records of the log, after the previous step.
     Log,
 }
 
-/// A record of the log, by which the same log is known again.
+/// A record of the log, which identifies the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
     /// Its sequence.
@@ -56,12 +56,12 @@ pub struct Anchor {
     pub digest: String,
 }
 
-/// A logical database as the backup knows it.
+/// A logical database, as recorded in the backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseName {
     /// As its credential opens it.
     pub name: String,
-    /// Its number, which begins its keys.
+    /// Its number, the prefix of its keys.
     pub id: u16,
 }
 

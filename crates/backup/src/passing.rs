@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Alignment of memory, of offsets and of lengths: no disk wants a coarser one.
+/// Alignment of memory, of offsets and of lengths: no disk requires a coarser one.
 const ALIGNMENT: usize = 4096;
-/// Passes at once.
+/// Bytes per read or write.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// Writes the file anew, and makes its content durable.
+/// Writes the file from scratch, and makes its content durable.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match write_past_cache(path, bytes) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => write_through_cache(path, bytes),
@@ -89,7 +89,8 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     }
 }
 
-/// Asked of a file system that cannot do it, opening, reading or writing is invalid.
+/// Opens a file past the system's cache. On a file system without support, opening, reading or
+/// writing returns an error.
 fn past_cache(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(target_os = "linux")]
     {
@@ -119,7 +120,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// Lengths around those of a block and of the buffer.
+    /// Lengths around the size of a block and of the buffer.
     #[test]
     fn a_written_value_is_read() {
         let folder = tempfile::tempdir().unwrap();

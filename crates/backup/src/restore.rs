@@ -17,9 +17,9 @@ use crate::{BackupError, Chain, Target};
 pub struct Restore {
     /// Every transaction up to this version; `None`: all there are.
     pub at: Option<Version>,
-    /// The engine that is to open the folder.
+    /// The engine for the restored folder.
     pub engine: StoreKind,
-    /// This database alone, beside what the server keeps of databases.
+    /// Restores only this database, and the server's rows about databases.
     pub database: Option<DatabaseId>,
 }
 
@@ -28,7 +28,7 @@ pub struct Restore {
 pub struct Restored {
     /// Version of the newest transaction.
     pub version: Version,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
     /// The hash of all rows, as `quartet check` prints it.
     pub state_hash: u128,

@@ -1,7 +1,7 @@
-//! The side of a backup that stands beside the engine: it gives rows of one snapshot, and records
-//! of the log, a few megabytes at a time.
+//! The engine's side of a backup: it returns rows of one snapshot, and records of the log, a few
+//! megabytes at a time.
 //!
-//! The same request gives the same answer, so an answer that was lost is asked for again.
+//! The same request returns the same answer, so a lost answer is requested again.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,25 +23,25 @@ const FRAME_BYTES: usize = 64 << 10;
 pub struct Session {
     engine: Arc<Engine>,
     snapshot: Option<PartitionSnapshot>,
-    /// Gives the log behind the anchor, up to the snapshot.
+    /// Reads the log after the anchor, up to the snapshot.
     before_snapshot: Option<LogReader>,
-    /// Gives the log behind the snapshot, or behind the anchor if there is none.
+    /// Reads the log after the snapshot, or after the anchor if there is no snapshot.
     reader: LogReader,
 }
 
-/// The beginning of a backup.
+/// The answer to the start of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupStart {
-    /// The version of the snapshot, if one is wanted, or is needed because the log does not reach
+    /// The version of the snapshot, if it is requested, or is needed because the log does not reach
     /// back to the anchor.
     pub snapshot: Option<u64>,
-    /// The records behind the anchor up to this one hold everything that the snapshot shows and the
-    /// anchor's chain lacks. They are given first. `None`: the log does not reach back to the
-    /// anchor, or there is no snapshot.
+    /// The records after the anchor up to this one hold everything that the snapshot contains and
+    /// the anchor's chain lacks. They are returned first. `None`: the log does not reach back to
+    /// the anchor, or there is no snapshot.
     pub last_before_snapshot: Option<u64>,
     /// About how many bytes its rows take.
     pub snapshot_bytes: u64,
-    /// The first record of the log to be asked for behind the snapshot, or behind the anchor.
+    /// The first record of the log to be requested after the snapshot, or after the anchor.
     pub next_sequence: u64,
     /// The record before it, if the log still has it.
     pub anchor: Option<Anchor>,
@@ -50,15 +50,14 @@ pub struct BackupStart {
 }
 
 impl Session {
-    /// Goes on behind `anchor`, if the engine's log has that record; otherwise, and if `is_full`,
-    /// with a snapshot. Waits until everything that was committed before is durable, so that it is
-    /// given.
+    /// Continues after `anchor`, if the engine's log has that record; otherwise, and if `is_full`,
+    /// with a snapshot. Waits until everything committed before is durable, so that it is included.
     pub fn begin(
         engine: Arc<Engine>,
         anchor: Option<Anchor>,
         is_full: bool,
     ) -> Result<(Session, BackupStart), BackupError> {
-        // From here on, nothing behind the anchor is trimmed.
+        // From here on, no record after the anchor is trimmed.
         let continued = anchor.as_ref().and_then(|anchor| continued(&engine, anchor));
         match continued {
             Some(reader) if !is_full => {
@@ -92,7 +91,8 @@ impl Session {
         engine: Arc<Engine>,
         before_snapshot: Option<LogReader>,
     ) -> Result<(Session, BackupStart), BackupError> {
-        // Whatever the snapshot does not hold is behind this place, or is one of its versions.
+        // Commits that are not in the snapshot are after this position, or have one of its
+        // versions.
         let next = engine.durable_sequence().next();
         let reader = engine.read_log(next).map_err(unreadable)?;
         let (snapshot, version, dependency) = engine.snapshot();
@@ -115,9 +115,9 @@ impl Session {
         Ok((session, begun))
     }
 
-    /// Frames with the rows behind the key `after`, from the first one on if there is none: about
-    /// `bytes_max` bytes, or one row that is larger. Nothing: there are no more. The log before the
-    /// snapshot is not asked for any more.
+    /// Returns frames with the rows after the key `after`, or from the first row on: about
+    /// `bytes_max` bytes, or a single larger row. Empty if there are none left. The log before the
+    /// snapshot is no longer available afterwards.
     pub fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
         self.before_snapshot = None;
         let snapshot = self.snapshot.as_ref();
@@ -143,9 +143,9 @@ impl Session {
         Ok(frames)
     }
 
-    /// Frames with the records from `from` on that are durable: about `bytes_max` bytes, or one
-    /// record that is larger. Nothing: there are no more for now. Once rows were asked for, the log
-    /// is that behind the snapshot, and what the snapshot keeps may go.
+    /// Returns frames with the durable records from `from` on: about `bytes_max` bytes, or a single
+    /// larger record. Empty if there are none for now. After the first request of rows, this is the
+    /// log after the snapshot, and the snapshot is dropped.
     pub fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
         if self.before_snapshot.is_none() {
             self.snapshot = None;
@@ -171,7 +171,7 @@ fn wait_durable(engine: &Engine, dependency: Dependency) -> Result<(), BackupErr
     }
 }
 
-/// Reads from the record behind `anchor` on, if the log has that record.
+/// Returns a reader of the record after `anchor` and later ones, if the log has the anchor.
 fn continued(engine: &Engine, anchor: &Anchor) -> Option<LogReader> {
     let mut reader = engine.read_log(LogSequence(anchor.sequence)).ok()?;
     let record = reader.next().ok()??;
@@ -195,5 +195,5 @@ fn unreadable(error: LogReadError) -> BackupError {
     BackupError::Source(error.to_string())
 }
 
-/// The version under which nothing is skipped.
+/// The version for which nothing is skipped.
 pub(crate) const ALL: Version = Version(u64::MAX);

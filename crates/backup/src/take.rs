@@ -1,13 +1,12 @@
-//! Taking a backup: from whoever gives rows and records, into a target.
+//! Takes a backup: from a source of rows and records, to a target.
 //!
-//! Parts first, then the manifest that names them: what was ended in the middle is no backup, and
-//! the next one begins where the last whole step ended. Rows are asked for on one thread, verified
-//! on another, and a part is written on a third while the next one gathers: memory holds two parts
-//! and a few pieces.
+//! Parts first, then the manifest that names them: an interrupted step is no backup, and the next
+//! one starts where the last whole step ended. One thread requests rows, another verifies them, and
+//! a third writes a part while the next one gathers: memory holds two parts and a few pieces.
 //!
-//! If two run at the same time, the one that writes a manifest first has that number. The other
-//! ends there and keeps nothing of its own: parts of different runs have different names, and
-//! nobody removes a part that another may still name.
+//! If two run at the same time, the first to write a manifest owns that number. The other fails and
+//! discards its step: parts of different runs have different names, and a part that another
+//! manifest may name is never removed.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -22,21 +21,21 @@ use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_head
 use crate::manifest::hex;
 use crate::{Anchor, Archive, BackupError, BackupStart, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
-/// Where older versions are removed at some time, a base is taken as often.
+/// The interval between bases, if older versions are to be removed at some time.
 const BASE_EVERY: Duration = Duration::from_hours(24);
 /// Size at which a part is closed.
 const PART_BYTES: usize = 16 << 20;
 /// Size at which a step of the log is closed.
 const STEP_BYTES: u64 = 256 << 20;
-/// Asked for at once. It is copied and sent by a thread that serves others too: two megabytes at a
-/// time, those waited for a millisecond and more.
+/// Bytes per request. They are copied and sent by a thread that serves other connections too: with
+/// two megabytes at a time, those waited for a millisecond and more.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Gives what is to be backed up. Its frames are those of [`Session`](crate::Session).
+/// The source of a backup. Its frames are those of [`Session`](crate::Session).
 pub trait Source: Send {
-    /// Goes on behind `anchor`, or begins with a snapshot; with one in any case if `is_full`.
+    /// Continues after `anchor`, or starts with a snapshot; always with a snapshot if `is_full`.
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError>;
-    /// Rows behind a key.
+    /// Returns rows after a key.
     fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError>;
     /// Records from a sequence on.
     fn log(&mut self, from: LogSequence, bytes_max: usize) -> Result<Vec<u8>, BackupError>;
@@ -47,19 +46,19 @@ pub trait Source: Send {
 /// How a backup is taken.
 #[derive(Clone, Debug, Default)]
 pub struct BackupOptions {
-    /// Begin anew with all rows, also if the log reaches back to the last step.
+    /// Starts a new chain with all rows, also if the log reaches back to the last step.
     pub full: bool,
     /// Go no faster.
     pub bytes_per_second: Option<u64>,
-    /// After the first step, adds another each time this has passed, until `take` is asked to stop.
+    /// After the first step, adds another each time this has passed, until `go_on` returns false.
     pub follow: Option<Duration>,
-    /// Keeps every version younger than this: removes at the beginning what only older ones need,
-    /// and takes all rows again once the newest base is a day old, so that there is something to
-    /// remove. `None`: nothing is removed.
+    /// Keeps every version younger than this: at the start, removes the files that only older
+    /// versions need, and takes all rows again once the newest base is a day old, so that its
+    /// predecessors can be removed later. `None`: nothing is removed.
     pub keep: Option<Duration>,
 }
 
-/// How far it has come.
+/// Progress of a backup.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Bytes that have been taken.
@@ -81,7 +80,7 @@ pub struct BackupSummary {
     pub version: u64,
     /// The first record of the log that the target does not hold.
     pub next_sequence: LogSequence,
-    /// A base stands alone behind what was there before.
+    /// The gap before a base that does not continue the previous chain.
     pub gap: Option<Gap>,
 }
 
@@ -90,15 +89,15 @@ pub struct BackupSummary {
 pub struct Gap {
     /// The newest version that is covered before it.
     pub after: Version,
-    /// The version of the base behind it. Not above `after`: the server is another, or was restored
-    /// to an earlier version.
+    /// The version of the next base. Not above `after`: the server is another, or was restored to
+    /// an earlier version.
     pub before: Version,
 }
 
-/// Adds to the target what is new, and all rows if they are wanted or the log no longer reaches
-/// back to what the target holds. Before the rows, the old chain gets the log up to their version,
-/// so that no version is left out between the two. `go_on` hears of each step and of time that
-/// passes, and answers whether to go on.
+/// Adds new records to the target, and all rows if they are requested or the log no longer reaches
+/// back to the target's state. Before the rows, the old chain gets the log up to their version, so
+/// that no version is missing between the two. `go_on` is called after each step and at intervals,
+/// and returns whether to continue.
 pub fn take(
     target: &dyn Target,
     source: &mut dyn Source,
@@ -184,14 +183,14 @@ fn remove(target: &dyn Target, names: &mut Vec<String>) -> Result<(), BackupErro
     Ok(())
 }
 
-/// Another one each time.
+/// A different name for each run.
 fn run_name() -> String {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
     hexadecimal(&bytes)
 }
 
-/// Behind every record.
+/// Above every record.
 const EVERYTHING: LogSequence = LogSequence(u64::MAX);
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -218,7 +217,7 @@ struct BackupRun<'a, 's, 'e> {
     passing: Passing<'a>,
 }
 
-/// The bytes that pass: how many, how fast, and who watches.
+/// Accounting of transferred bytes: their number, their rate, and the observer.
 struct Passing<'a> {
     pace: Pace,
     bytes: u64,
@@ -230,7 +229,7 @@ struct Passing<'a> {
 const PIECES_AHEAD: usize = 8;
 
 impl<'s, 'e> BackupRun<'_, 's, 'e> {
-    /// Adds the log behind `anchor` up to `last`, which ends the old chain.
+    /// Adds the log after `anchor` up to `last`, which ends the old chain.
     fn end_chain(&mut self, anchor: LogSequence, last: LogSequence) -> Result<(), BackupError> {
         self.next = anchor.next();
         while self.log_step(last)? == Stepped::More {}
@@ -276,7 +275,7 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
         self.finish(parts, manifest)
     }
 
-    /// Adds records up to `last`, and those that come with them.
+    /// Adds records up to `last`, and further ones in the same frames.
     fn log_step(&mut self, last: LogSequence) -> Result<Stepped, BackupError> {
         let mut parts = self.parts();
         let first = self.next;
@@ -321,7 +320,7 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
         Ok(stepped)
     }
 
-    /// One that says nothing yet.
+    /// A manifest without content.
     fn manifest(&self) -> Manifest {
         Manifest {
             format: FORMAT,
@@ -357,7 +356,7 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
                 let mut own = manifest.parts.into_iter().map(|part| part.name).collect();
                 remove(self.target, &mut own)?;
                 return Err(BackupError::Address(format!(
-                    "another backup was taken into the same place at the same time, and has written {name}: begin this one anew"
+                    "another backup into the same target at the same time has written {name}: run this backup again"
                 )));
             }
             put => put.map_err(BackupError::target(&name))?,
@@ -383,7 +382,7 @@ impl Passing<'_> {
     }
 }
 
-/// Gives all rows, a piece at a time, for as long as somebody takes them.
+/// Sends all rows, a piece at a time, until the receiver is dropped.
 fn give_rows(source: &mut dyn Source, piece_bytes: usize, give: &SyncSender<Result<Vec<u8>, BackupError>>) {
     let mut last_key = None::<Vec<u8>>;
     loop {
@@ -457,7 +456,7 @@ impl<'s, 'e> Parts<'s, 'e> {
         }
     }
 
-    /// Ends the open part, which is written while the next one gathers.
+    /// Closes the open part, which is written while the next one gathers.
     fn close(&mut self) -> Result<(), BackupError> {
         if self.open.len() == PART_HEADER_BYTES {
             return Ok(());
@@ -496,7 +495,7 @@ fn write_part(target: &dyn Target, name: String, bytes: Vec<u8>) -> Result<Part,
     Ok(part)
 }
 
-/// Limits the average rate since the beginning to a number of bytes per second.
+/// Limits the average rate since the start to a number of bytes per second.
 struct Pace {
     bytes_per_second: Option<u64>,
     began: Instant,

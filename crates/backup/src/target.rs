@@ -30,17 +30,16 @@ pub trait Target: Send + Sync {
     }
     /// Writes a whole file.
     fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()>;
-    /// Writes a whole file whose name nobody has taken; `AlreadyExists` if somebody has.
+    /// Writes a whole file under an unused name; `AlreadyExists` if the name is used.
     fn put_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Nobody else can be writing to it.
+    /// Returns true if no other process can be writing to it.
     fn is_held(&self) -> bool;
 }
 
 /// Opens a place that several processes write to, each under names of its own:
-/// `s3://bucket/prefix`, or a folder that is there. Each request to a bucket is given up after
-/// `patience`.
+/// `s3://bucket/prefix`, or an existing folder. Each request to a bucket fails after `patience`.
 pub fn open_shared(address: &str, patience: Duration) -> Result<Box<dyn Target>, BackupError> {
     match address.strip_prefix("s3://") {
         Some(rest) => Ok(Box::new(Bucket::open_with(rest, Some(patience))?)),
@@ -48,9 +47,8 @@ pub fn open_shared(address: &str, patience: Duration) -> Result<Box<dyn Target>,
     }
 }
 
-/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables,
-/// or a folder. `create`: a folder that is not there is made, and nobody else may write to it
-/// meanwhile.
+/// Opens `s3://bucket/prefix`, with credentials and endpoint from the usual `AWS_` variables, or a
+/// folder. `create`: a missing folder is created, and the process holds it exclusively.
 pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, BackupError> {
     if let Some(rest) = address.strip_prefix("s3://") {
         return Ok(Box::new(Bucket::open(rest)?));
@@ -70,8 +68,8 @@ pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, Backu
     Ok(Box::new(Folder { path, lock }))
 }
 
-/// The target of one partition's backups below that of a server's, whose first partition has
-/// itself, as data folders are laid out.
+/// The target of one partition's backups below the server's target, which is itself the first
+/// partition's, like the layout of data folders.
 pub fn partition_address(address: &str, partition: u32) -> String {
     match partition {
         0 => address.to_owned(),
@@ -81,11 +79,12 @@ pub fn partition_address(address: &str, partition: u32) -> String {
 
 /// Writes down that the target has the backups of a server with `count` partitions.
 ///
-/// Errors: `Target`; `Damaged`; `Address`: it has those of a server with more.
+/// Errors: `Target`; `Damaged`; `Address`: it has the backups of a server with more.
 pub fn state_partitions(target: &dyn Target, count: u32) -> Result<(), BackupError> {
     let there = partitions_in(target)?;
     if there > count {
-        let message = format!("the target has backups of a server with {there} partitions, and this one has {count}");
+        let message =
+            format!("the target has backups of a server with {there} partitions, and this server has {count}");
         return Err(BackupError::Address(message));
     }
     if there == count {
@@ -129,7 +128,7 @@ struct Folder {
 
 const LOCK: &str = "lock";
 
-/// A file of a folder that one process holds, and that goes with it.
+/// A lock file of a folder, removed when its process releases it.
 struct Lock {
     path: PathBuf,
     file: File,
@@ -174,7 +173,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.is_in_place().unwrap_or(false) {
-            // One that stays is empty, and the next backup takes it.
+            // A remaining file is empty, and the next backup takes the lock.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -242,8 +241,7 @@ impl Bucket {
     fn open_with(address: &str, patience: Option<Duration>) -> Result<Bucket, BackupError> {
         let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
         let wrong = |error: object_store::Error| BackupError::Address(error.to_string());
-        // The environment is the operator's: a store that is not encrypted has to be asked for with
-        // AWS_ALLOW_HTTP.
+        // The environment is the operator's: an unencrypted store requires AWS_ALLOW_HTTP.
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
         if let Some(patience) = patience {
             let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
@@ -312,7 +310,8 @@ impl Target for Bucket {
         match self.runtime.block_on(put) {
             Ok(_) => Ok(()),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Err(io::ErrorKind::AlreadyExists.into()),
-            // A store that cannot judge it: then whoever runs the backups has to see to it.
+            // A store without conditional writes: then the operator must prevent concurrent
+            // backups.
             Err(Error::NotImplemented | Error::NotSupported { .. }) => {
                 self.runtime.block_on(self.store.put(&path, payload))?;
                 Ok(())

@@ -1,8 +1,8 @@
 //! Files below a root that an operator has named: a folder, or a prefix in a bucket of an object
-//! store. For what clients export and import, whose paths come from strangers.
+//! store. For clients' exports and imports, with untrusted paths.
 //!
-//! No path leads out of the root, by its parts or by a link that lies in it. A file appears whole
-//! or not at all, and is durable once `put` has answered.
+//! No path leads out of the root, by its parts or by a symbolic link inside it. A file appears
+//! whole or not at all, and is durable once `put` has returned.
 
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read, Write};
@@ -16,25 +16,25 @@ use object_store::{ObjectMeta, ObjectStore, PutPayload};
 use crate::BackupError;
 use crate::target::{Bucket, UNFINISHED, sync_folder};
 
-/// Files that one listing may find.
+/// Most files that one listing may return.
 const LISTED_MAX: usize = 100_000;
 /// Bytes of an object that are read at once.
 const READ_BYTES: u64 = 4 << 20;
 
-/// Files by their paths, whose parts are joined by slashes.
+/// Files by their paths, with parts joined by slashes.
 pub trait Tree: Send + Sync {
     /// Writes a whole file.
     fn put(&self, path: &str, bytes: Vec<u8>) -> io::Result<()>;
-    /// The paths that begin with `prefix`, sorted.
+    /// The paths with the prefix `prefix`, sorted.
     fn list(&self, prefix: &str) -> io::Result<Vec<String>>;
-    /// How many bytes all files take together.
+    /// The total size of all files, in bytes.
     fn bytes(&self) -> io::Result<u64>;
-    /// The content of a file, from its beginning.
+    /// The content of a file, from its start.
     fn open(&self, path: &str) -> io::Result<Box<dyn Read + Send>>;
 }
 
-/// Opens `s3://bucket/prefix`, whose credentials and endpoint come from the usual `AWS_` variables,
-/// or a folder that is there.
+/// Opens `s3://bucket/prefix`, with credentials and endpoint from the usual `AWS_` variables, or an
+/// existing folder.
 pub fn open_tree(address: &str) -> Result<Arc<dyn Tree>, BackupError> {
     if let Some(rest) = address.strip_prefix("s3://") {
         return Ok(Arc::new(Bucket::open(rest)?));
@@ -101,7 +101,7 @@ impl Tree for FolderTree {
         };
         let mut found = Vec::new();
         each_file(&start, &mut |path, _| {
-            // Those that are being written are none yet.
+            // Files that are being written are left out.
             let path = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
             found.extend(path.filter(|path| !path.ends_with(UNFINISHED)).map(str::to_owned));
             bounded(found.len())
@@ -127,7 +127,7 @@ impl Tree for FolderTree {
 }
 
 impl FolderTree {
-    /// Where a path leads. Links are refused: no client can make one, so one that is there was not
+    /// The place of a path. Links are refused: no client can create one, so an existing link is not
     /// meant for clients.
     fn below(&self, path: &str) -> io::Result<PathBuf> {
         check(path)?;

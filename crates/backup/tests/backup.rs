@@ -1,5 +1,5 @@
-//! Backups of an engine that goes on meanwhile: restored to any version they equal the state then;
-//! damaged or unfinished ones are noticed.
+//! Backups of a running engine: restored to any version they equal the state then; damaged or
+//! unfinished backups are detected.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -107,8 +107,8 @@ impl Source for Beside {
     }
 }
 
-/// Files that only old versions need are removed, never one that a younger version needs; a base
-/// that is more than a day old is followed by another.
+/// Files that only old versions need are removed, never a file that a younger version needs; a base
+/// older than a day is followed by another.
 #[test]
 fn versions_that_are_too_old_are_removed() {
     let keep = Duration::from_hours(72);
@@ -172,7 +172,7 @@ impl Random {
     }
 }
 
-/// One transaction, durable, and the state behind it.
+/// Commits one transaction durably, and returns its version and the state's hash.
 fn write(engine: &Engine, random: &mut Random) -> (Version, u128) {
     let executed = engine.partition().execute(SPACE, |tx| -> Result<(), ()> {
         for _ in 0..1 + random.below(5) {
@@ -389,9 +389,9 @@ fn versions_that_a_trimmed_log_has_lost_are_named_and_refused() {
     }
 }
 
-/// Whatever a backup is taken of twice, only once is it in there.
+/// Repeated backups never contain a transaction twice.
 #[test]
-fn a_log_that_is_not_the_one_before_begins_a_new_chain() {
+fn another_log_starts_a_new_chain() {
     let (disk, mut random) = (FaultyDisk::new(), Random(8));
     let engine = open(&disk, StoreKind::Memory);
     let folder = tempfile::tempdir().unwrap();
@@ -401,7 +401,7 @@ fn a_log_that_is_not_the_one_before_begins_a_new_chain() {
     let (version, _) = write(&engine, &mut random);
     write(&engine, &mut random);
     take_from(&engine, target.as_ref(), false).unwrap();
-    // The server goes on from a restored state: other transactions stand under the same sequences.
+    // The server continues from a restored state: the same sequences hold other transactions.
     let (disk, _) = restored(target.as_ref(), Some(version), StoreKind::Memory).unwrap();
     let other = open(&disk, StoreKind::Memory);
     for _ in 0..5 {
@@ -416,7 +416,7 @@ fn a_log_that_is_not_the_one_before_begins_a_new_chain() {
 }
 
 #[test]
-fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
+fn an_interrupted_backup_does_not_count_and_the_next_continues() {
     let (disk, mut random) = (FaultyDisk::new(), Random(9));
     let engine = open(&disk, StoreKind::Memory);
     let folder = tempfile::tempdir().unwrap();
@@ -442,7 +442,7 @@ fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
             );
             continue;
         }
-        // The earlier steps are still whole, and so is the next one.
+        // The earlier steps are still whole, and so is the next step.
         if answers > 20 {
             take_from(&engine, target.as_ref(), false).unwrap();
             assert_eq!(
@@ -455,7 +455,7 @@ fn a_backup_that_was_ended_in_the_middle_is_none_and_the_next_goes_on() {
     assert!(Archive::read(target.as_ref()).unwrap().leftovers.is_empty());
 }
 
-/// As an object store is: nobody can hold it.
+/// Like an object store: no process can hold it.
 struct Unheld<'t>(&'t dyn Target);
 
 impl Target for Unheld<'_> {
@@ -618,7 +618,7 @@ fn a_target_that_fails_keeps_what_it_had() {
         }
         let found = restored(target.as_ref(), None, StoreKind::Memory);
         match (found, last) {
-            // The base may be whole, and the step of the log behind it not.
+            // The base may be whole, while the following step of the log is not.
             (Ok((_, found)), _) => assert!(found.rows > 0),
             (Err(error), last) => assert!(last.is_none(), "{error}"),
         }

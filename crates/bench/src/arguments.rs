@@ -32,7 +32,7 @@ pub enum BenchCommand {
     /// recall (redis:// only)
     Vectors(VectorsArguments),
     /// Transactions of ten reads, writes or both on keys of 16 bytes; the target is a cluster file,
-    /// or what stands in one
+    /// or its content
     Keyvalue(KeyValueArguments),
     /// The ratio of two files of results, cell by cell
     Compare(CompareArguments),
@@ -42,7 +42,7 @@ pub enum BenchCommand {
 pub struct ProductArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Which tests, in which order
+    /// The tests, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Test::ALL)]
     pub tests: Vec<Test>,
 }
@@ -51,12 +51,12 @@ pub struct ProductArguments {
 pub struct NewsArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Do not give the articles new scores after each request, so that CPU and requests per second
-    /// are the page's alone
+    /// Keep the articles' scores after each request, so that CPU and requests per second are only
+    /// the page's
     #[arg(long)]
     pub keep_scores: bool,
-    /// Whether each loop keeps its connection, or makes a new one for each request, which is then
-    /// timed with it
+    /// Whether each loop keeps its connection, or opens one for each request, which is then timed
+    /// with it
     #[arg(long, value_enum, default_value_t = Connections::Kept)]
     pub connections: Connections,
     /// Protocol spoken with the server that is started for the run
@@ -98,7 +98,7 @@ pub enum Connections {
 pub struct YcsbArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Which workloads, in which order
+    /// The workloads, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::ALL)]
     pub workloads: Vec<Workload>,
     /// How many records of 1 KB are loaded before each
@@ -113,7 +113,7 @@ pub struct YcsbArguments {
 pub struct SearchArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Which tests, in which order
+    /// The tests, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = search::Test::ALL)]
     pub tests: Vec<search::Test>,
     /// How many documents are loaded
@@ -125,7 +125,7 @@ pub struct SearchArguments {
 pub struct VectorsArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Which tests, in which order
+    /// The tests, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = vectors::Test::ALL)]
     pub tests: Vec<vectors::Test>,
     /// How many vectors are loaded
@@ -143,7 +143,7 @@ pub struct VectorsArguments {
 pub struct KeyValueArguments {
     #[command(flatten)]
     pub run: RunArguments,
-    /// Which tests, in which order
+    /// The tests, in this order
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [KeyValueTest::Reads, KeyValueTest::Writes, KeyValueTest::Mixed])]
     pub tests: Vec<KeyValueTest>,
     /// How many keys there are
@@ -211,7 +211,7 @@ pub struct RunArguments {
     /// The server's process on this machine, if it cannot be found out
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
-    /// Empty the target's database first, whatever it holds
+    /// Empty the target's database first, regardless of its content
     #[arg(long)]
     pub flush: bool,
 }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_those_that_the_line_asks_for() {
+    fn vectors_are_the_requested_vectors() {
         let Some(BenchCommand::Vectors(vectors)) = check("vectors --tests vsim,knn --vectors 7 --candidates 50") else {
             panic!("not vectors")
         };

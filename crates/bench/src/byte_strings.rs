@@ -5,7 +5,7 @@
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByteStrings {
-    /// Behind the last end lies the string being written.
+    /// The string being written follows the last end.
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -26,7 +26,7 @@ impl ByteStrings {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Ends the string that was written since the last one ended.
+    /// Ends the current string.
     pub fn end_string(&mut self) {
         self.ends.push(self.bytes.len());
     }
@@ -67,7 +67,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn strings_come_back_as_they_were_put() {
+    fn strings_survive_a_round_trip() {
         let mut strings = ByteStrings::default();
         strings.push(b"stale");
         strings.clear();

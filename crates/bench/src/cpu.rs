@@ -1,9 +1,9 @@
 //! CPU time that a process has used, user and system together, from `/proc/<pid>/stat`.
 //!
 //! CPU per operation is the figure that survives a noisy machine: throughput and latency depend on
-//! who else runs, this hardly. The kernel counts in ticks (10 ms as a rule), so a run of a second
-//! is good to about one percent of a core. Elsewhere than on Linux, and for servers on other
-//! machines, there is none.
+//! other load, this hardly. The kernel counts in ticks (10 ms as a rule), so a run of a second is
+//! accurate to about one percent of a core. On other systems than Linux, and for servers on other
+//! machines, it is unavailable.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +19,8 @@ pub fn process_cpu(pid: u32) -> Option<Duration> {
 
 /// Returns whether `pid` is visible here and, as far as can be seen, runs `executable`.
 ///
-/// A server behind a forwarded port may live in a container and call itself process 1, which here
-/// is another.
+/// A server reached through a forwarded port may run in a container and report process 1, which is
+/// another process here.
 pub fn is_server(pid: u32, executable: Option<&str>) -> bool {
     let Ok(name) = fs::read_to_string(format!("/proc/{pid}/comm")) else {
         return false;
@@ -39,8 +39,8 @@ pub fn is_server(pid: u32, executable: Option<&str>) -> bool {
     }
 }
 
-/// `utime` plus `stime`: fields 14 and 15 of proc(5), counted from behind the name, which may
-/// contain anything.
+/// `utime` plus `stime`: fields 14 and 15 of proc(5), counted from the end of the name, which may
+/// contain any character.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_found_behind_any_name() {
+    fn ticks_are_found_after_any_name() {
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 3 0 250 17 5 6 20 0 4 0 1000 0 0";
         assert_eq!(ticks(stat), Some(267));
         assert_eq!(ticks("42 (short) S 1"), None);

@@ -33,7 +33,7 @@ impl EmbeddedServer {
     }
 }
 
-/// Starts a server with an empty database as asked for, called when no target is given.
+/// Starts the requested server with an empty database, when no target is given.
 pub type StartEmbedded<'a> = &'a dyn Fn(Wanted) -> anyhow::Result<EmbeddedServer>;
 
 /// The settings of the server that a benchmark starts for itself.
@@ -42,12 +42,12 @@ pub struct Wanted {
     pub protocol: Protocol,
     /// It has a certificate, and its URL leads there over TLS.
     pub is_tls: bool,
-    /// It asks for credentials, which stand in its URL.
+    /// It requires credentials, which are in its URL.
     pub is_guarded: bool,
 }
 
 impl Wanted {
-    /// In clear text, and open to everybody.
+    /// In clear text, without credentials.
     pub fn plain(protocol: Protocol) -> Wanted {
         Wanted {
             protocol,
@@ -59,20 +59,20 @@ impl Wanted {
 
 /// A database in this process, for the key-value benchmark.
 pub trait InProcess {
-    /// Reads all keys at one version, and returns how many are there.
+    /// Reads all keys at one version, and returns the number of present keys.
     fn read(&self, keys: &[[u8; 16]]) -> usize;
 
-    /// Commits the rows as one transaction. Returns what [`InProcess::is_durable`] is asked with.
+    /// Commits the rows as one transaction. Returns the argument for [`InProcess::is_durable`].
     fn write(&self, rows: &[([u8; 16], Vec<u8>)]) -> anyhow::Result<u64>;
 
-    /// Whether the commit is on disk; asking gets it there.
+    /// Returns whether the commit is on disk; the call makes it durable.
     fn is_durable(&self, commit: u64) -> bool;
 
     /// Waits until it is.
     fn wait_durable(&self, commit: u64) -> anyhow::Result<()>;
 }
 
-/// Opens an empty database in this process, which is gone when it is dropped.
+/// Opens an empty database in this process, which exists until it is dropped.
 pub type OpenInProcess<'a> = &'a dyn Fn() -> anyhow::Result<Box<dyn InProcess>>;
 
 /// The protocol between a benchmark and a server of its own.

@@ -1,17 +1,17 @@
-//! The closed loop: each worker has one request under way, and starts the next when it is answered.
+//! The closed loop: each worker has one request in flight, and starts the next when it is answered.
 //!
 //! ```text
 //! worker:  connect, wait for all | prepare [operate] settle | prepare [operate] settle | ... until the time is over
 //!                                          ^ timed ^
 //! ```
 //!
-//! One warm connection a worker, one histogram a thread, merged at the end: nothing is shared
-//! between threads while the clock runs. The workers are dealt out to a few threads, each of which
-//! is an event loop, as load generators for many connections are built: with a thread a worker the
+//! One warm connection per worker, one histogram per thread, merged at the end: the threads share
+//! nothing while the clock runs. The workers are distributed over a few threads, each of which is
+//! an event loop, as load generators for many connections are built: with a thread per worker the
 //! machine would be busy changing threads, and the server's CPU would be spent on waking them. A
-//! reply that waits for its thread counts as not yet there. A closed loop hides queueing that an
-//! open one would show (coordinated omission); it is what the published benchmarks did. Throughput
-//! is completed requests over the time from the first start to the last finish.
+//! reply that waits for its thread counts as not yet received. A closed loop hides queueing that an
+//! open loop would show (coordinated omission); it matches the published benchmarks. Throughput is
+//! completed requests over the time from the first start to the last finish.
 
 use crate::targets::OperationError;
 use anyhow::{Context, bail};
@@ -25,8 +25,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 
-/// Latencies from one microsecond to two minutes, to three significant digits. A shorter one counts
-/// as one, a longer one as the longest.
+/// Longest recorded latency, two minutes. Latencies have three significant digits; shorter ones
+/// than a microsecond count as one, longer ones as the longest.
 const LATENCY_US_MAX: u64 = 120_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -46,14 +46,13 @@ pub trait Worker {
         Ok(())
     }
 
-    /// How much its requests found, asked when all are done.
+    /// The recall of its requests, called when all are done.
     fn recall(&self) -> Recall {
         Recall::default()
     }
 }
 
-/// Results that requests found, and those that exact answers have; zero where requests look for
-/// nothing that an answer may lack.
+/// Number of returned results, and of results in exact answers; zero for requests without a recall.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recall {
     pub found: u64,
@@ -84,8 +83,8 @@ pub struct Measured {
     pub recall: Recall,
 }
 
-/// Makes `parallelism` workers, on the threads they will run on, and runs them for `duration`.
-/// `at_start` is called when all of them are ready, just before they are let go.
+/// Creates `parallelism` workers, on the threads they will run on, and runs them for `duration`.
+/// `at_start` is called when all of them are ready, just before they start.
 ///
 /// # Errors
 ///
@@ -212,7 +211,7 @@ impl Part {
         self.latency.saturating_record(latency.as_micros().max(1) as u64);
     }
 
-    /// Whether the worker can go on.
+    /// Returns whether the worker can continue.
     fn note(&mut self, error: &OperationError) -> bool {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| error.to_string());
@@ -220,8 +219,8 @@ impl Part {
     }
 }
 
-/// The workers of a thread have one part between them: thousands of histograms would be most of
-/// what the generator touches.
+/// The workers of a thread share one part: thousands of histograms would dominate the generator's
+/// memory traffic.
 async fn work(mut worker: Box<dyn Worker>, duration: Duration, part: Rc<RefCell<Part>>) {
     let started = part.borrow().started;
     let mut finished = started;
@@ -248,7 +247,7 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS).expect("the bounds are in order")
 }
 
-/// Until the time is over, or before that all workers have ended.
+/// Runs until the time has passed, or all workers have ended before.
 fn show(progress: &ProgressBar, duration: Duration, is_over: impl Fn() -> bool) {
     let start = Instant::now();
     progress.set_length(duration.as_millis() as u64);
@@ -332,7 +331,7 @@ mod tests {
     }
 
     const SHORT: Duration = Duration::from_millis(20);
-    /// Workers that end by themselves do so long before.
+    /// Longer than any worker that ends by itself takes.
     const LONG: Duration = Duration::from_secs(600);
 
     fn check(duration: Duration, workers: u64, refused_every: u64, lost_at: u64) -> anyhow::Result<Measured> {
@@ -355,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_ends_when_the_time_is_over() {
+    fn the_loop_ends_when_its_time_has_passed() {
         let measured = check(SHORT, 2, u64::MAX, u64::MAX).unwrap();
         assert!(measured.elapsed >= SHORT && measured.errors == 0);
     }

@@ -1,8 +1,7 @@
-//! Results as one page that needs nothing else: no script, no style sheet, no font, no picture from
-//! elsewhere.
+//! Results as one self-contained page: no external script, style sheet, font or picture.
 //!
-//! Published figures stand beside the measured ones in columns of their own, always with the
-//! hardware they come from.
+//! Published figures are next to the measured ones in columns of their own, always with the
+//! hardware they were measured on.
 
 use crate::published::{self, Figures};
 use crate::results::{Cell, Results};
@@ -280,7 +279,7 @@ mod tests {
     use crate::results::samples;
 
     #[test]
-    fn a_page_stands_alone_and_marks_what_was_published() {
+    fn a_page_is_self_contained_and_marks_published_figures() {
         let html = page(&samples::results("product", "read"));
         assert_eq!(html.matches("<svg").count(), 2);
         assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());

@@ -29,7 +29,7 @@ pub struct Results {
     pub cells: Vec<Cell>,
 }
 
-/// Where the load came from; the server may be elsewhere.
+/// The machine that generated the load; the server may be on another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     pub processors: usize,
@@ -42,7 +42,7 @@ pub struct TargetSummary {
     pub version: String,
     /// Started by the benchmark for itself.
     pub embedded: bool,
-    /// The process whose CPU time was read.
+    /// The process with the measured CPU time.
     pub server_pid: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ pub struct Cell {
     pub test: String,
     pub parallelism: u32,
     pub elapsed_seconds: f64,
-    /// Those that succeeded.
+    /// Number of successful requests.
     pub requests: u64,
     pub requests_per_second: f64,
     pub requests_per_minute: f64,
@@ -88,7 +88,7 @@ pub struct Latency {
     pub percentiles: Vec<Percentile>,
     /// Finer, ascending, ending at 1.0: for curves.
     pub curve: Vec<Percentile>,
-    /// Ascending; only those with a count.
+    /// Ascending; without empty buckets.
     pub buckets: Vec<Bucket>,
 }
 
@@ -159,7 +159,7 @@ impl Latency {
         }
     }
 
-    /// Microseconds at one of `PERCENTILES`; at any other the longest, which nobody takes for a
+    /// Microseconds at one of `PERCENTILES`; at any other the longest latency, which is never a
     /// good figure.
     pub fn at(&self, percentile: f64) -> u64 {
         let known = self.percentiles.iter().find(|known| known.percentile == percentile);
@@ -195,12 +195,12 @@ fn buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
 
 #[cfg(test)]
 pub mod samples {
-    //! Results without a server, for the tests of what is made from them.
+    //! Results without a server, as input of tests.
 
     use super::*;
     use crate::measure::Recall;
 
-    /// One cell whose latencies are 1 to 1,000 microseconds, once each, in two seconds.
+    /// One cell with latencies of 1 to 1,000 microseconds, once each, in two seconds.
     pub fn results(benchmark: &str, test: &str) -> Results {
         let mut latency = Histogram::new_with_bounds(1, 60_000_000, 3).unwrap();
         (1..=1000).for_each(|latency_us| latency.record(latency_us).unwrap());

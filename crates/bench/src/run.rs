@@ -1,10 +1,10 @@
 //! Runs a benchmark from arguments to report.
 //!
 //! Each cell (a test at a parallelism) starts from a cleared database and fresh connections; only
-//! searches, which change nothing, are run one after the other over what was loaded once. A
-//! target that was given is cleared only if it was empty at the start or `--flush` allows it, and
-//! is left empty. CPU time is read when all workers stand ready and again when the last has
-//! finished, so loading is not in it.
+//! searches, which change nothing, run one after the other over data that is loaded once. A given
+//! target is cleared only if it was empty at the start or `--flush` allows it, and is left empty.
+//! CPU time is read when all workers are ready and again when the last has finished, so loading is
+//! not included.
 
 use crate::arguments::{
     Connections, NewsArguments, ProductArguments, RunArguments, SearchArguments, VectorsArguments, YcsbArguments,
@@ -212,11 +212,11 @@ const REST_WAIT_MAX: Duration = Duration::from_secs(600);
 struct Bench {
     arguments: RunArguments,
     target: Arc<dyn Target>,
-    /// For what happens between the tests, and its event loop.
+    /// For requests between the tests, with its event loop.
     control: Box<dyn Connection>,
     runtime: tokio::runtime::Runtime,
     results: Results,
-    /// Held until the benchmark is over.
+    /// Held until the end of the benchmark.
     embedded: Option<EmbeddedServer>,
 }
 
@@ -344,8 +344,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until a server whose process is visible has done what it does behind its replies, such
-    /// as building a graph.
+    /// Waits until a server with a visible process has completed its background work, such as
+    /// building a graph.
     fn wait_for_rest(&self) {
         let started = Instant::now();
         let used = || self.results.target.server_pid.and_then(cpu::process_cpu);

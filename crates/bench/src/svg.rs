@@ -1,5 +1,5 @@
-//! The two drawings of a cell, as inline SVG: latency by percentile, and the histogram. Colours
-//! come from the page.
+//! The two drawings of a cell, as inline SVG: latency by percentile, and the histogram. The page
+//! defines the colours.
 //!
 //! Both axes of the curve are logarithmic: to the right by how rare a latency is (90%, 99%, 99.9%
 //! at equal distances), upwards by its size. A tail a hundred times the median stays on the page
@@ -61,7 +61,7 @@ pub fn curve(cell: &Cell) -> String {
     svg + "</svg>"
 }
 
-/// How many requests took how long.
+/// A histogram of the requests' durations.
 pub fn histogram(cell: &Cell) -> String {
     let latency = &cell.latency_us;
     let x = latency_axis(latency, LEFT, WIDTH - RIGHT);

@@ -186,7 +186,7 @@ fn check_cells(results: &Results) {
     for cell in &results.cells {
         assert!(cell.requests > 0 && cell.requests_per_second > 0.0 && cell.elapsed_seconds >= 1.0);
         assert_eq!((cell.errors, &cell.first_error), (0, &None));
-        // It is counted in ticks, of which a short cell beside busy threads may not have one.
+        // It is counted in ticks; a short cell next to busy threads may have none.
         assert!(cell.server_cpu_us_per_request.is_some_and(|us| us >= 0.0));
         let latency = &cell.latency_us;
         assert_eq!(latency.percentiles.len(), 7);
@@ -254,7 +254,8 @@ impl Redis {
         }
     }
 
-    /// Waits until it does. False if it ended, because somebody else has taken its port.
+    /// Waits until it answers. Returns false if it ended, because another process has taken its
+    /// port.
     fn answers(&self) -> bool {
         let start = Instant::now();
         while self.try_ask("PING").is_none_or(|reply| !reply.starts_with("+PONG")) {

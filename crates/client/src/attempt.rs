@@ -1,10 +1,10 @@
 //! The part of a transaction that a reset ends: its read version, its reads, and the outcome of its
 //! commit.
 //!
-//! A read holds the attempt that it began in. So a reset need not wait for reads: it ends the
-//! attempt, which fails them, and the transaction goes on with a new one.
+//! A read holds the attempt in which it started. So a reset need not wait for reads: it ends the
+//! attempt, which fails them, and the transaction continues with a new attempt.
 //!
-//! Reads of keys and commits have no task. A callback runs when the reply is there, on the
+//! Reads of keys and commits have no task. A callback runs when the reply arrives, on the
 //! connection's driver, never under a lock: thousands may be in flight, and a task for each would
 //! cost more than all the rest of it.
 
@@ -20,11 +20,11 @@ use crate::conflicts::ReadConflicts;
 use crate::connection::{Complete, Connection, Failure, OpenVersion, TakeVersion, VersionReply, code_of_read};
 use crate::{METADATA_VERSION_KEY, USER_KEYS_END, system_keys};
 
-/// How long a version that does not exist yet is waited for, and how often it is asked for.
+/// Timeout and retry interval for a version that does not exist yet.
 const FUTURE_VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 const FUTURE_VERSION_RETRY: Duration = Duration::from_millis(50);
 
-/// A value as it was read. The transaction keeps it, to answer when it is asked again.
+/// A stored value. The transaction caches it, to answer repeated reads.
 pub type StoredValue = Arc<[u8]>;
 /// Receives the value of a key, or that there is none.
 pub(crate) type TakeValue = Box<dyn FnOnce(Result<Option<StoredValue>, ErrorCode>) + Send>;
@@ -33,11 +33,11 @@ pub(crate) type TakeOutcome = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
 
 pub(crate) struct Attempt {
     pub connection: Arc<Connection>,
-    /// The version that was asked for, if one was.
+    /// The read version that the user set, if any.
     given_version: OnceLock<u64>,
     state: Mutex<State>,
-    /// Something changed that a task may wait for: it ended, no read is under way, the commit came
-    /// out.
+    /// Notifies tasks of a change: the attempt ended, no read is in flight, or the commit has an
+    /// outcome.
     changed: Notify,
 }
 
@@ -56,14 +56,14 @@ struct State {
     tasks_under_way: usize,
     /// Why the first read that failed did; a commit fails for the same reason.
     read_failed: Option<ErrorCode>,
-    /// Why everything that is under way fails.
+    /// The error with which all requests in flight fail.
     ended: Option<ErrorCode>,
     outcome: Option<Outcome>,
     /// The waiter for the commit.
     commit: Option<TakeOutcome>,
 }
 
-/// The version that an attempt reads at, asked for by whoever needs it first.
+/// The read version of an attempt, requested by its first user.
 #[derive(Default)]
 enum ReadVersion {
     #[default]
@@ -72,14 +72,14 @@ enum ReadVersion {
     Known(Arc<OpenVersion>),
 }
 
-/// A read of a key that is under way.
+/// A read of a key in flight.
 struct Get {
     key: Box<[u8]>,
     system: bool,
     take: TakeValue,
 }
 
-/// How a commit came out.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// At this version; `None`: nothing was written.
@@ -87,7 +87,7 @@ pub(crate) enum Outcome {
     Failed(ErrorCode),
 }
 
-/// A read under way, which a commit waits for. It begins where the read is called, not where its
+/// A read in flight, which a commit waits for. It is created when the read is called, not when its
 /// task first runs: a commit may be called in between.
 pub(crate) struct ReadUnderWay(Arc<Attempt>);
 
@@ -169,7 +169,7 @@ impl Attempt {
     /// The version this attempt reads at.
     pub async fn version(self: &Arc<Attempt>) -> VersionReply {
         let (sender, receiver) = oneshot::channel();
-        // The caller may have gone.
+        // The caller may have been dropped.
         self.take_version(Box::new(move |reply| drop(sender.send(reply))));
         receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))
     }
@@ -250,8 +250,8 @@ impl Attempt {
         }
     }
 
-    /// The version by which a commit is judged, and that the user sees: the one given, or the one
-    /// that was got.
+    /// The transaction's read version, which certifies its commit: the one set by the user, or else
+    /// the one obtained from the server.
     pub async fn told_version(self: &Arc<Attempt>) -> Result<u64, ErrorCode> {
         match self.given_version.get() {
             Some(version) => Ok(*version),
@@ -268,7 +268,7 @@ impl Attempt {
         self.given_version.get().copied().or_else(got)
     }
 
-    /// Fails if there is a version already, or somebody asked for one.
+    /// Fails if the attempt already has a version, or has requested one.
     pub fn give_version(&self, version: u64) -> Result<(), ErrorCode> {
         if !matches!(self.state.lock().version, ReadVersion::Unknown) {
             return Err(ErrorCode::READ_VERSION_ALREADY_SET);
@@ -280,8 +280,8 @@ impl Attempt {
 
     // ---- reads
 
-    /// Tells `take` the stored value of a key: here and now if it is known, else when the reply is
-    /// there.
+    /// Passes `take` the stored value of a key: immediately if it is cached, else when the reply
+    /// arrives.
     pub fn get(self: &Arc<Attempt>, key: &[u8], system: bool, conflicts: bool, take: TakeValue) {
         let mut state = self.state.lock();
         if let Some(code) = state.ended {
@@ -360,7 +360,7 @@ impl Attempt {
         let value = Reply::value(body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
         Ok(match value {
             Some(value) => Some(value.into()),
-            // It is there from the beginning.
+            // It exists from the start.
             None if key == METADATA_VERSION_KEY => Some([0; 10].into()),
             None if key.starts_with(USER_KEYS_END) => {
                 system_keys::value(&self.connection.cluster, key).map(StoredValue::from)
@@ -369,7 +369,7 @@ impl Attempt {
         })
     }
 
-    /// The reads by which the commit is judged.
+    /// The reads that certify the commit.
     pub fn with_read_conflicts<T>(&self, body: impl FnOnce(&mut ReadConflicts) -> T) -> T {
         body(&mut self.state.lock().read_conflicts)
     }
@@ -379,13 +379,13 @@ impl Attempt {
         ReadUnderWay(self.clone())
     }
 
-    /// No read is under way, and none has failed.
+    /// Returns true if no read is in flight or has failed.
     pub fn has_read_all(&self) -> bool {
         let state = self.state.lock();
         state.has_no_reads() && state.read_failed.is_none() && state.ended.is_none()
     }
 
-    /// Completes when no read is under way; with the error of the first that failed.
+    /// Completes when no read is in flight; with the error of the first that failed.
     pub async fn reads_ended(&self) -> Result<(), ErrorCode> {
         self.until(|state| state.has_no_reads().then_some(state.read_failed))
             .await
@@ -394,8 +394,8 @@ impl Attempt {
 
     // ---- the end
 
-    /// Fails everything in progress, and everything that begins later. Waiters are called from the
-    /// runtime: the caller may hold a lock.
+    /// Fails all requests in flight, and all later ones. Waiters are called from the runtime: the
+    /// caller may hold a lock.
     pub fn end(&self, code: ErrorCode) {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -458,7 +458,7 @@ impl Attempt {
         }
     }
 
-    /// Sends a commit of what this attempt has read and `commit` says. Read conflicts are named by
+    /// Sends a commit of this attempt's reads and of `commit`. Read conflicts are referred to by
     /// their positions.
     pub fn send_commit(&self, commit: Commit<'_>, complete: Complete) -> Result<(), ErrorCode> {
         let mut state = self.state.lock();
@@ -483,7 +483,7 @@ impl Attempt {
         }
     }
 
-    /// How the commit came out; an error if the attempt ended without one.
+    /// The outcome of the commit; an error if the attempt ended without one.
     pub async fn outcome(&self) -> Result<Outcome, ErrorCode> {
         self.until_ended(async { Ok(self.until(|state| state.outcome).await) })
             .await

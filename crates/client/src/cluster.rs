@@ -1,5 +1,5 @@
-//! The cluster file: one line, `description:credential@host:port[,host:port...][:tls]`, and lines
-//! that begin with `#`.
+//! The cluster file: one line, `description:credential@host:port[,host:port...][:tls]`, and comment
+//! lines with a leading `#`.
 //!
 //! FoundationDB's id of the cluster is the credential of a logical database here.
 
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use quartet_wire_keyvalue::ErrorCode;
 
 const DEFAULT_FILES: [&str; 2] = ["fdb.cluster", "/etc/foundationdb/fdb.cluster"];
-/// Behind every address or none.
+/// The suffix of every address or of none.
 const TLS_SUFFIX: &str = ":tls";
 const VARIABLE: &str = "FDB_CLUSTER_FILE";
 
-/// Where the server is, and what to show it.
+/// The server's address, and the credential for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Where it was read, if it was.
+    /// The path of the file, if it was read from one.
     pub path: Option<PathBuf>,
     /// The line itself.
     pub connection_string: String,
@@ -28,8 +28,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the file at `path`; without one that of the environment, or the first of the usual
-    /// places.
+    /// Reads the file at `path`; without a path the file named by the environment, or the first of
+    /// the default places.
     pub fn read(path: Option<&Path>) -> Result<Cluster, ErrorCode> {
         let path = match path {
             Some(path) => path.to_path_buf(),
@@ -85,7 +85,7 @@ fn parse_line(line: &str) -> Option<Cluster> {
     })
 }
 
-/// `host:port`, where an IPv6 address stands in brackets.
+/// Parses `host:port`, with an IPv6 address in brackets.
 fn parse_address(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     port.parse::<u16>().ok()?;

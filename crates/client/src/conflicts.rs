@@ -77,7 +77,7 @@ impl RangeSet {
         (key < end.as_slice()).then_some((start.as_slice(), end.as_slice()))
     }
 
-    /// The range that ends the keys before `key`: one that has some of them just before it.
+    /// The range that contains the keys directly before `key`.
     pub fn containing_before(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
         let (start, end) = self
             .ranges
@@ -112,9 +112,9 @@ const KEYS_APART_MAX: usize = 1024;
 /// The reads of a transaction: keys one by one, as most transactions do, and ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadConflicts {
-    /// Keys with a zero byte behind each, which makes the first key after it.
+    /// Keys, each followed by a zero byte, which makes the first key after it.
     bytes: Vec<u8>,
-    /// Where each begins and ends.
+    /// Start and end of each.
     keys: Vec<(usize, usize)>,
     ranges: RangeSet,
     /// Bytes that everything ever added counts for in the reported size of the transaction.

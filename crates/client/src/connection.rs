@@ -1,16 +1,16 @@
-//! One TCP connection, shared by all transactions of a database, and made anew whenever it is lost.
+//! One TCP connection, shared by all transactions of a database, and re-established whenever it is
+//! lost.
 //!
 //! A caller appends a frame to the output; the driver, one task, sends the gathered frames and
-//! hands out the replies. Read versions that are asked for while the driver has not yet come round
-//! share one request.
+//! hands out the replies. Read versions requested before the driver's next turn share one request.
 //!
 //! Requests in progress when a connection is lost fail with `CONNECTION_FAILED`, except read
 //! versions, which wait for the next connection. Versions belong to a connection: the generation
 //! counts them.
 //!
-//! All connections of a client have one session. The server lets a new one in when it has ended the
-//! one before, so whoever waits until there is a connection again knows that what was under way has
-//! been decided.
+//! All connections of a client have one session. The server admits a new connection when it has
+//! ended the previous one, so once there is a connection again, all commits that were in flight
+//! have been decided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl From<ErrorCode> for Failure {
 /// Why a read has failed.
 pub(crate) fn code_of_read(failure: Failure) -> ErrorCode {
     match failure.code {
-        // Reads in progress are gone with the connection; a new attempt waits for the next one.
+        // Reads in flight are lost with the connection; a new attempt waits for the next one.
         ErrorCode::CONNECTION_FAILED => ErrorCode::TRANSACTION_TOO_OLD,
         code => code,
     }
@@ -62,7 +62,8 @@ pub(crate) fn code_of_read(failure: Failure) -> ErrorCode {
 /// Takes a reply's body. Called by the driver, so it must be quick.
 pub(crate) type Complete = Box<dyn FnOnce(Result<&[u8], Failure>) + Send>;
 
-/// A version that the server keeps readable for us, until the last clone of the `Arc` is gone.
+/// A version that the server keeps readable for this client, until the last clone of the `Arc` is
+/// dropped.
 pub(crate) struct OpenVersion {
     pub version: u64,
     generation: u64,
@@ -82,12 +83,12 @@ pub(crate) type TakeVersion = Box<dyn FnOnce(VersionReply) + Send>;
 pub(crate) struct Connection {
     state: Mutex<State>,
     wake: Notify,
-    /// The number of the connection that is up, or of the last one; and whether it is up.
+    /// The number of the current or last connection; and whether it is up.
     up: watch::Sender<(u64, bool)>,
     pub cluster: Cluster,
     tls: TlsSettings,
     session: [u8; 16],
-    /// Where the driver runs, and what takes longer.
+    /// The runtime of the driver and of long work.
     pub runtime: Handle,
 }
 
@@ -108,7 +109,7 @@ struct State {
     is_driver_asleep: bool,
 }
 
-/// A request that nobody waits for once this is dropped.
+/// Cancels a request when it is dropped.
 struct CancelOnDrop<'c> {
     connection: &'c Connection,
     id: Option<u32>,
@@ -127,7 +128,7 @@ enum Pending {
     Version(Vec<TakeVersion>),
 }
 
-/// The end of the driver, however it comes: with the runtime, too. Nobody is left waiting.
+/// Fails all waiters when the driver ends, for any reason, including the runtime's end.
 struct DriverEnds(Arc<Connection>);
 
 impl Drop for DriverEnds {
@@ -225,11 +226,11 @@ impl Connection {
         self.wake_driver(state);
     }
 
-    /// The version itself, or the first one after it that the server has kept.
+    /// Requests the version itself, or the first later version that the server has kept.
     pub fn open_version(&self, version: u64, take: TakeVersion) {
         let mut state = self.state.lock();
         if !state.is_up {
-            // The next connection's server may be another one, but it will know by itself.
+            // The next connection's server may differ; it decides by itself.
             drop(state);
             return take(Err(ErrorCode::TRANSACTION_TOO_OLD));
         }
@@ -237,7 +238,7 @@ impl Connection {
         self.wake_driver(state);
     }
 
-    /// A driver that is awake looks at what is to be sent before it sleeps.
+    /// Wakes the driver if it sleeps: before it sleeps it checks for output.
     fn wake_driver(&self, mut state: MutexGuard<'_, State>) {
         let is_asleep = std::mem::take(&mut state.is_driver_asleep);
         drop(state);
@@ -246,7 +247,7 @@ impl Connection {
         }
     }
 
-    /// It leaves with what is sent next: the server lets go by itself in the end.
+    /// Sent with the next output: the server releases it by itself in the end.
     fn release(&self, version: u64, generation: u64) {
         let mut state = self.state.lock();
         if state.is_up && state.generation == generation {
@@ -255,7 +256,7 @@ impl Connection {
         }
     }
 
-    /// Forgets a request whose reply nobody waits for any more.
+    /// Removes a request that has no waiter.
     pub fn cancel(&self, id: u32) {
         let mut state = self.state.lock();
         let forgotten = state.pending.remove(&id);
@@ -301,8 +302,8 @@ impl Connection {
         self.wake.notify_one();
     }
 
-    /// Connects, serves, and connects again, until closed. A driver that is dropped before it has
-    /// begun ends, too.
+    /// Connects, serves, and reconnects, until closed. A driver that is dropped before its first
+    /// poll ends, too.
     pub fn drive(self: Arc<Connection>) -> impl Future<Output = ()> + Send {
         let ends = DriverEnds(self.clone());
         async move {
@@ -334,7 +335,7 @@ impl Connection {
                 Ok(Ok((transport, input))) => {
                     pause = RETRY_MIN;
                     self.came_up();
-                    // Whatever ended it, the next connection follows.
+                    // For any reason of the end, the next connection follows.
                     let _ = match transport {
                         Transport::Clear(mut socket) => {
                             let (reader, writer) = socket.split();
@@ -357,7 +358,7 @@ impl Connection {
     }
 
     async fn pause(&self, pause: &mut Duration) {
-        // Closing wakes; being asked for something does not hurry anybody who waits for a server.
+        // Closing wakes; a new request does not hasten the next attempt to connect.
         let _ = tokio::time::timeout(*pause, self.closed()).await;
         *pause = (*pause * 2).min(RETRY_MAX);
     }
@@ -461,7 +462,7 @@ impl Connection {
         }
     }
 
-    /// Gives replies to those who wait for them. Returns how many bytes of `input` are done with.
+    /// Passes replies to their waiters. Returns the number of processed bytes of `input`.
     fn hand_out(self: &Arc<Connection>, input: &[u8]) -> Result<usize, Malformed> {
         let mut arrived = Vec::new();
         let consumed = self.state.lock().take_arrived(input, &mut arrived);
@@ -494,14 +495,15 @@ impl State {
     /// Why nothing can be sent, or nothing that belongs to an earlier connection.
     fn check(&self, generation: Option<u64>) -> Result<(), ErrorCode> {
         match generation {
-            // Promises of an earlier connection are gone.
+            // Promises of an earlier connection are void.
             Some(generation) if generation != self.generation || !self.is_up => Err(ErrorCode::TRANSACTION_TOO_OLD),
             None if !self.is_up => Err(ErrorCode::CONNECTION_FAILED),
             _ => Ok(()),
         }
     }
 
-    /// Moves to `arrived` whose replies lie in `input`, as far as it is what a server sends.
+    /// Moves to `arrived` the requests whose replies are in `input`, up to the first malformed
+    /// frame.
     fn take_arrived<'i>(
         &mut self,
         input: &'i [u8],
@@ -518,7 +520,7 @@ impl State {
                 }),
             };
             consumed += frame.bytes;
-            // Nobody waits for what was cancelled.
+            // A cancelled request has no waiter.
             arrived.extend(self.pending.remove(&frame.id).map(|pending| (pending, reply)));
         }
         Ok(consumed)
@@ -539,7 +541,7 @@ impl State {
 
 fn answer_to(sender: oneshot::Sender<Result<Vec<u8>, Failure>>) -> Complete {
     Box::new(move |reply| {
-        // The caller may have gone.
+        // The caller may have been dropped.
         let _ = sender.send(reply.map(<[u8]>::to_vec));
     })
 }
@@ -553,7 +555,7 @@ fn refuse_all(waiting: Vec<TakeVersion>, code: ErrorCode) {
 }
 
 enum NoConnection {
-    /// Nobody answers, or not in this protocol.
+    /// No server answers, or none with this protocol.
     Lost,
     Refused(ErrorCode),
 }
@@ -576,7 +578,7 @@ enum Transport {
 }
 
 impl Connection {
-    /// Connects and greets. Also returns what arrived behind the answer.
+    /// Connects and greets. Also returns the bytes that arrived after the answer.
     async fn connect(
         &self,
         address: &str,

@@ -13,8 +13,8 @@ use crate::{Cluster, DatabaseOption, TlsSettings};
 
 const WATCHES_MAX: usize = 10_000;
 
-/// Clones share everything. The connection is closed when the last one, and the last transaction,
-/// is gone.
+/// Clones share everything. The connection is closed when the last clone, and the last transaction,
+/// is dropped.
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
@@ -25,7 +25,7 @@ pub(crate) struct Inner {
     pub defaults: Mutex<Options>,
     pub watches: AtomicUsize,
     watches_max: AtomicUsize,
-    /// Where timers and commits run.
+    /// The runtime of timers and commits.
     pub runtime: Handle,
 }
 
@@ -56,7 +56,7 @@ impl Database {
         }
     }
 
-    /// Sets a default of the transactions that begin, or are reset, from now on.
+    /// Sets a default for transactions that are created or reset from now on.
     pub fn set_option(&self, option: DatabaseOption) {
         match option {
             DatabaseOption::Transaction(option) => self.inner.defaults.lock().set(option),
@@ -76,7 +76,7 @@ impl Database {
         String::from_utf8(body).map_err(|_| ErrorCode::INTERNAL_ERROR)
     }
 
-    /// Whether there is a connection at the moment.
+    /// Returns true if there is a connection at the moment.
     pub fn is_connected(&self) -> bool {
         self.inner.connection.is_connected()
     }

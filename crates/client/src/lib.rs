@@ -23,18 +23,19 @@
 //!
 //! | file          | what it is                                                            |
 //! |---------------|-----------------------------------------------------------------------|
-//! | `cluster`     | the cluster file: where the server is, and what to show it             |
-//! | `connection`  | one TCP connection, shared by all transactions, made anew when lost    |
+//! | `cluster`     | the cluster file: the server's address, and the credential             |
+//! | `connection`  | one TCP connection, shared by all transactions, re-established when lost |
 //! | `database`    | the shared connection, defaults of transactions, the number of watches |
-//! | `transaction` | the operations of one transaction, its life from begin to commit, the retry loop |
+//! | `transaction` | the operations of a transaction, up to its commit, and the retry loop    |
 //! | `mutations`   | its writes in the order of the calls, as they are sent                 |
 //! | `attempt`     | what a reset ends: the read version, what was read, what waits          |
 //! | `reading`     | reads that merge what is stored with what the transaction has written   |
 //! | `writes`      | what the transaction has written, as reads must see it                 |
+//! | `mapper`      | the queries of a mapped range                                          |
 //! | `conflicts`   | sets of key ranges                                                     |
-//! | `options`     | what can be set on a transaction                                       |
+//! | `options`     | the options of a transaction                                           |
 //! | `special`     | keys that are computed here                                            |
-//! | `system_keys` | system keys that tell of a cluster                                     |
+//! | `system_keys` | system keys that describe a cluster                                    |
 //! | `tls`         | TLS towards the server                                                 |
 #![warn(missing_docs)]
 
@@ -43,6 +44,7 @@ mod cluster;
 mod conflicts;
 mod connection;
 mod database;
+mod mapper;
 mod mutations;
 mod options;
 mod reading;
@@ -60,18 +62,17 @@ pub use quartet_model::AtomicOperation;
 pub use quartet_wire_keyvalue::{ErrorCode, MutationKind};
 pub use reading::{RangeOptions, Rows, Selector};
 pub use tls::TlsSettings;
-pub use transaction::{ConflictKind, Transaction};
+pub use transaction::{ConflictKind, Mapped, MappedRow, MappedRows, Transaction};
 
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
-/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody
-/// may read it.
+/// A client stamps it to invalidate the schemas that layers cache. All transactions may read it.
 pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
 const KEY_BYTES_MAX: usize = 10_000;
 const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
 pub(crate) const VALUE_BYTES_MAX: usize = 100_000;
 
-/// Longest key, in bytes, of those that begin as `key` does.
+/// Longest key in the part of the key space that contains `key`, in bytes.
 pub(crate) fn key_bytes_max(key: &[u8]) -> usize {
     match key.starts_with(USER_KEYS_END) {
         true => SYSTEM_KEY_BYTES_MAX,

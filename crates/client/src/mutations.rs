@@ -1,6 +1,6 @@
 //! The writes of a transaction in the order of the calls, as they will be sent.
 //!
-//! All keys and values lie in one buffer: a transaction that only writes allocates for a write no
+//! All keys and values are in one buffer: a transaction that only writes allocates for a write no
 //! more than its bytes.
 
 use quartet_wire_keyvalue::{Mutation, MutationKind};
@@ -14,7 +14,7 @@ pub(crate) struct Mutations {
     parts: Vec<Part>,
 }
 
-/// Where a key and a value end. They begin where the one before ends.
+/// The ends of a key and a value. They start where the previous part ends.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     kind: MutationKind,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutations_come_back_as_they_were_given() {
+    fn mutations_survive_a_round_trip() {
         let mut mutations = Mutations::default();
         let given: [(MutationKind, &[u8], &[u8]); 4] = [
             (MutationKind::Set, b"k", b"value"),

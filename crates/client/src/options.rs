@@ -1,14 +1,14 @@
 //! The options of a transaction, and of a database for all its transactions.
 //!
-//! Values are checked where an option is made, so what is here is valid. Options of FoundationDB
-//! that steer its cluster are accepted elsewhere and change nothing.
+//! Values are checked where an option is created, so the options here are valid. Options of
+//! FoundationDB that steer its cluster are accepted by `fdb-c` and change nothing.
 
 use std::time::Duration;
 
 /// An option of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionOption {
-    /// The next mutation is nobody's conflict.
+    /// The next mutation adds no write conflict range.
     NextWriteNoWriteConflictRange,
     /// Reads see what is stored and nothing of the transaction's own. Only before anything was read
     /// or written.
@@ -25,8 +25,8 @@ pub enum TransactionOption {
     MaxRetryDelay(Duration),
     /// Largest transaction, in bytes as the commit counts them.
     SizeLimit(usize),
-    /// Snapshot reads see own writes while this was asked for as often as its opposite, or more
-    /// often.
+    /// Snapshot reads see own writes as long as this option was set at least as often as its
+    /// opposite.
     SnapshotReadYourWritesEnable,
     /// Snapshot reads see own writes once less often: see [`Self::SnapshotReadYourWritesEnable`].
     SnapshotReadYourWritesDisable,
@@ -34,17 +34,17 @@ pub enum TransactionOption {
     ReadLockAware,
     /// A conflict can be read at `\xff\xff/transaction/conflicting_keys/`.
     ReportConflictingKeys,
-    /// Reads of special keys may begin or end outside of a module, or reach over several.
+    /// Reads of special keys may start or end outside of a module, or span several.
     SpecialKeySpaceRelaxed,
     /// Special keys may be written.
     SpecialKeySpaceEnableWrites,
-    /// Reads of keys and values with a versionstamp to come see what is there before it.
+    /// Reads of keys and values with a pending versionstamp see the previous value.
     BypassUnreadable,
-    /// Using a transaction while its commit is under way is not an error of the commit.
+    /// Using a transaction while its commit is in flight is not an error of the commit.
     UsedDuringCommitProtectionDisable,
 }
 
-/// A default of all transactions that begin, or are reset, from now on.
+/// A default for all transactions that are created or reset from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseOption {
     /// An option of each transaction.
@@ -121,8 +121,8 @@ impl Options {
         }
     }
 
-    /// The options that remain after a reset by `on_error`: limits of time and number stay,
-    /// everything else is as at the beginning.
+    /// The options that remain after a reset by `on_error`: limits of time and number stay, all
+    /// others return to the initial ones.
     pub fn after_retry(&self, defaults: &Options) -> Options {
         Options {
             timeout: self.timeout,

@@ -1,9 +1,9 @@
-//! Reads that lay the transaction's own writes over what is stored.
+//! Reads that merge the transaction's own writes with stored values.
 //!
-//! A read looks at the writes as they were when it was called: it holds them by an `Arc`, and a
-//! later write makes its own copy. A range is read in pieces: each piece of the stored rows is
-//! complete between its first and last key, so own writes in between can be merged in, and cleared
-//! stretches are never asked for.
+//! A read sees the writes at the time of its call: it holds them by an `Arc`, and a later write
+//! makes its own copy. A range is read in pieces: each piece of the stored rows is complete between
+//! its first and last key, so own writes in between can be merged in, and cleared parts are never
+//! requested.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Selector {
     pub key: Vec<u8>,
     /// `key` itself counts as before.
     pub or_equal: bool,
-    /// Keys to go on from the one before; negative: backwards.
+    /// Number of keys to advance from the previous key; negative: backwards.
     pub offset: i32,
 }
 
@@ -75,18 +75,18 @@ impl Selector {
     }
 }
 
-/// How much of a range to read at once, and from which end.
+/// Limits and direction of a range read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeOptions {
     /// Most rows; 0: no limit.
     pub rows_max: usize,
     /// The row that reaches this many bytes is the last; 0: no limit.
     pub bytes_max: usize,
-    /// Rows come from the end, in descending order.
+    /// Rows are returned from the end, in descending order.
     pub reverse: bool,
 }
 
-/// Rows of a range, in the order they were asked for.
+/// Rows of a range, in the requested order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
     /// Keys and their values.
@@ -98,11 +98,11 @@ pub struct Rows {
 /// Overhead of a row beside its key and value in the caller's limit. The server counts 24 bytes, as
 /// the original's does, so a limit is mostly reached there.
 const ROW_BYTES: usize = 8;
-/// Longest piece of a range that is asked for at once, of rows without and with a limit of bytes.
+/// Largest requested piece of a range in bytes, for reads without and with a byte limit.
 const PIECE_BYTES: usize = 512 << 10;
 const LIMITED_PIECE_BYTES: usize = 80_000;
 
-/// The state that one read sees.
+/// The state seen by one read.
 pub(crate) struct View {
     pub attempt: Arc<Attempt>,
     pub writes: Arc<Writes>,
@@ -119,7 +119,7 @@ impl View {
         self.writes.is_empty()
     }
 
-    /// Tells `take` the stored value of a key.
+    /// Passes `take` the stored value of a key.
     pub fn take_stored(&self, key: &[u8], take: TakeValue) {
         let system = self.end == SYSTEM_KEYS_END;
         self.attempt.get(key, system, self.conflicts, take);
@@ -127,7 +127,7 @@ impl View {
 
     async fn stored(&self, key: &[u8]) -> Result<Option<StoredValue>, ErrorCode> {
         let (sender, receiver) = oneshot::channel();
-        // The caller may have gone.
+        // The caller may have been dropped.
         self.take_stored(key, Box::new(move |value| drop(sender.send(value))));
         receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))
     }
@@ -199,46 +199,44 @@ impl View {
     }
 
     pub async fn get_range(&self, begin: &Selector, end: &Selector, options: RangeOptions) -> Result<Rows, ErrorCode> {
-        if begin.offset >= end.offset && begin.base() >= end.base() {
+        let Some(located) = self.located(begin, end).await? else {
             return Ok(Rows::default());
-        }
-        let start = self.bound(begin).await?;
-        let stop = self.bound(end).await?;
-        let rows = self.merged(&start, &stop, options).await?;
+        };
+        let rows = located.rows(self, options).await?;
         if self.conflicts {
-            self.depend_on_range((begin, &start), (end, &stop), &rows, options.reverse);
+            let (first, last) = located.span(&rows, options.reverse);
+            self.depend_on(&first, last.as_slice().min(self.end));
         }
         Ok(rows)
+    }
+
+    /// Where the range of two selectors lies; `None` if it is empty whatever there is.
+    pub async fn located<'s>(
+        &self,
+        begin: &'s Selector,
+        end: &'s Selector,
+    ) -> Result<Option<LocatedRange<'s>>, ErrorCode> {
+        if begin.offset >= end.offset && begin.base() >= end.base() {
+            return Ok(None);
+        }
+        Ok(Some(LocatedRange {
+            start: self.bound(begin).await?,
+            stop: self.bound(end).await?,
+            begin,
+            end,
+        }))
     }
 
     fn is_plain(&self, selector: &Selector) -> bool {
         selector.offset == 1 && selector.key.as_slice() <= self.end
     }
 
-    /// Where a range begins or ends. The first key at or after a key needs no looking up.
+    /// Resolves a bound of a range. The first key at or after a key needs no look-up.
     async fn bound(&self, selector: &Selector) -> Result<Vec<u8>, ErrorCode> {
         match self.is_plain(selector) {
             true => Ok(selector.base().min(self.end.to_vec())),
             false => self.resolve(selector).await,
         }
-    }
-
-    /// The conflict range of a range read: everything from where it began to where it stopped, and
-    /// the keys that the selectors passed.
-    fn depend_on_range(
-        &self,
-        (begin, start): (&Selector, &[u8]),
-        (end, stop): (&Selector, &[u8]),
-        read: &Rows,
-        reverse: bool,
-    ) {
-        let mut first = start.to_vec().min(begin.base());
-        let mut last = stop.to_vec().max(end.base());
-        if begin.offset < 1 {
-            first = start.to_vec();
-        }
-        (first, last) = covered((&first, &last), read, reverse);
-        self.depend_on(&first, last.as_slice().min(self.end));
     }
 
     /// Rows of `start..end`, stored and own.
@@ -250,7 +248,7 @@ impl View {
         while start < end {
             let (stop, piece) = match self.cleared_piece(&start, &end, options.reverse) {
                 Some(stop) => (stop, Vec::new()),
-                // A piece has brought rows, and the limit of bytes asks for no second one.
+                // A piece has returned rows, and the byte limit needs no second piece.
                 None if gathered.is_enough() => {
                     gathered.rows.more = true;
                     break;
@@ -279,7 +277,7 @@ impl View {
         Ok(rows)
     }
 
-    /// Where the cleared range ends that `start..end` begins with, seen in the order of reading.
+    /// The end of the cleared range at the start of `start..end`, in the direction of the read.
     fn cleared_piece(&self, start: &[u8], end: &[u8], reverse: bool) -> Option<Vec<u8>> {
         let stop = match reverse {
             false => self.writes.cleared_at(start)?.1.min(end),
@@ -288,8 +286,8 @@ impl View {
         Some(stop.to_vec())
     }
 
-    /// The next stored rows, in order, and the key up to which there are no others. They are asked
-    /// for the `asked`th time.
+    /// The next stored rows, in order, and the key up to which there are no others. `asked` counts
+    /// the requests.
     async fn stored_piece(
         &self,
         start: &[u8],
@@ -392,8 +390,8 @@ impl View {
         }
     }
 
-    /// The commit is to be judged by what is stored in `start..end`, but for what the transaction
-    /// itself decided before.
+    /// Adds a dependency of the commit on the stored values of `start..end`, except where the
+    /// transaction's own writes decide.
     fn depend_on(&self, start: &[u8], end: &[u8]) {
         self.attempt.with_read_conflicts(|conflicts| {
             if self.writes.is_empty() {
@@ -401,6 +399,31 @@ impl View {
             }
             conflicts.add_parts((start, end), &self.writes.depended_on(start, end));
         });
+    }
+}
+
+/// A range, and the keys that its selectors name.
+pub(crate) struct LocatedRange<'s> {
+    begin: &'s Selector,
+    start: Vec<u8>,
+    end: &'s Selector,
+    stop: Vec<u8>,
+}
+
+impl LocatedRange<'_> {
+    pub async fn rows(&self, view: &View, options: RangeOptions) -> Result<Rows, ErrorCode> {
+        view.merged(&self.start, &self.stop, options).await
+    }
+
+    /// The conflict range of these rows: everything from where they begin to where they stop, and
+    /// the keys that the selectors passed.
+    pub fn span(&self, read: &Rows, reverse: bool) -> (Vec<u8>, Vec<u8>) {
+        let mut first = self.start.clone().min(self.begin.base());
+        let last = self.stop.clone().max(self.end.base());
+        if self.begin.offset < 1 {
+            first = self.start.clone();
+        }
+        covered((&first, &last), read, reverse)
     }
 }
 
@@ -420,7 +443,7 @@ impl Gathered {
         }
     }
 
-    /// True if this was the last one.
+    /// Returns true if this was the last row.
     fn push(&mut self, key: Vec<u8>, value: Vec<u8>) -> bool {
         self.bytes += key.len() + value.len() + ROW_BYTES;
         self.rows.rows.push((key, value));
@@ -431,8 +454,8 @@ impl Gathered {
         self.rows.more
     }
 
-    /// Own writes may hide stored rows, so with such a piece larger than what is missing is asked
-    /// for.
+    /// Number of rows to request: own writes may hide stored rows, so a transaction with writes
+    /// requests more than are missing.
     fn rows_to_ask(&self, writes: &Writes) -> u32 {
         if self.options.rows_max == 0 {
             return 0;
@@ -442,7 +465,7 @@ impl Gathered {
         u32::try_from(missing + spare).unwrap_or(0)
     }
 
-    /// A piece that brings no rows, because own writes hide them, is followed by one twice as long.
+    /// Number of bytes to request, which doubles after a piece whose rows own writes have hidden.
     fn bytes_to_ask(&self, asked: u32) -> u32 {
         let bytes = match self.options.bytes_max {
             0 => PIECE_BYTES,
@@ -457,7 +480,7 @@ impl Gathered {
     }
 }
 
-/// The part of a range that its rows tell of: less than all of it if a limit ended them.
+/// The part of a range that its rows cover: less than all of it if a limit ended them.
 fn covered((start, end): (&[u8], &[u8]), read: &Rows, reverse: bool) -> (Vec<u8>, Vec<u8>) {
     match read.rows.last() {
         Some((key, _)) if read.more && !reverse => (start.to_vec(), key_after(key)),

@@ -1,10 +1,11 @@
-//! Keys that are computed here: those that begin with 0xff 0xff, and ranges of system keys that
-//! tell of a cluster, which is one server.
+//! Keys that the client computes: those under 0xff 0xff, and ranges of system keys that describe a
+//! cluster of one server.
 //!
-//! Keys about things that one server does not have (excluded processes, maintenance, a lock) are
-//! absent, as in a cluster without them. Nothing is invented.
+//! Keys for features that one server does not have (excluded processes, maintenance, a lock) are
+//! absent, as in a cluster without them. No value is invented.
 
 use quartet_wire_keyvalue::{ErrorCode, Reply, Request};
+use serde_json::{Value, json};
 
 use crate::attempt::Attempt;
 use crate::conflicts::RangeSet;
@@ -20,11 +21,11 @@ const CONNECTION_STRING: &[u8] = b"\xff\xff/connection_string";
 const TRANSACTION: &[u8] = b"\xff\xff/transaction/";
 const CONFIGURATION: &[u8] = b"\xff\xff/configuration/";
 const METRICS: &[u8] = b"\xff\xff/metrics/";
-/// Parts of the module of the transaction, whose keys are boundaries of key ranges.
+/// Parts of the transaction module, with keys that are boundaries of key ranges.
 const CONFLICTING: &[u8] = b"\xff\xff/transaction/conflicting_keys/";
 const READ_CONFLICTS: &[u8] = b"\xff\xff/transaction/read_conflict_range/";
 const WRITE_CONFLICTS: &[u8] = b"\xff\xff/transaction/write_conflict_range/";
-/// The map of tenants, of which there are none.
+/// The map of tenants, which is empty.
 const TENANTS: &[u8] = b"\xff\xff/management/tenant/map/";
 const TENANTS_END: &[u8] = b"\xff\xff/management/tenant/map0";
 /// The facts about the transaction that the computed keys show.
@@ -32,7 +33,7 @@ pub(crate) struct SpecialKeyInfo {
     pub conflicting: RangeSet,
     pub read_conflicts: RangeSet,
     pub write_conflicts: RangeSet,
-    /// Reads may lie outside of a module, and ranges reach over several.
+    /// Reads may be outside of a module, and ranges span several.
     pub relaxed: bool,
 }
 
@@ -46,8 +47,8 @@ pub(crate) fn is_special_range(begin: &[u8], end: &[u8]) -> bool {
     is_special(begin) && (PREFIX..=PREFIX_END).contains(&end)
 }
 
-/// Where a module's keys begin and end: what the original has, so that what may be read is the
-/// same. Some are empty here.
+/// Start and end of each module: the original's modules, so that the same reads are legal. Some are
+/// empty here.
 const MODULES: [(&[u8], &[u8]); 12] = [
     (STATUS, b"\xff\xff/status/json\x00"),
     (CLUSTER_FILE, b"\xff\xff/cluster_file_path\x00"),
@@ -63,7 +64,7 @@ const MODULES: [(&[u8], &[u8]); 12] = [
     (b"\xff\xff/actor_lineage/", b"\xff\xff/actor_lineage0"),
 ];
 
-/// Clearing it does nothing, and is allowed to those who may write computed keys: nothing is there.
+/// Clearing it does nothing, and is allowed to writers of computed keys: the map is empty.
 pub(crate) fn is_empty_module(begin: &[u8], end: &[u8]) -> bool {
     TENANTS <= begin && end <= TENANTS_END
 }
@@ -82,8 +83,8 @@ pub(crate) async fn get(attempt: &Attempt, told: &SpecialKeyInfo, key: &[u8]) ->
         .map(|(_, value)| value))
 }
 
-/// A range, which must lie in one module unless the transaction said otherwise. Selectors are keys
-/// here.
+/// Reads a range, which must be within one module unless the transaction is relaxed. Selectors are
+/// keys here.
 pub(crate) async fn get_range(
     attempt: &Attempt,
     told: &SpecialKeyInfo,
@@ -156,7 +157,10 @@ async fn rows_of(
     let cluster = &attempt.connection.cluster;
     let start = MODULES[module].0;
     let value = match start {
-        STATUS => attempt.connection.ask(&Request::Status).await.map_err(code_of_read)?,
+        STATUS => {
+            let status = attempt.connection.ask(&Request::Status).await.map_err(code_of_read)?;
+            located(status, cluster)
+        }
         CLUSTER_FILE => {
             let path = cluster.path.as_ref().map(|path| path.display().to_string());
             path.unwrap_or_default().into_bytes()
@@ -180,6 +184,24 @@ async fn rows_of(
     Ok(vec![(start.to_vec(), value)])
 }
 
+/// A status with what the server does not know: where it is reached, and by which file.
+fn located(status: Vec<u8>, cluster: &Cluster) -> Vec<u8> {
+    let Ok(mut described) = serde_json::from_slice::<Value>(&status) else {
+        return status;
+    };
+    let processes = described
+        .pointer_mut("/cluster/processes")
+        .and_then(Value::as_object_mut);
+    for (_, process) in processes.into_iter().flatten() {
+        process["address"] = cluster.addresses.first().cloned().into();
+    }
+    if let Some(client) = described.get_mut("client").and_then(Value::as_object_mut) {
+        let path = cluster.path.as_ref().map(|path| path.display().to_string());
+        client.insert("cluster_file".into(), json!({ "path": path, "up_to_date": true }));
+    }
+    described.to_string().into_bytes()
+}
+
 /// The one process, which is its own coordinator.
 fn configuration(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
     let row = |name: String, value: &str| ([CONFIGURATION, name.as_bytes()].concat(), value.as_bytes().to_vec());
@@ -195,7 +217,7 @@ fn configuration(cluster: &Cluster) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// How large the one shard is, and that nothing is behind: what was acknowledged is stored.
+/// The size of the single shard, without any lag: acknowledged writes are stored.
 async fn metrics(attempt: &Attempt) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
     let request = Request::EstimatedBytes {
         begin: b"",
@@ -212,7 +234,7 @@ async fn metrics(attempt: &Attempt) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode
     ])
 }
 
-/// `1` where a range begins, `0` where one ends.
+/// `1` at the start of a range, `0` at its end.
 fn boundaries(prefix: &[u8], ranges: &RangeSet) -> Vec<(Vec<u8>, Vec<u8>)> {
     let row = |key: &[u8], value: &[u8]| ([prefix, key].concat(), value.to_vec());
     ranges

@@ -1,9 +1,9 @@
-//! System keys that tell of a cluster, which is one server: what they hold unless somebody has
-//! written them.
+//! System keys that describe a cluster of one server: their values unless a client has written
+//! them.
 
 use crate::Cluster;
 
-/// Where the one shard begins.
+/// The start of the single shard.
 pub(crate) const SHARDS: &[u8] = b"\xff/keyServers/";
 /// How a cluster is configured.
 pub(crate) const CONFIGURATION: &[u8] = b"\xff/conf/";

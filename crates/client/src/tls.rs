@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 pub struct TlsSettings {
     /// The certificates that the server's must lead to. Without them no server is trusted.
     pub authorities: Option<Vec<u8>>,
-    /// The client's own certificate and key, if the server asks for one.
+    /// The client's own certificate, if the server requires one.
     pub certificate: Option<Vec<u8>>,
     /// The private key of `certificate`.
     pub key: Option<Vec<u8>>,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_an_authority_nobody_is_trusted_unless_anybody_is() {
+    fn without_an_authority_no_peer_is_trusted_unless_all_are() {
         let settings = |verify: Option<&str>| TlsSettings {
             verify_peers: verify.map(str::to_owned),
             ..TlsSettings::default()

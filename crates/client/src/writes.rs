@@ -1,7 +1,8 @@
 //! The writes of a transaction, as its own reads must see them.
 //!
-//! Sets and clears decide a value; atomic operations on a key whose value is not known wait for it
-//! as a list. A key or value that will carry the versionstamp cannot be read before the commit.
+//! Sets and clears decide a value; atomic operations on a key with an unknown value are kept as a
+//! list until it is known. A key or value with a pending versionstamp cannot be read before the
+//! commit.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,7 +18,7 @@ pub(crate) struct Writes {
     /// Keys that were written one by one; these win over `cleared`.
     keys: BTreeMap<Vec<u8>, Written>,
     cleared: RangeSet,
-    /// Where the versionstamp may put a key.
+    /// The ranges in which the versionstamp may place a key.
     unreadable: RangeSet,
 }
 
@@ -28,8 +29,8 @@ pub(crate) enum Written {
     Cleared,
     /// The stored value, and then these.
     Operations(Vec<(AtomicOperation, Vec<u8>)>),
-    /// It depends on the versionstamp. Its present form, before the stamp is filled in, for readers
-    /// who do not mind.
+    /// A value that depends on the versionstamp, in its present form before the stamp is filled in,
+    /// for readers that bypass the check.
     Unreadable(Vec<u8>),
 }
 
@@ -52,8 +53,8 @@ impl Writes {
         }
     }
 
-    /// A value that depended on the versionstamp stays out of reach, though this one does not
-    /// depend on it.
+    /// A value after one that depended on the versionstamp stays unreadable, though it does not
+    /// depend on it itself.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         let written = match self.keys.get(key) {
             Some(Written::Unreadable(_)) => Written::Unreadable(value.to_vec()),
@@ -114,6 +115,14 @@ impl Writes {
         }
     }
 
+    /// Whether anything of `start..end` was written, cleared or is to get a stamp.
+    pub fn touches(&self, start: &[u8], end: &[u8]) -> bool {
+        start < end
+            && (self.keys_in(start, end).next().is_some()
+                || self.cleared.overlaps(start, end)
+                || self.unreadable.overlaps(start, end))
+    }
+
     pub fn is_unreadable(&self, start: &[u8], end: &[u8]) -> bool {
         self.unreadable.overlaps(start, end)
     }
@@ -144,8 +153,8 @@ impl Writes {
     }
 
     /// The parts of `start..end` whose stored values this transaction's reads depend on: without
-    /// what it set or cleared. Keys with operations that need the stored value are parts of their
-    /// own.
+    /// the keys that it set or cleared. Keys with operations that need the stored value are parts
+    /// of their own.
     pub fn depended_on(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut left = RangeSet::default();
         left.add(start, end);
@@ -179,7 +188,7 @@ impl Written {
         }
     }
 
-    /// Reading it depends on what is stored.
+    /// Returns true if reading it depends on the stored value.
     pub fn needs_stored(&self) -> bool {
         matches!(self, Written::Operations(_))
     }

@@ -6,7 +6,7 @@
 //! data/NAME.json.gz        lines, each of one item
 //! ```
 //!
-//! The layer writes such exports when a client asks it to, and `quartet export dynamodb` writes and
+//! The layer writes such exports on a client's request, and `quartet export dynamodb` writes and
 //! reads them from outside. No I/O, and no knowledge of items: a line is bytes.
 //!
 //! Source: the DynamoDB developer guide, "DynamoDB table export output format".
@@ -57,7 +57,7 @@ impl DataFile {
         Ok(())
     }
 
-    /// True if the next line belongs into another file.
+    /// Returns true if the next line belongs in another file.
     pub fn is_full(&self) -> bool {
         self.encoder.get_ref().len() >= FILE_BYTES || self.bytes_before >= FILE_BYTES_BEFORE
     }
@@ -86,7 +86,7 @@ pub struct FileLine {
     pub md5_checksum: Option<String>,
     /// The object's tag in the bucket: the same, in hexadecimal digits.
     pub etag: Option<String>,
-    /// Where in the bucket the file is.
+    /// The place of the file in the bucket.
     pub data_file_s3_key: String,
 }
 
@@ -119,7 +119,7 @@ pub struct Summary {
     pub table_arn: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_id: Option<String>,
-    /// For a full export: the time whose state it holds.
+    /// For a full export: the time of the exported state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export_time: Option<String>,
     /// For an incremental export: its first moment, included.
@@ -134,7 +134,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3_sse_algorithm: Option<String>,
     pub s3_sse_kms_key_id: Option<String>,
-    /// Where in the bucket manifest-files.json is.
+    /// The place of manifest-files.json in the bucket.
     pub manifest_files_s3_key: String,
     pub billed_size_bytes: u64,
     pub item_count: u64,
@@ -143,8 +143,7 @@ pub struct Summary {
     /// For an incremental export: `NEW_IMAGE` or `NEW_AND_OLD_IMAGES`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_view: Option<String>,
-    /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; an export from before there were incremental ones has
-    /// none.
+    /// `FULL_EXPORT` or `INCREMENTAL_EXPORT`; absent in exports older than incremental exports.
     pub export_type: Option<String>,
 }
 

@@ -133,7 +133,7 @@ fn key(row: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Runs each work on a thread of its own, side by side, and tells what each has done.
+/// Runs each work on its own thread, in parallel, and returns the counts of each.
 fn run(works: &[(&Engine, Work)], rows: u64, time: Duration) -> Vec<Done> {
     let (is_over, starts) = (AtomicBool::new(false), Barrier::new(works.len() + 1));
     thread::scope(|scope| {
@@ -194,14 +194,14 @@ fn measure(is_over: &AtomicBool, mut one: impl FnMut()) -> Done {
     }
 }
 
-/// How long this thread has run: the first number of the scheduler's statistics.
+/// The running time of this thread: the first number of the scheduler's statistics.
 fn ran_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with statistics");
     let first = text.split(' ').next().expect("three numbers");
     first.parse().expect("nanoseconds")
 }
 
-/// The median of each number by itself.
+/// The median of each number, taken separately.
 fn median(all: Vec<Done>) -> Done {
     let of = |number: fn(&Done) -> f64| {
         let mut numbers: Vec<f64> = all.iter().map(number).collect();

@@ -1,8 +1,8 @@
-//! Whether a request that makes the data larger may begin now.
+//! Decides whether a request that makes the data larger may start now.
 //!
-//! With the memory engine that is a matter of room alone: rows stay where they are, so without room
-//! it is refused. The ssd engine writes what has gathered to its files and has the memory again. So
-//! nothing is refused for what is not flushed yet: it waits.
+//! With the memory engine the only limit is memory: rows stay in memory, so a request without room
+//! is refused. The ssd engine writes unflushed changes to its files, which frees their memory. So
+//! no request is refused because of unflushed changes: it waits.
 //!
 //! ```text
 //!   unflushed   what is not in the store's files, in memory      <= limit, and one request more
@@ -12,13 +12,13 @@
 //! Over a log that nodes share, requests wait with either engine while the log has not taken what
 //! was written before.
 //!
-//! A waiting request holds nothing meanwhile, neither a thread nor a lock: it answers
-//! [`Admission::Later`], and is looked at again once the listeners of
-//! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The end of the
-//! waiting depends on the flusher alone, which takes the log's epochs and ends flushes without the
-//! waiting writers. If it lets nobody in for a minute, because the disk does not answer, writers
-//! are refused until it does. Writers are slowed down long before, by
-//! [`crate::durability::backlog`]; this is where they stop.
+//! A waiting request holds no resources, neither a thread nor a lock: it returns
+//! [`Admission::Later`], and is retried once the listeners of
+//! [`Engine::on_free`](crate::Engine::on_free) are called, or a little later. The wait ends through
+//! the flusher only, which takes the log's epochs and finishes flushes without the waiting writers.
+//! If it admits no request for a minute, because the disk does not answer, writers are refused
+//! until it does. [`crate::durability::backlog`] slows writers down long before they are stopped
+//! here.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use crate::Engine;
 use crate::durability::pressure::{is_over, lasted};
 use crate::partition::shared::Shared;
 
-/// Whether what makes the data larger may begin.
+/// The decision about a request that makes the data larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It may.
     Now,
-    /// It is to be asked again soon: what was written before is on its way to the disk. Nothing of
-    /// it may be done.
+    /// Retry soon: earlier writes are on their way to the disk. No part of the request may be
+    /// executed.
     Later,
     /// There is no room, and waiting would give none.
     Refused,
@@ -43,9 +43,9 @@ pub enum Admission {
 /// flush would cure is waited for as long.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
-/// How long writers wait while none of them is let in.
+/// The longest wait of writers while none is admitted.
 const BEHIND_MICROS_MAX: u64 = 60_000_000;
-/// How long a thread is kept by waiting, and how often it looks.
+/// The longest wait of a thread, and the interval of its checks.
 const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -81,7 +81,8 @@ impl Shared {
 }
 
 impl Engine {
-    /// Whether a request that makes the data larger may begin. Costs a few loads; takes no lock.
+    /// Returns whether a request that makes the data larger may start. Costs a few loads; takes no
+    /// lock.
     #[inline]
     pub fn admission(&self) -> Admission {
         let shared = self.shared();
@@ -99,9 +100,9 @@ impl Engine {
         admission
     }
 
-    /// Waits on the calling thread until what makes the data larger may begin, for a minute at
-    /// most, or until the server stops: then it returns [`Admission::Later`]. For threads that may
-    /// be kept; others ask [`Engine::admission`] again.
+    /// Blocks the calling thread until a request that makes the data larger may start, for at most
+    /// a minute, or until the server stops: then it returns [`Admission::Later`]. For threads that
+    /// may block; others poll [`Engine::admission`].
     pub fn wait_for_room(&self) -> Admission {
         let runtime = &self.shared().runtime;
         let until = runtime.now() + WAIT_MAX;
@@ -119,10 +120,9 @@ impl Engine {
         self.admission() == Admission::Later
     }
 
-    /// Prepares for [`Engine::close`]: takes what was written to the log however far the store is
-    /// behind, so that no commit waits for a flush to become durable, and ends
-    /// [`Engine::wait_for_room`]. Callers that wait elsewhere are woken, and look whether the
-    /// server stops.
+    /// Prepares for [`Engine::close`]: writes the pending epochs to the log however large the
+    /// store's backlog is, so that no commit waits for a flush to become durable, and ends
+    /// [`Engine::wait_for_room`]. Other waiters are woken, and check whether the server stops.
     pub fn end_waiting(&self) {
         let shared = self.shared();
         shared.pressure.is_ending.store(true, Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl Engine {
         self.shared().pressure.unflushed_bytes()
     }
 
-    /// How much of that may gather, in bytes.
+    /// The most such bytes that may gather.
     pub fn unflushed_bytes_max(&self) -> u64 {
         self.shared().pressure.limit_bytes()
     }

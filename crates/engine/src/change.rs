@@ -1,15 +1,15 @@
 //! The meaning of a committed effect to the users of a layer: the words of a change feed.
 //!
-//! The engine knows rows. Each layer tells what a row of its own says, and that a row which only
-//! follows from others says nothing.
+//! The engine knows rows only. Each layer decodes its own rows, and skips rows that are derived
+//! from others.
 
 use quartet_model::{Effect, LayerId};
 
 use crate::Reader;
 
-/// Tells one layer's effects in one logical database, in the order of their commits.
+/// Decodes one layer's effects in one logical database, in commit order.
 pub trait ChangeDecoder: Send {
-    /// Whose effects it knows.
+    /// The layer whose effects it decodes.
     fn layer(&self) -> LayerId;
 
     /// Appends what the effect did, with keys relative to the space; nothing if it follows from
@@ -18,12 +18,12 @@ pub trait ChangeDecoder: Send {
     fn decode(&mut self, effect: Effect<'_>, reader: &mut dyn FnMut() -> Option<Reader>, changes: &mut Vec<Change>);
 }
 
-/// One thing that was changed.
+/// One change, as a change feed reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The name that prefix filters compare: a key, a table, a collection.
     pub name: Vec<u8>,
-    /// How far it goes from there.
+    /// The extent of the change from there.
     pub reach: Reach,
     /// The event's members, in this order.
     pub members: Vec<(&'static str, Shown)>,
@@ -34,7 +34,7 @@ pub struct Change {
 pub enum Reach {
     /// Its own.
     Name,
-    /// Those from its own on and before this one.
+    /// Names from its own, inclusive, up to this one, exclusive.
     Before(Vec<u8>),
     /// Its own and all that follow.
     All,
@@ -56,7 +56,7 @@ pub enum Shown {
 }
 
 impl Change {
-    /// A change of what is called `name`.
+    /// Returns a change of the entity called `name`.
     pub fn new(operation: &'static str, name: &[u8]) -> Change {
         Change {
             name: name.to_vec(),
@@ -65,13 +65,13 @@ impl Change {
         }
     }
 
-    /// Concerns the names behind its own, too.
+    /// Extends the change to names after its own.
     pub fn reaching(mut self, reach: Reach) -> Change {
         self.reach = reach;
         self
     }
 
-    /// It concerns a name that begins with `prefix`.
+    /// Returns whether it concerns a name with this prefix.
     pub fn concerns(&self, prefix: &[u8]) -> bool {
         let is_within = || self.name[..] < *prefix;
         self.name.starts_with(prefix)
@@ -82,7 +82,7 @@ impl Change {
             }
     }
 
-    /// Tells one thing more.
+    /// Adds one member to the report.
     pub fn with(mut self, member: &'static str, shown: Shown) -> Change {
         self.members.push((member, shown));
         self

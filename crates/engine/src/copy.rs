@@ -1,4 +1,4 @@
-//! A copy of a node: the rows behind one record, and then the file log behind that.
+//! A copy of a node: the rows at one record, then the records of the file log after it.
 //!
 //! ```text
 //! copy      QCPY | format 1 u32 | sequence u64 | place (`place`) | version u64     the state's record
@@ -8,9 +8,9 @@
 //!           3 | rows u64                                                           the end
 //! ```
 //!
-//! The bytes are opaque to their carrier and stay in order. The source holds a snapshot and its
-//! file log meanwhile. The target has nothing that could be opened until it is finished; then its
-//! file log has one record, which says where in the shared log it stands.
+//! The bytes are opaque to their carrier and stay in order. Meanwhile the source holds a snapshot
+//! and its file log. The target cannot be opened until it is finished; then its file log has one
+//! record, which gives its position in the shared log.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use quartet_log_replicated::Position as Place;
 use quartet_model::{LogSequence, Version};
 use quartet_store::{PartitionSnapshot, Position, Read, StoreKind};
 
-use crate::replication::place::{placed, position_of};
+use crate::replication::place::{Kind, NONE_BEFORE, Placed};
 use crate::{Engine, LogReader, Parts, Restoration};
 
 const MAGIC: &[u8; 4] = b"QCPY";
@@ -29,14 +29,14 @@ const FORMAT: u32 = 1;
 const CHUNK_BYTES: usize = 256 << 10;
 /// Most bytes that are given at a time: a longer row or record is cut.
 const GIVEN_BYTES_MAX: usize = 1 << 20;
-/// How often a snapshot that was asked for is looked for, and for how long.
+/// Interval and maximum time of polling for a requested snapshot.
 const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 const ROW: u8 = 1;
 const RECORD: u8 = 2;
 const END: u8 = 3;
 
-/// Why a copy was not made. Begin again, from an empty directory.
+/// The reason why a copy failed. Start again from an empty directory.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The source has nothing that is confirmed, or is no node of a replicated log, or is
@@ -57,7 +57,7 @@ pub enum CopyError {
 /// A copy being given.
 pub struct CopySource {
     snapshot: Option<PartitionSnapshot>,
-    /// The row after which the next chunk begins.
+    /// The last row of the previous chunk.
     last_key: Option<Vec<u8>>,
     rows: u64,
     reader: LogReader,
@@ -68,7 +68,7 @@ pub struct CopySource {
 }
 
 impl Engine {
-    /// Begins to copy everything that is confirmed. Waits until the epoch in flight is.
+    /// Starts a copy of all confirmed state. Waits until the epoch in flight is confirmed.
     pub fn copy_source(&self) -> Result<CopySource, CopyError> {
         let shared = self.shared();
         let standing = shared.standing.as_ref().ok_or(CopyError::NoState)?;
@@ -94,7 +94,7 @@ impl Engine {
             &copied.place.sequence.0.to_le_bytes(),
         ]
         .concat();
-        chunk.extend_from_slice(&placed(&copied.place, false));
+        chunk.extend_from_slice(&whole(copied.place).encode());
         chunk.extend_from_slice(&copied.version.0.to_le_bytes());
         Ok(CopySource {
             snapshot: Some(copied.snapshot),
@@ -142,7 +142,7 @@ impl CopySource {
         Ok(())
     }
 
-    /// True once all rows are given.
+    /// Returns true once all rows were returned.
     fn rows_of(&mut self, snapshot: &PartitionSnapshot) -> Result<bool, CopyError> {
         let start = self.last_key.take().map(|key| [&key[..], b"\0"].concat());
         let (chunk, rows, last_key) = (&mut self.chunk, &mut self.rows, &mut self.last_key);
@@ -164,7 +164,7 @@ impl CopySource {
         Ok(self.last_key.is_none())
     }
 
-    /// True once all records that there are by now are given.
+    /// Returns true once all present records were returned.
     fn records(&mut self) -> Result<bool, CopyError> {
         while self.chunk.len() < CHUNK_BYTES {
             let record = self.reader.next();
@@ -188,7 +188,7 @@ pub struct CopyTarget {
     restoration: Restoration,
     /// Bytes that do not make a whole piece yet.
     pending: Vec<u8>,
-    /// Bytes that the piece at the beginning of `pending` announces.
+    /// Length in bytes that the first piece of `pending` announces.
     announced: usize,
     /// The last whole record.
     place: Option<Place>,
@@ -198,7 +198,7 @@ pub struct CopyTarget {
 }
 
 impl CopyTarget {
-    /// Begins in an empty directory, in which `parts` opens the file log.
+    /// Starts in an empty directory, in which `parts` opens the file log.
     pub fn begin(parts: Parts, kind: StoreKind) -> Result<CopyTarget, CopyError> {
         let restoration = Restoration::begin(parts.disk.clone(), kind, Box::new(|_| true));
         Ok(CopyTarget {
@@ -229,7 +229,7 @@ impl CopyTarget {
         Ok(())
     }
 
-    /// Takes one piece, and returns what is behind it; `None` if it is not whole.
+    /// Reads one piece, and returns the remaining bytes; `None` if the piece is incomplete.
     fn piece<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, CopyError> {
         if self.is_whole && !bytes.is_empty() {
             return Err(CopyError::Malformed);
@@ -253,10 +253,10 @@ impl CopyTarget {
         let sequence = LogSequence(fields.u64()?);
         let place = fields.take(placed_bytes())?;
         self.version = Version(fields.u64()?);
-        let Some((place, false)) = position_of(sequence, place).filter(|_| is_copy) else {
-            return Some(Err(CopyError::Malformed));
-        };
-        self.place = Some(place);
+        match Placed::of(sequence, place).filter(|_| is_copy) {
+            Some(placed) if placed.kind == Kind::Whole => self.place = Some(placed.position),
+            _ => return Some(Err(CopyError::Malformed)),
+        }
         Some(Ok(()))
     }
 
@@ -273,13 +273,13 @@ impl CopyTarget {
         let (sequence, bytes) = (LogSequence(fields.u64()?), fields.u32()? as usize);
         let payload = fields.take(bytes)?;
         let follows = self.place.is_some_and(|place| place.sequence < sequence);
-        let Some((place, is_part)) = position_of(sequence, payload).filter(|_| follows) else {
+        let Some(placed) = Placed::of(sequence, payload).filter(|_| follows) else {
             return Some(Err(CopyError::Malformed));
         };
-        if is_part {
+        if placed.kind == Kind::Part {
             return Some(Ok(()));
         }
-        self.place = Some(place);
+        self.place = Some(placed.position);
         let applied = self.restoration.record(payload, self.version, Version::MAX);
         let applied = applied.map(|newest| self.version = self.version.max(newest));
         Some(applied.map_err(|error| CopyError::Target(error.to_string())))
@@ -291,7 +291,7 @@ impl CopyTarget {
         Some(is_all.then_some(()).ok_or(CopyError::Malformed))
     }
 
-    /// Makes the directory one that can be opened with [`Engine::open_replicated`].
+    /// Finishes the directory, so that [`Engine::open_replicated`] can open it.
     pub fn finish(self) -> Result<(), CopyError> {
         let place = self.place.filter(|_| self.is_whole).ok_or(CopyError::Malformed)?;
         let failed = |error: &dyn std::fmt::Display| CopyError::Target(error.to_string());
@@ -303,9 +303,18 @@ impl CopyTarget {
         let log = self.parts.log.open(place.sequence, &mut |_, _| Ok(()), &mut |_| {});
         let mut log = log.map_err(|error| failed(&error))?;
         let tail = log.tail();
-        log.append(tail, &[&placed(&place, false)])
+        log.append(tail, &[&whole(place).encode()])
             .map_err(|error| failed(&error))?;
         log.close().map_err(|error| failed(&error))
+    }
+}
+
+/// The place of a record that a copy begins with: nothing is before it in the file log.
+fn whole(position: Place) -> Placed {
+    Placed {
+        position,
+        kind: Kind::Whole,
+        before: NONE_BEFORE,
     }
 }
 

@@ -7,10 +7,10 @@
 //!            log up to the fence ---effects--> target             now both hold the same
 //! ```
 //!
-//! The rows in the target are nobody's meanwhile: no layer is over them. They keep their versions,
-//! and each transaction that puts them there lands above all of them; so versions of the database
-//! go on in one order. The caller decides where the database is and clears the other partition
-//! afterwards: the engine knows no catalogue.
+//! Meanwhile the rows in the target belong to no layer. They keep their versions, and each
+//! transaction that writes them commits above all of them, so versions of the database continue in
+//! one order. The caller decides where the database is and clears the other partition afterwards:
+//! the engine has no catalogue.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -28,8 +28,8 @@ use crate::{
 /// Rows that are put into the target under one hold of its lock, at most, and about how many bytes.
 const STEP_ROWS: usize = 256;
 const STEP_BYTES: usize = 64 << 10;
-/// The bytes that may be on their way to the target's disk before they are waited for: others'
-/// writes come behind them.
+/// Largest number of bytes written to the target and not yet synced: writes of its clients queue
+/// after them.
 const UNSYNCED_BYTES: usize = 1 << 20;
 
 /// Why a database was not copied. The source has all of it.
@@ -58,7 +58,7 @@ pub enum DatabaseCopyError {
     UnknownLayer,
 }
 
-/// How much was copied, for those who watch.
+/// Progress figures of a copy, for observers.
 #[derive(Debug, Default)]
 pub struct CopyFigures {
     /// Rows of the snapshot that are in the target.
@@ -73,7 +73,7 @@ pub struct CopyFigures {
 pub struct DatabaseCopy {
     /// `None` once all rows of it are in the target.
     snapshot: Option<PartitionSnapshot>,
-    /// The key behind which the next step begins.
+    /// The last key of the previous step.
     after: Vec<u8>,
     log: LogReader,
     /// All of the source up to here is in the target, once the snapshot is.
@@ -85,7 +85,8 @@ pub struct DatabaseCopy {
 /// Puts rows and effects into the target.
 struct Writer {
     target: Arc<Engine>,
-    /// From before the first row: the rows are there while the target is home since then.
+    /// From before the first row: the rows are valid as long as the target has been home from that
+    /// arrival on.
     arrival: Arrival,
     database: DatabaseId,
     /// Bytes in the target that may not be durable yet, and what to wait for.
@@ -95,10 +96,10 @@ struct Writer {
 }
 
 impl Engine {
-    /// Sees to it that nothing of the database is executed here from now on, until
-    /// [`Engine::unfence`] or until the engine is opened again. Returns a version behind its last
-    /// commit, which is in the log once it is durable, and before everything that follows. Wait for
-    /// it by [`DatabaseCopy::arrival`]: a home may be deposed.
+    /// Refuses transactions of the database in this engine, until [`Engine::unfence`] or until the
+    /// engine is opened again. Returns a version after its last commit; once that version is
+    /// durable it is in the log, before everything that follows. The caller waits for it by
+    /// [`DatabaseCopy::arrival`]: a home may be deposed.
     pub fn fence(&self, database: DatabaseId) -> Result<Version, DatabaseCopyError> {
         let mut partition = self.partition_in_time()?;
         let version = mark(&mut partition, database)?;
@@ -106,8 +107,8 @@ impl Engine {
         Ok(version)
     }
 
-    /// Commits a transaction that changes nothing: the log then says that whatever was committed
-    /// before the version that is returned is in it. It is durable once that version is.
+    /// Commits a transaction that changes nothing, and returns its version: once that is durable,
+    /// the log holds all that was committed before it.
     pub fn mark_version(&self) -> Result<Version, DatabaseCopyError> {
         mark(&mut self.partition_in_time()?, DatabaseId(0))
     }
@@ -117,18 +118,19 @@ impl Engine {
         self.partition().state().fenced.retain(|other| *other != database);
     }
 
-    /// Every database is here that the catalogue has here. For a home that begins.
+    /// Lifts all fences. For a new home, whose catalogue decides which databases are here.
     pub fn unfence_all(&self) {
         self.partition().state().fenced.clear();
     }
 
-    /// Tells everybody who watches keys of the database that they may have changed: they are
-    /// elsewhere.
+    /// Notifies all watches of the database that their keys may have changed, because the database
+    /// has moved.
     pub fn tell_watchers(&self, database: DatabaseId) {
         self.partition().state().watches.tell_all(&database.0.to_be_bytes());
     }
 
-    /// Removes all rows of a database, also if it is fenced. Wait for what is returned.
+    /// Removes all rows of a database, also if it is fenced. The caller waits for the returned
+    /// dependency.
     pub fn clear_database(&self, database: DatabaseId) -> Result<Dependency, DatabaseCopyError> {
         let mut latest = Dependency::ZERO;
         for layer in LayerId::ALL {
@@ -144,7 +146,7 @@ impl Engine {
         Ok(latest)
     }
 
-    /// How many rows a database has in each of its spaces.
+    /// The number of a database's rows in each of its spaces.
     pub fn rows_of(&self, database: DatabaseId) -> Result<Vec<u64>, DatabaseCopyError> {
         let (snapshot, ..) = self.snapshot();
         let count = |layer| {
@@ -170,7 +172,7 @@ fn mark(partition: &mut PartitionGuard<'_>, database: DatabaseId) -> Result<Vers
 }
 
 impl DatabaseCopy {
-    /// Begins to copy a database of `source`, of which `target` has nothing.
+    /// Starts to copy a database of `source` to `target`, which has no rows of it.
     pub fn begin(
         source: &Engine,
         target: Arc<Engine>,
@@ -178,8 +180,8 @@ impl DatabaseCopy {
         figures: Arc<CopyFigures>,
     ) -> Result<DatabaseCopy, DatabaseCopyError> {
         let arrivals = [source, &*target].map(|engine| engine.arrival(Durability::Always));
-        // In this order: everything behind the snapshot is in records that the reader has yet to
-        // give.
+        // In this order: everything after the snapshot is in records that the reader has yet to
+        // return.
         let log = source.read_log(source.durable_sequence().next())?;
         let (snapshot, version, _) = source.snapshot();
         Ok(DatabaseCopy {
@@ -231,8 +233,8 @@ impl DatabaseCopy {
         Ok(true)
     }
 
-    /// Applies what the source has made durable since, at most a record of its log. False: there is
-    /// no more at present.
+    /// Applies newly durable effects of the source, at most one record of its log. Returns false if
+    /// there are none at present.
     pub fn follow_some(&mut self) -> Result<bool, DatabaseCopyError> {
         let Some(record) = self.log.next()? else {
             return Ok(false);
@@ -247,7 +249,8 @@ impl DatabaseCopy {
         Ok(true)
     }
 
-    /// From before anything was read: what was copied is the source's while it is home since then.
+    /// From before the first read: the copied rows are the source's as long as it has been home
+    /// from that arrival on.
     pub fn arrival(&self) -> Arrival {
         self.arrival
     }
@@ -272,7 +275,8 @@ impl Writer {
         }
     }
 
-    /// A transaction has one space. A large one comes in parts: nobody looks at it yet.
+    /// A transaction has one space. A large one is applied in parts: the database has no readers
+    /// yet.
     fn follow(&mut self, version: Version, mut effects: Effects<'_>) -> Result<(), DatabaseCopyError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let mut layer = None;

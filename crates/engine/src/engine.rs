@@ -1,5 +1,5 @@
-//! One partition at its home: how it is opened and closed, how its lock is taken, and who waits for
-//! what to be durable.
+//! One partition at its home (leader): opening and closing, the partition's lock, and waiting for
+//! durability.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use crate::partition::lock::PartitionLock;
 use crate::partition::shared::{FlusherTask, Shared};
 use crate::partition::state::PartitionState;
 use crate::recovery::opening::{Recovered, recover};
+use crate::replication::place::Folder;
 use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
 use crate::standing::{Arrival, Replication, Role, Settled, Standing};
 use crate::{
@@ -27,12 +28,12 @@ use crate::{
     ReadGuard, Reader, Space, Statistics, Transaction, WatchId, partition::busy,
 };
 
-/// How often a thread that waits for something to be durable looks.
+/// Interval at which a thread that waits for durability checks.
 const DURABLE_LOOK: Duration = Duration::from_micros(100);
 /// No epoch grows larger before it is closed: with one transaction more it still fits a log record,
 /// which holds 4 GiB.
 const EPOCH_BYTES_LIMIT: usize = 2 << 30;
-/// How long a home refuses commits for a successor that does not come.
+/// Time for which a home refuses commits while it waits for a successor.
 const DRAIN_LASTS: Duration = Duration::from_secs(10);
 
 /// One partition at its home: state, log and the threads that serve them.
@@ -41,11 +42,11 @@ pub struct Engine {
     flusher: Flusher,
 }
 
-/// By then what a checkpoint held is freed, given back by the allocator, and measured.
+/// Time after which a checkpoint's memory has been freed, returned by the allocator, and measured.
 const GIVEN_BACK_AFTER_MICROS: u64 = 2_000_000;
 
 impl Engine {
-    /// Opens the partition of a server that stands alone. See [`Engine::open_with`].
+    /// Opens the partition of a standalone server. See [`Engine::open_with`].
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -56,8 +57,8 @@ impl Engine {
         Engine::open_with(Parts::on_one_machine(disk, clock), options, failure, progress)
     }
 
-    /// Opens the partition: what the store has on disk, then the rest of the log. `failure` is
-    /// called once, from the thread that meets it, when the log can no longer be trusted; nothing
+    /// Opens the partition: the store's content on disk, then the rest of the log. `failure` is
+    /// called once, from the thread that detects it, when the log can no longer be trusted; nothing
     /// is acknowledged as durable after it.
     pub fn open_with(
         parts: Parts,
@@ -99,6 +100,10 @@ impl Engine {
             reserved_bytes: options.kept_bytes,
             ..StoreOptions::default()
         };
+        let folder = match replicated {
+            Some(_) => Folder::Node,
+            None => Folder::Server,
+        };
         let Recovered {
             store,
             position,
@@ -106,7 +111,7 @@ impl Engine {
             log,
             last,
             places,
-        } = recover(disk.clone(), log, &store_options, replicated.is_some(), progress)?;
+        } = recover(disk.clone(), log, &store_options, folder, progress)?;
         let is_all_in_memory = store.kind() == StoreKind::Memory;
         let room = Room::new(log.room(), options.kept_bytes);
         store.tidy();
@@ -170,15 +175,15 @@ impl Engine {
         PartitionGuard::new(&self.shared, self.shared.partition.lock())
     }
 
-    /// Takes the partition's lock, or gives up when somebody keeps it for longer than the calling
-    /// thread may wait: a moment if it serves connections ([`serve_on_this_thread`]), a few seconds
-    /// otherwise. A pipeline of commands takes it once.
+    /// Takes the partition's lock, or gives up once the wait exceeds the calling thread's limit: a
+    /// moment if the thread serves connections ([`serve_on_this_thread`]), a few seconds otherwise.
+    /// A pipeline of commands takes it once.
     pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
         let state = self.shared.partition.lock_in_time()?;
         Ok(PartitionGuard::new(&self.shared, state))
     }
 
-    /// As [`Engine::partition`], beside others who only read.
+    /// As [`Engine::partition`], shared with other readers.
     pub fn read(&self) -> ReadGuard<'_> {
         debug_assert!(
             !busy::is_serving_thread(),
@@ -187,16 +192,16 @@ impl Engine {
         ReadGuard::new(&self.shared, self.shared.partition.read())
     }
 
-    /// As [`Engine::partition_in_time`], beside others who only read. Under it nobody may take the
-    /// lock once more, or both wait for each other.
+    /// As [`Engine::partition_in_time`], shared with other readers. A thread that holds it must not
+    /// take the lock again: the two would deadlock.
     pub fn read_in_time(&self) -> Result<ReadGuard<'_>, Busy> {
         let state = self.shared.partition.read_in_time()?;
         Ok(ReadGuard::new(&self.shared, state))
     }
 
-    /// Takes the partition's lock for what may take long. Everything committed before is in the
-    /// flusher's hands, so what waits for it to be durable does not wait for the holder; and nobody
-    /// who serves connections waits for the lock in vain.
+    /// Takes the partition's lock for an operation that may take long. The flusher receives
+    /// everything committed before, so replies that wait for durability do not wait for the holder,
+    /// and threads that serve connections give up on the lock at once.
     pub fn partition_for_long(&self) -> PartitionGuard<'_> {
         let mut partition = self.partition();
         partition.hand_over_pending();
@@ -213,8 +218,8 @@ impl Engine {
         }
     }
 
-    /// Lets those go first who wait for the partition's lock, for a moment: for work that nobody
-    /// waits for, between two of its steps. They would wait for a turn of it otherwise.
+    /// Lets the waiters of the partition's lock go first, for a moment: for background work,
+    /// between two of its steps. Otherwise they would wait for the lock's fairness limit.
     pub fn give_way(&self) {
         self.shared.partition.give_way();
     }
@@ -232,8 +237,8 @@ impl Engine {
     }
 
     /// Calls `listener` when the lock is released after [`Engine::is_busy`] was true, from the
-    /// thread that held it. It must be quick, and may be missed: whoever waits for it looks again
-    /// now and then. It listens until what is returned is dropped.
+    /// thread that held it. The listener must be quick, and a call may be missed: its owner also
+    /// polls. It stays registered until the returned value is dropped.
     pub fn on_free(&self, listener: Arc<dyn Fn() + Send + Sync>) -> Listening {
         self.shared.partition.announcement.listen(listener)
     }
@@ -243,8 +248,8 @@ impl Engine {
         self.shared.durable()
     }
 
-    /// True once the answer that depends on `dependency` may be sent. When false, the listeners
-    /// will be called after the durable version moves.
+    /// Returns true once the answer that depends on `dependency` may be sent. When false, the
+    /// listeners will be called after the durable version moves.
     pub fn is_durable(&self, dependency: Dependency) -> bool {
         if dependency <= self.durable() {
             return true;
@@ -267,8 +272,8 @@ impl Engine {
         }
     }
 
-    /// Notes that a request has arrived. Call it before the request executes. `durability`: that of
-    /// the space it will use.
+    /// Records the arrival of a request. Call it before the request executes. `durability` is the
+    /// mode of the space that it will use.
     #[inline]
     pub fn arrival(&self, durability: Durability) -> Arrival {
         match &self.shared.standing {
@@ -277,10 +282,10 @@ impl Engine {
         }
     }
 
-    /// Whether a reply may leave that rests on `dependency`, to a request that arrived then. Over a
-    /// log of one's own: once the dependency is durable. Over a shared one it must be shown as well
-    /// that this node was home after the arrival; relaxed durability takes evidence of the last two
-    /// seconds instead. When not yet, the listeners will be called.
+    /// Returns whether a reply that depends on `dependency` may be sent, to a request that arrived
+    /// at `arrival`. Over a local log: once the dependency is durable. Over a shared log, evidence
+    /// is also required that this node was home after the arrival; relaxed durability accepts
+    /// evidence of the last two seconds instead. If not yet, the listeners will be called.
     #[inline]
     pub fn settled(&self, dependency: Dependency, arrival: Arrival) -> Settled {
         let Some(standing) = &self.shared.standing else {
@@ -326,7 +331,7 @@ impl Engine {
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<Result<R, ExecuteError<E>>, Busy> {
-        // From before the commit: behind it, another home may have a version of the same number.
+        // From before the commit: after it, another home may have a version of the same number.
         let arrival = self.arrival(Durability::Always);
         let executed = self.partition_in_time()?.execute(space, body);
         Ok(
@@ -337,16 +342,16 @@ impl Engine {
         )
     }
 
-    /// Makes what `dependency` stands for durable on the calling thread, which waits for the disk.
-    /// For a thread that has nobody else to serve meanwhile: it saves the ways to the flusher's
-    /// thread and back. False if that thread is long at it, or the log failed, or is shared: then
-    /// wait as usual.
+    /// Makes `dependency` durable on the calling thread, which waits for the disk. For a thread
+    /// without other connections to serve meanwhile: it saves the round trip to the flusher's
+    /// thread. Returns false if the flusher is busy for long, or the log failed or is shared: then
+    /// the caller waits as usual.
     pub fn make_durable(&self, dependency: Dependency) -> bool {
         dependency <= self.durable() || self.flusher.flush_here(dependency)
     }
 
-    /// Calls `listener` from the flusher each time the durable version moved while somebody waited.
-    /// It must be quick. It listens until what is returned is dropped.
+    /// Calls `listener` from the flusher each time the durable version advanced while replies
+    /// waited. It must be quick. It stays registered until the returned value is dropped.
     pub fn on_durable(&self, listener: Arc<dyn Fn() + Send + Sync>) -> Listening {
         self.shared.listeners.add(listener)
     }
@@ -400,20 +405,20 @@ impl Engine {
         &self.shared.statistics
     }
 
-    /// Returns the size of a logical database's rows, those of cleared ranges included until they
-    /// are freed.
+    /// Returns the size of a logical database's rows, including cleared ranges until they are
+    /// freed.
     pub fn stored_bytes(&self, database: DatabaseId) -> u64 {
         self.shared.stored.read(database)
     }
 
-    /// Returns the size of all databases' rows, without those that only a snapshot still holds.
+    /// Returns the size of all databases' rows, without rows that only a snapshot still holds.
     pub fn live_bytes(&self) -> u64 {
         self.shared.stored.total()
     }
 
-    /// The same where room is made by removing rows. In memory small ones take less than they
-    /// count, and all of them no more than the rows of the process do; the ssd engine has most of
-    /// its rows elsewhere.
+    /// The same where room is made by removing rows. In memory small rows take less than they
+    /// count, and all of them at most as much as the process' rows do; the ssd engine has most of
+    /// its rows on disk.
     pub fn removable_bytes(&self) -> u64 {
         match self.shared.is_all_in_memory {
             true => self.live_bytes().min(quartet_store::all_rows_bytes()),
@@ -431,9 +436,9 @@ impl Engine {
         &self.shared.memory
     }
 
-    /// Ends the checkpoint that is being written, if there is one, so that what it holds of rows
-    /// that are no longer live is given back; true while that is awaited. Until one has succeeded,
-    /// whoever evicts leaves it more room ([`Memory::evicts_above`]).
+    /// Abandons the running checkpoint, if any, to release the rows that it holds and that are no
+    /// longer live; returns true while that is awaited. Until a checkpoint has succeeded, evictions
+    /// leave more room for it ([`Memory::evicts_above`]).
     pub fn give_up_checkpoint(&self) -> bool {
         let (shared, now_micros) = (&self.shared, self.now_micros());
         if shared.is_all_in_memory && shared.statistics.checkpoint_running.load(Ordering::Relaxed) {
@@ -445,7 +450,8 @@ impl Engine {
         now_micros.saturating_sub(given_up_micros) < GIVEN_BACK_AFTER_MICROS
     }
 
-    /// True while the disk has no room for writes that make the database larger: they are refused.
+    /// Returns true while the disk has no room for writes that make the database larger: they are
+    /// refused.
     pub fn is_disk_full(&self) -> bool {
         self.shared.room.is_short()
     }
@@ -467,7 +473,7 @@ impl Engine {
         standing.map_or(Role::Alone, |standing| standing.role())
     }
 
-    /// True if transactions are executed here.
+    /// Returns true if transactions are executed here.
     pub fn is_home(&self) -> bool {
         self.shared.standing.as_ref().is_none_or(|standing| standing.is_home())
     }
@@ -491,7 +497,7 @@ impl Engine {
         self.wish(|standing, _| standing.wishes.drain_until_micros.store(0, Ordering::SeqCst));
     }
 
-    /// Asks every node for its state hash at one record. For a home; nothing happens elsewhere.
+    /// Requests every node's state hash at one record. For a home; on other nodes it does nothing.
     pub fn mark(&self) {
         self.wish(|standing, _| standing.wishes.mark.store(true, Ordering::SeqCst));
     }

@@ -1,10 +1,10 @@
 //! Invariants between a layer's rows, and their breaches: indexes, counts, names that lead
 //! somewhere.
 //!
-//! The engine knows no layer. Each registers what it promises about its rows of one logical
-//! database, and is given all of them at one snapshot; what it finds broken it names, with what
-//! would put it right without guessing. A [`Repair`] only rebuilds or drops what follows from other
-//! rows: data that nothing contradicts is never touched.
+//! The engine knows no layer. Each layer registers the invariants of its rows in one logical
+//! database, and receives all of them at one snapshot; it reports each breach, with a repair that
+//! involves no guess. A [`Repair`] only rebuilds or drops derived rows: data that nothing
+//! contradicts is never touched.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,21 +15,21 @@ use crate::{Durability, Frozen, Reader, Space};
 
 /// The invariants that a layer guarantees for its rows.
 pub trait Invariants {
-    /// Whose rows it knows.
+    /// The layer whose rows it verifies.
     fn layer(&self) -> LayerId;
 
     /// Looks at all rows of the layer in one logical database. Bytes that no version has written
     /// are a finding, never a panic: see [`decoded`].
     fn judge(&self, verification: &mut Verification<'_>);
 
-    /// The databases whose rows in this partition are nobody's, as parts of a copy are: they are
-    /// not judged. `rows` are those of the system space.
+    /// Returns the databases whose rows in this partition belong to no layer, such as a partial
+    /// copy's: they are not verified. `rows` are those of the system space.
     fn disowned(&self, _rows: &Reader) -> Vec<DatabaseId> {
         Vec::new()
     }
 }
 
-/// One layer's rows in one logical database, and what was found in them.
+/// One layer's rows in one logical database, and the breaches found in them.
 pub struct Verification<'r> {
     /// The rows; its time is that of the newest commit.
     pub rows: &'r Reader,
@@ -43,9 +43,9 @@ pub struct Verification<'r> {
 /// Something that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// In which logical database.
+    /// The logical database of the rows.
     pub database: DatabaseId,
-    /// Among whose rows.
+    /// The layer of the rows.
     pub layer: LayerId,
     /// A sentence: which row, and what is wrong with it.
     pub what: String,
@@ -56,7 +56,7 @@ pub struct Finding {
 /// A change that follows from other rows. Keys are relative to the space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// A row is computed anew.
+    /// Recomputes a row.
     #[expect(missing_docs, reason = "a key and its value")]
     Set { key: Vec<u8>, value: Vec<u8> },
     /// A row that nothing supports goes.
@@ -72,7 +72,7 @@ pub enum Repair {
 pub struct Findings {
     /// The first of them.
     pub kept: Vec<Finding>,
-    /// How many there are.
+    /// Their number.
     pub count: u64,
 }
 
@@ -80,8 +80,8 @@ pub struct Findings {
 const FINDINGS_MAX: usize = 10_000;
 
 impl Verification<'_> {
-    /// The same rows, for whoever needs a reader of his own. He reads again by `rows` what that one
-    /// could not read.
+    /// Returns another reader of the same rows, for a check that needs its own. If it fails to read
+    /// a row, the check reads that row again by `rows`.
     pub fn reader(&self) -> Reader {
         Reader::of_snapshot((self.snapshot)(), self.space, self.rows.version)
     }
@@ -92,7 +92,7 @@ impl Verification<'_> {
         Frozen::of_snapshot((self.snapshot)(), self.space, self.rows.version)
     }
 
-    /// Whose rows they are.
+    /// The database of the rows.
     pub fn database(&self) -> DatabaseId {
         self.space.database
     }
@@ -117,7 +117,8 @@ pub fn decoded<T>(decode: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(decode)).ok()
 }
 
-/// Judges every layer's rows of every logical database. `snapshot` gives the same state each time.
+/// Verifies every layer's rows of every logical database. `snapshot` returns the same state each
+/// time.
 pub(crate) fn judge(
     snapshot: &dyn Fn() -> PartitionSnapshot,
     version: Version,
@@ -152,7 +153,7 @@ pub(crate) fn judge(
                 findings: &mut findings,
             });
             if reader.is_unreadable() {
-                // Reading it once more tells the reason.
+                // Reading it again returns the error.
                 rows.walk(b"", &mut |_| std::ops::ControlFlow::Continue(()))?;
             }
         }

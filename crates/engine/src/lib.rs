@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Effects are visible as soon as their transaction commits; a reply that depends on effects which
-//! the log has not yet made durable must wait for them. Each way in therefore returns a
+//! the log has not yet made durable must wait for them. Each of the three therefore returns a
 //! [`Dependency`]: the newest version the answer depends on. The caller sends the answer once
-//! [`Engine::durable`] has reached it, so nobody ever sees what a crash can take back.
+//! [`Engine::durable`] has reached it, so no client ever sees a write that a crash can undo.
 //!
 //! The flusher appends to the log the epoch that gathered while the previous one was being synced,
 //! so group commit needs no timer. Readers that wait for durability wake the flusher; writers do
-//! not: everything written in one go is synced in one go. A failed write or sync is final: the
-//! failure callback stops the server. A full disk is not: a transaction that would not fit is
-//! refused before it commits (`room`).
+//! not: all writes of a round share one sync. A failed write or sync is final: the failure callback
+//! stops the server. A full disk is not: a transaction that would not fit is refused before it
+//! commits (`room`).
 
 #![warn(missing_docs)]
 
@@ -56,7 +56,7 @@ pub use flusher::CheckpointError;
 pub use invariants::{Finding, Findings, Invariants, Repair, Verification, decoded};
 pub use log_reader::{LogReadError, LogReader};
 pub use options::{Durability, EngineOptions, OpenError, OpenProgress};
-pub use own_log::OwnLog;
+pub use own_log::{Founder, OwnLog};
 pub use partition::busy::{BriefWaits, Busy, Listening, serve_on_this_thread};
 pub use partition::frozen::Frozen;
 pub use partition::hold_times::MeasuredHolds;

@@ -6,11 +6,11 @@
 //!      +---- trims nothing that is held <--------+ holds all from the record it gives next
 //! ```
 //!
-//! A reader gets each record once, in order, without gaps, once it is durable;
+//! A reader returns each record once, in order, without gaps, once it is durable;
 //! [`quartet_model::EffectsReader`] reads a record's contents. It holds the log from the record
-//! that it was given last. That is bounded: beyond
+//! that it returned last. That is bounded: beyond
 //! [`EngineOptions::log_retention_bytes`](crate::EngineOptions), and on a disk that is short of
-//! room, the log is trimmed anyway, and a reader that lags behind gets [`LogReadError::TooOld`].
+//! room, the log is trimmed anyway, and a reader that lags further gets [`LogReadError::TooOld`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,23 +26,24 @@ use crate::partition::shared::Shared;
 #[derive(Debug, thiserror::Error)]
 pub enum LogReadError {
     /// The requested record is no longer kept: the reader starts again from a snapshot.
-    #[error("the log begins at record {}: what was asked for is too old", oldest.0)]
+    #[error("the log starts at record {}: the requested record is too old", oldest.0)]
     TooOld {
         /// The oldest record that is kept.
         oldest: LogSequence,
     },
-    /// The log does not reach so far: whoever asks has seen another log.
-    #[error("the log ends at record {}: what was asked for has not been written", newest.0)]
+    /// The log ends before that record: the caller's position is from another log.
+    #[error("the log ends at record {}: the requested record has not been written", newest.0)]
     Beyond {
         /// The newest record that is durable.
         newest: LogSequence,
     },
-    /// It could not be read back. The server's log says more; the engine goes on.
+    /// The record could not be read back. The server's log has the details; the engine keeps
+    /// running.
     #[error("{0}")]
     Unreadable(LogError),
 }
 
-/// One reader's place in the log of a running engine.
+/// One reader's position in the log of a running engine.
 pub struct LogReader {
     shared: Arc<Shared>,
     cursor: Box<dyn LogCursor>,
@@ -55,16 +56,16 @@ impl Engine {
         self.shared().log_readers.durable()
     }
 
-    /// Reads the log from the record `from` on, which is at most the one behind the newest durable
-    /// one. Reads from the disk.
+    /// Reads the log from the record `from` on, at most the successor of the newest durable record.
+    /// Reads from the disk.
     ///
     /// Errors: `TooOld`; `Beyond`; `Unreadable`.
     pub fn read_log(&self, from: LogSequence) -> Result<LogReader, LogReadError> {
         LogReader::begin(self.shared_arc(), from.max(LogSequence::ZERO.next()))
     }
 
-    /// Reads the log from the first record on that holds a transaction newer than `version`. That
-    /// record may hold older ones before it. Reads from the disk, as much as a segment of the log.
+    /// Reads the log from the first record that holds a transaction newer than `version`. That
+    /// record may hold older transactions too. Reads from the disk, up to a segment of the log.
     ///
     /// Errors: those of [`Engine::read_log`]; `TooOld` also where a transaction newer than
     /// `version` may have been dropped.
@@ -76,7 +77,7 @@ impl Engine {
             let Some(&oldest) = starts.first() else {
                 return self.read_log(readers.durable().next());
             };
-            // Nothing of what is searched is trimmed meanwhile.
+            // The searched records are not trimmed meanwhile.
             let mut reader = match LogReader::begin(shared.clone(), oldest) {
                 Err(LogReadError::TooOld { .. }) => continue,
                 begun => begun?,
@@ -103,7 +104,7 @@ impl LogReader {
             cursor,
             holder,
         };
-        // The cursor will miss records whose trimming had already begun.
+        // The cursor will miss records whose trimming has already started.
         let starts = readers.source.starts().map_err(LogReadError::Unreadable)?;
         match starts.first() {
             Some(&oldest) if oldest > from => Err(LogReadError::TooOld { oldest }),
@@ -111,11 +112,11 @@ impl LogReader {
         }
     }
 
-    /// The next record, unless all that is durable has been given; `None` is no end. The record,
-    /// and all behind it, are held until the next call. Reads from the disk.
+    /// Returns the next record, or `None` if all durable records have been returned; more may
+    /// follow. The record, and all later ones, are held until the next call. Reads from the disk.
     ///
-    /// Errors: after `TooOld` the reader is of no use any more; after `Unreadable` the same record
-    /// is tried again.
+    /// Errors: after `TooOld` the reader is useless; after `Unreadable` the same record is tried
+    /// again.
     #[expect(clippy::should_implement_trait, reason = "what it gives borrows from it")]
     pub fn next(&mut self) -> Result<Option<LogRecord<'_>>, LogReadError> {
         let readers = &self.shared.log_readers;
@@ -156,9 +157,9 @@ impl LogReader {
         LogReadError::TooOld { oldest }
     }
 
-    /// The last of `starts` whose first transaction is `version` or older. All before it are older
-    /// then. `None` if there is none: what follows `version` may have been dropped, unless the log
-    /// is there from its beginning.
+    /// Returns the last of `starts` whose first transaction is `version` or older; all earlier
+    /// records are older then. `None` if there is none: records after `version` may have been
+    /// dropped, unless the log is complete from its first record.
     fn last_start_at_or_before(
         &self,
         starts: &[LogSequence],

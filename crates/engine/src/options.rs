@@ -8,7 +8,7 @@ use quartet_store::{OpenError as StoreOpenError, StoreKind};
 
 use crate::Memory;
 
-/// When a write is acknowledged.
+/// The time at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// After its epoch is on disk.
@@ -46,27 +46,27 @@ pub struct EngineOptions {
     /// which make the database smaller. A deletion takes about a hundred bytes. At most a quarter
     /// of the room that the log makes ahead.
     pub kept_bytes: u64,
-    /// A checkpoint starts when the log holds this many bytes, or as many as the last checkpoint,
-    /// whichever is more.
+    /// A checkpoint starts when the log holds this many bytes, or the size of the last checkpoint
+    /// if that is larger.
     pub checkpoint_log_bytes: u64,
-    /// Which store; `None`: the one that the directory holds.
+    /// The kind of store; `None` means the kind that the directory holds.
     pub store: Option<StoreKind>,
     /// Bytes of ssd store reads that are cached in memory.
     pub cache_bytes: u64,
     /// Log bytes since the ssd store's last flush at which a flush starts; the changes stay in
-    /// memory until then. At four times as many, while a flush still runs, writes wait.
+    /// memory until then. At four times this size, while a flush still runs, writes wait.
     pub unflushed_log_bytes: u64,
     /// Memory that what is not in the ssd store's files may take, in bytes, rows and the nodes that
     /// hold them. A flush starts at a sixth of it; beyond it, what would make the data larger waits
     /// ([`Admission::Later`](crate::Admission::Later)).
     pub unflushed_bytes_max: u64,
-    /// Bytes of the log that are kept for its readers ([`LogReader`](crate::LogReader)), present or
-    /// future, although the store does not need them any more.
+    /// Bytes of the log that are kept for present or future readers
+    /// ([`LogReader`](crate::LogReader)) beyond the store's needs.
     pub log_retention_bytes: u64,
-    /// For so long the log is kept for readers to come.
+    /// Time for which the log is kept for future readers.
     pub log_retention: Duration,
-    /// An epoch is closed by the transaction that makes it this large; at most 2 GiB. A few such
-    /// epochs may wait in memory for the log, then whoever executes waits.
+    /// Size at which a transaction closes its epoch; at most 2 GiB. A few such epochs may wait in
+    /// memory for the log, then transactions wait.
     pub epoch_bytes_max: usize,
     /// The memory of the process: the engines of one process are given the same.
     pub memory: Arc<Memory>,
@@ -89,17 +89,17 @@ impl Default for EngineOptions {
     }
 }
 
-/// How far opening has come.
+/// Progress of opening.
 #[derive(Clone, Copy, Debug)]
 pub enum OpenProgress {
-    /// Rows of the checkpoint that are read so far.
+    /// Rows of the checkpoint that have been read.
     Checkpoint {
         /// How many.
         rows: u64,
     },
-    /// Bytes of the log that are replayed so far.
+    /// Bytes of the log that have been replayed.
     Log {
-        /// So far.
+        /// Replayed bytes.
         bytes: u64,
         /// In all.
         bytes_total: u64,
@@ -127,8 +127,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read
-    /// it, now or ever.
+    /// Returns true if what was durable cannot be read back. Otherwise the disk or the program
+    /// cannot read it, now or ever.
     pub fn is_damage(&self) -> bool {
         match self {
             OpenError::Log(error) => matches!(error, LogError::Damaged(_)),

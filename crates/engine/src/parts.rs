@@ -7,19 +7,19 @@ use quartet_log::{FileLogOpener, FileLogOptions, LogOpener};
 
 /// The environment of an engine in place of the operating system, and its log.
 pub struct Parts {
-    /// Where checkpoints are.
+    /// The disk of the checkpoints.
     pub disk: Arc<dyn Disk>,
     /// Opens the log.
     pub log: Box<dyn LogOpener>,
-    /// Where versions come from.
+    /// The source of versions.
     pub clock: Arc<dyn Clock>,
     /// Time that passes, threads, randomness.
     pub runtime: Arc<dyn Runtime>,
 }
 
 impl Parts {
-    /// The parts of a server that stands alone: its log is files of the same disk, its threads are
-    /// the machine's.
+    /// The parts of a standalone server: its log is files of the same disk, its threads are the
+    /// machine's.
     pub fn on_one_machine(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Parts {
         Parts::with_file_log(disk, clock, FileLogOptions::default())
     }

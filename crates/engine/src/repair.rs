@@ -1,15 +1,15 @@
-//! Judging the rows of a running engine, and making the repairs of what was found.
+//! Verification of a running engine's rows, and the repair of its findings.
 
 use quartet_store::StoreError;
 
 use crate::invariants::judge;
 use crate::{Durability, Engine, ExecuteError, Finding, Findings, Invariants, Repair, Space};
 
-/// Repairs that one transaction makes.
+/// Number of repairs per transaction.
 const REPAIRS_AT_ONCE: usize = 256;
 
 impl Engine {
-    /// Judges what was committed last. Nobody else should be changing anything.
+    /// Verifies the rows of the last commit. No other thread should change rows meanwhile.
     pub fn judge(&self, invariants: &[Box<dyn Invariants>]) -> Result<Findings, StoreError> {
         let (_, version, _) = self.snapshot();
         judge(&|| self.snapshot().0, version, invariants)

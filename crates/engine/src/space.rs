@@ -10,11 +10,11 @@ pub const SPACE_BYTES: usize = 3;
 /// The prefix below which a transaction reads and writes, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Whose it is.
+    /// The logical database.
     pub database: DatabaseId,
     /// Which layer's part.
     pub layer: LayerId,
-    /// When writes of this logical database are acknowledged.
+    /// The time at which writes of this logical database are acknowledged.
     pub durability: Durability,
 }
 

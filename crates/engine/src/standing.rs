@@ -1,17 +1,17 @@
-//! How a node of a replicated log stands, for all threads that ask: its role, and whether a reply
-//! may leave.
+//! The state of a node of a replicated log, shared by all threads: its role, and whether a reply
+//! may be sent.
 //!
-//! A reply rests on a version, which must be durable, and it must be shown that this node was home
-//! after the request had arrived. Attempts to show that are numbered when they are sent; a request
-//! notes the last number at its arrival, and a higher one that succeeded confirms it
-//! (`quartet_log_replicated`). The log's thread raises `sent` before it sends, so no request that
-//! arrives behind the sending can note less.
+//! A reply depends on a version, which must be durable, and requires evidence that this node was
+//! home after the arrival of the request. Attempts to obtain that evidence are numbered when they
+//! are sent; a request records the last number at its arrival, and a successful attempt with a
+//! higher number confirms it (`quartet_log_replicated`). The log's thread raises `sent` before it
+//! sends, so a request that arrives after the sending records at least that number.
 //!
-//! Numbers begin anew with each home, and versions may come again with other content behind a
-//! roll-back. So arrivals carry the *generation*, which rises whenever this node becomes home or
-//! ceases to be: odd while it is home. When it ceases to be, what was durable and confirmed by then
-//! is kept: replies that rest on nothing else leave all the same. Any other reply of an earlier
-//! home is lost.
+//! Numbers restart with each home, and after a rollback a version may be assigned again to other
+//! content. So arrivals carry the *generation*, which increases whenever this node becomes home or
+//! ceases to be: odd while it is home. When it ceases to be, the state that was durable and
+//! confirmed by then is kept: replies that depend on nothing else are still sent. All other replies
+//! of an earlier home are lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -47,10 +47,10 @@ pub enum Role {
         /// Whether it commits.
         condition: Condition,
     },
-    /// It was deposed with commits that are not confirmed, and reads its state anew.
+    /// It was deposed with unconfirmed commits, and reloads its state.
     RollingBack,
-    /// The next record is gone from the sequencer, or its state differs from its home's: it needs a
-    /// copy in an empty directory.
+    /// The sequencer has dropped the next record, or the node's state differs from its home's: it
+    /// needs a copy in an empty directory.
     Copying,
     /// Its history contradicts the sequencer. It serves nothing until an operator decides.
     Stopped(StopReason),
@@ -64,22 +64,33 @@ pub enum Condition {
     /// The sequencer has not answered for a second, has no room, or keeps more than it should for
     /// want of copies.
     Uncertain,
-    /// It is to hand over, and something is not confirmed yet.
+    /// The node shall hand over, and some state is not confirmed yet.
     Draining,
-    /// It is to hand over, and everything is confirmed.
+    /// The node shall hand over, and everything is confirmed.
     Drained,
 }
 
-/// When a request arrived, and how its reply may be given.
+/// The arrival of a request, which determines how its reply may be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     generation: u32,
     is_relaxed: bool,
+    /// Its reply says nothing of the data.
+    is_of_the_node: bool,
     /// Attempts sent before it.
     number: u64,
 }
 
 impl Arrival {
+    /// The arrival of a request whose reply tells of this node alone: it waits for nobody, whoever
+    /// is home.
+    pub fn of_the_node() -> Arrival {
+        Arrival {
+            is_of_the_node: true,
+            ..Arrival::default()
+        }
+    }
+
     /// One that differs from those of other numbers, for tests of what keeps arrivals.
     #[doc(hidden)]
     pub fn numbered(number: u64) -> Arrival {
@@ -109,18 +120,18 @@ pub struct Replication {
     pub term: u64,
     /// The node that is its home.
     pub home_node: u64,
-    /// True if it is this one.
+    /// True if the home is this node.
     pub is_home: bool,
     /// True if this node is home and the sequencer has left a request of its without an answer for
     /// a second.
     pub is_cut_off: bool,
-    /// Milliseconds since the log's thread last began a turn: it waits for the own disk.
+    /// Milliseconds since the last turn of the log's thread: it waits for its own disk.
     pub stalled_millis: u64,
     /// The last record that is confirmed and applied here.
     pub applied: u64,
     /// The last record that is durable in the own file log.
     pub synced: u64,
-    /// Records that are known to be behind `applied`.
+    /// Number of known records after `applied`.
     pub lag_records: u64,
     /// Milliseconds since this node last had everything; zero at home.
     pub lag_millis: u64,
@@ -130,20 +141,28 @@ pub struct Replication {
     pub append_bytes: u64,
     /// Microseconds from the last append's first sending to its answer.
     pub append_micros: u64,
+    /// Microseconds that the sequencer usually takes to answer this node as home.
+    pub answer_micros: u64,
+    /// A home that has been without an answer for as long is uncertain.
+    pub uncertain_after_micros: u64,
+    /// True while this node is home and executes nothing, because the sequencer is silent.
+    pub is_suspended: bool,
     /// Reads of `term` that showed this node to be home.
     pub confirmations: u64,
     /// Requests without an answer.
     pub unknown_answers: u64,
-    /// Terms begun here.
+    /// Number of terms that this node has started.
     pub take_overs: u64,
     /// Terms lost.
     pub depositions: u64,
-    /// Times that the state was read anew.
+    /// Number of reloads of the state.
     pub roll_backs: u64,
     /// State hashes taken.
     pub marks: u64,
     /// State hashes that differed from the home's.
     pub hash_mismatches: u64,
+    /// Microseconds that the last state hash took, beside other work.
+    pub hash_micros: u64,
     /// The last state hash taken.
     pub last_hash: u128,
     /// Records below are dropped from the sequencer.
@@ -160,7 +179,7 @@ pub struct Replication {
     pub objects_removed: u64,
 }
 
-/// The state behind a confirmed record, for a copy.
+/// The state after a confirmed record, for a copy.
 pub(crate) struct Copied {
     pub snapshot: PartitionSnapshot,
     pub place: Position,
@@ -171,7 +190,7 @@ pub(crate) struct Copied {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub take_over: AtomicBool,
-    /// Until then commits are refused, in microseconds of the runtime's clock; zero if not.
+    /// End of the refusal of commits, in microseconds of the runtime's clock; zero if not.
     pub drain_until_micros: AtomicU64,
     pub mark: AtomicBool,
     pub copy: AtomicBool,
@@ -192,15 +211,22 @@ pub(crate) struct Standing {
     generation: AtomicU32,
     sent: AtomicU64,
     confirmed_below: AtomicU64,
-    /// One more than the highest arrival that waits; zero if none does.
+    /// The highest waiting arrival plus one; zero without any.
     wanted: AtomicU64,
-    /// Relaxed replies leave at once until then, in microseconds of the runtime's clock.
+    /// Time before which relaxed replies are sent immediately, in microseconds of the runtime's
+    /// clock.
     fresh_until_micros: AtomicU64,
+    /// A home that the sequencer leaves without answers: it executes nothing, and its generation is
+    /// that of a node that is not home.
+    is_suspended: AtomicBool,
+    /// The last attempt that was sent before this generation began: later ones confirm requests
+    /// that had arrived before.
+    sent_before: AtomicU64,
     /// The last time that this node was home.
     ended: Mutex<Ended>,
     role: Mutex<Role>,
     pub figures: Mutex<Replication>,
-    /// When the log's thread last began a turn, in microseconds of the runtime's clock.
+    /// Time of the last turn of the log's thread, in microseconds of the runtime's clock.
     turned_micros: AtomicU64,
     pub wishes: Wishes,
     /// The answer to `Wishes::copy`.
@@ -216,6 +242,8 @@ impl Standing {
             confirmed_below: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             fresh_until_micros: AtomicU64::new(0),
+            is_suspended: AtomicBool::new(false),
+            sent_before: AtomicU64::new(0),
             ended: Mutex::default(),
             role: Mutex::new(role),
             figures: Mutex::default(),
@@ -230,7 +258,7 @@ impl Standing {
         self.role.lock().clone()
     }
 
-    /// The log's thread begins a turn.
+    /// Records the start of a turn of the log's thread.
     pub fn turns(&self, now: Duration) {
         self.turned_micros.store(now.as_micros() as u64, Ordering::SeqCst);
     }
@@ -248,7 +276,7 @@ impl Standing {
         self.generation.load(Ordering::SeqCst) % 2 == 1
     }
 
-    /// Notes the role, and tells if it is another.
+    /// Records the role. Returns true if it has changed.
     pub fn set_role(&self, role: Role) {
         let is_new = {
             let mut known = self.role.lock();
@@ -267,12 +295,46 @@ impl Standing {
         self.confirmed_below.store(0, Ordering::SeqCst);
         self.wanted.store(0, Ordering::SeqCst);
         self.fresh_until_micros.store(0, Ordering::SeqCst);
+        self.sent_before.store(0, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// True from the beginning of a term of this node's to its end.
+    pub fn has_term(&self) -> bool {
+        self.is_home() || self.is_suspended()
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.is_suspended.load(Ordering::SeqCst)
+    }
+
+    /// The sequencer has been silent for long: replies that wait are lost, as if the term were
+    /// over, and requests that arrive are refused before they execute.
+    pub fn suspend(&self, durable: Version) {
+        if self.is_home() {
+            self.is_suspended.store(true, Ordering::SeqCst);
+            self.end_generation(durable);
+        }
+    }
+
+    /// The sequencer answers again, and this node is home still.
+    pub fn resume(&self) {
+        if self.is_suspended.swap(false, Ordering::SeqCst) {
+            self.sent_before
+                .store(self.sent.load(Ordering::SeqCst), Ordering::SeqCst);
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     /// Ceases to be home: all replies that wait are lost, but for those that rest on versions up to
     /// `durable` and are confirmed.
     pub fn end_home(&self, durable: Version) {
+        if !self.is_suspended.swap(false, Ordering::SeqCst) {
+            self.end_generation(durable);
+        }
+    }
+
+    fn end_generation(&self, durable: Version) {
         *self.ended.lock() = Ended {
             generation: self.generation.load(Ordering::SeqCst),
             durable,
@@ -286,7 +348,8 @@ impl Standing {
         self.sent.store(number, Ordering::SeqCst);
     }
 
-    /// Notes what has been shown by now. True if that is news to somebody who waits.
+    /// Records the confirmed attempts and the evidence. Returns true if a waiting reply may be
+    /// affected.
     pub fn confirmed(&self, below: u64, evidence: Option<Moment>) -> bool {
         let until = evidence.map_or(Duration::ZERO, |evidence| evidence.0 + EVIDENCE_LASTS);
         let until_micros = until.as_micros() as u64;
@@ -304,12 +367,14 @@ impl Standing {
         Arrival {
             generation,
             is_relaxed: durability != Durability::Always,
+            is_of_the_node: false,
             number: self.sent.load(Ordering::SeqCst),
         }
     }
 
-    /// Whether a reply that rests on `dependency` may leave. `durable`: the newest durable version,
-    /// `now`: the runtime's time. Notes that a confirmation is wanted if that is missing.
+    /// Returns whether a reply that depends on `dependency` may be sent. `durable`: the newest
+    /// durable version, `now`: the runtime's time. Records that a confirmation is required if it is
+    /// missing.
     pub fn settles(&self, dependency: Version, arrival: Arrival, durable: Version, now: Duration) -> Settled {
         match self.confirms(arrival, now) {
             Settled::Yes if dependency > durable => Settled::NotYet,
@@ -318,8 +383,8 @@ impl Standing {
         }
     }
 
-    /// True if the reply might have left before this node ceased to be home. A relaxed one leaves
-    /// ahead of what it rests on, so nothing is known of it.
+    /// Returns true if the reply might have been sent before this node ceased to be home. A relaxed
+    /// reply is sent ahead of its dependency, so nothing can be concluded from it.
     fn was_settled(&self, dependency: Version, arrival: Arrival) -> bool {
         let ended = self.ended.lock();
         let is_of_it = ended.generation == arrival.generation && !arrival.is_relaxed;
@@ -328,13 +393,16 @@ impl Standing {
 
     /// Whether it is shown that this node was home after the arrival.
     fn confirms(&self, arrival: Arrival, now: Duration) -> Settled {
+        if arrival.is_of_the_node {
+            return Settled::Yes;
+        }
         let generation = self.generation.load(Ordering::SeqCst);
         let number = match generation.wrapping_sub(arrival.generation) {
             // It was not home, and nothing was executed.
             0 if generation.is_multiple_of(2) => return Settled::Yes,
             0 => arrival.number,
             // It has become home since.
-            1 if generation % 2 == 1 => 0,
+            1 if generation % 2 == 1 => self.sent_before.load(Ordering::SeqCst),
             _ => return Settled::Lost,
         };
         let is_confirmed = match arrival.is_relaxed {
@@ -346,7 +414,7 @@ impl Standing {
             let number = if arrival.is_relaxed { sent } else { number };
             self.wanted.fetch_max(number + 1, Ordering::SeqCst);
         }
-        // Numbers begin anew with each generation.
+        // Numbers restart with each generation.
         match self.generation.load(Ordering::SeqCst) == generation {
             true if is_confirmed => Settled::Yes,
             true => Settled::NotYet,
@@ -371,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_waits_for_an_attempt_sent_behind_its_arrival() {
+    fn a_reply_waits_for_an_attempt_sent_after_its_arrival() {
         let standing = home();
         standing.sends(1);
         let arrival = standing.arrival(Durability::Always);
@@ -400,6 +468,37 @@ mod tests {
         );
     }
 
+    /// A home without answers of the sequencer kept every request for as long as that lasted. It
+    /// gives them up, and is confirmed anew behind the silence: a confirmation from before it shows
+    /// nothing of requests that arrived in it.
+    #[test]
+    fn a_suspended_home_gives_up_what_waits_and_is_confirmed_anew() {
+        let standing = home();
+        standing.sends(1);
+        let before = standing.arrival(Durability::Always);
+        standing.confirmed(1, Some(Moment::default()));
+        standing.suspend(Version(1));
+        assert!(!standing.is_home() && standing.has_term());
+        assert_eq!(settles(&standing, before), Settled::Lost);
+        let meanwhile = standing.arrival(Durability::Always);
+        assert_eq!(settles(&standing, meanwhile), Settled::Yes, "it was refused");
+        standing.sends(2);
+        standing.confirmed(2, Some(Moment::default()));
+        standing.resume();
+        assert!(standing.is_home());
+        // It may have been executed since.
+        assert_eq!(settles(&standing, meanwhile), Settled::NotYet);
+        assert_eq!(settles(&standing, before), Settled::Lost);
+        standing.sends(3);
+        standing.confirmed(3, Some(Moment::default()));
+        assert_eq!(settles(&standing, meanwhile), Settled::Yes);
+        standing.suspend(Version(1));
+        standing.end_home(Version(1));
+        assert!(!standing.is_home() && !standing.has_term());
+        standing.begin_home();
+        assert!(standing.is_home());
+    }
+
     #[test]
     fn replies_of_an_earlier_home_are_lost() {
         let standing = home();
@@ -415,7 +514,7 @@ mod tests {
 
     /// All replies that waited were lost, though what they rested on had landed.
     #[test]
-    fn replies_that_rest_on_what_was_confirmed_leave_behind_the_end() {
+    fn replies_that_depend_on_confirmed_versions_leave_after_the_end() {
         let standing = home();
         let early = standing.arrival(Durability::Always);
         let relaxed = standing.arrival(Durability::Interval);
@@ -437,7 +536,7 @@ mod tests {
     /// A request that arrived at a follower and was executed after its promotion waits for an
     /// attempt of the new home.
     #[test]
-    fn a_request_that_came_before_the_promotion_waits_for_the_new_home() {
+    fn a_request_from_before_the_promotion_waits_for_the_new_home() {
         let standing = Standing::new(Role::Alone, Box::new(|_| {}));
         let arrival = standing.arrival(Durability::Always);
         standing.begin_home();

@@ -1,9 +1,8 @@
-//! The lock of a partition under a scheduler that decides, from a seed, which thread goes on at
-//! each step: nobody writes beside another, no wake-up is lost, nobody is passed by without end.
+//! The lock of a partition under a scheduler that chooses, from a seed, the thread of each step:
+//! writers are exclusive, no wake-up is lost, no waiter is overtaken indefinitely.
 //!
-//! Time is the scheduler's too: each look at the clock may find that a waiter's turn has come. A
-//! thread that sleeps is woken by others alone, so a wake-up that is lost is a deadlock, which the
-//! scheduler reports.
+//! Time is the scheduler's too: at each reading of the clock a waiter's turn may be due. A sleeping
+//! thread is woken only by others, so a lost wake-up is a deadlock, which the scheduler reports.
 
 mod primitives {
     use std::cell::{Cell, RefCell};
@@ -17,17 +16,16 @@ mod primitives {
 
     thread_local! {
         static START: Instant = Instant::now();
-        /// How far time has come, and how far it goes at each look.
+        /// The current time, and its advance at each reading.
         static PASSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
         static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
         /// Sleepers are woken by the time as well.
         static HAS_TIMERS: Cell<bool> = const { Cell::new(false) };
-        /// The threads that have gone to sleep, and whether the time would wake each the first
-        /// time.
+        /// The sleeping threads, and whether the timer would wake each the first time.
         static SLEEPERS: RefCell<Vec<(ThreadId, bool)>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Begins anew. All threads of the scheduler run on this one.
+    /// Resets the state. All threads of the scheduler run on this one.
     pub fn begin(step: Duration, has_timers: bool) {
         PASSED.set(Duration::ZERO);
         STEP.set(step);
@@ -44,12 +42,13 @@ mod primitives {
         shuttle::thread::yield_now();
     }
 
-    /// Those who have gone to sleep, the first first.
+    /// The sleeping threads, the first first.
     pub fn sleepers() -> Vec<ThreadId> {
         SLEEPERS.with_borrow(|sleepers| sleepers.iter().map(|(id, _)| *id).collect())
     }
 
-    /// Whether the time would have woken this thread when it went to sleep first, if it did.
+    /// Returns true if the time would have woken this thread when it went to sleep first, if it
+    /// did.
     pub fn first_sleep_had_an_end() -> Option<bool> {
         let own = current().id();
         SLEEPERS.with_borrow(|sleepers| sleepers.iter().find(|(id, _)| *id == own).map(|(_, ends)| *ends))
@@ -96,8 +95,8 @@ const LONG: Duration = Duration::from_secs(1);
 /// A turn has several of them.
 const SHORT: Duration = Duration::from_micros(170);
 
-/// Runs `world` under many schedules: any, and those with few changes of threads. Longer with
-/// `QUARTET_LOCK_SCHEDULES`, their number; others with `SHUTTLE_RANDOM_SEED`.
+/// Runs `world` under many schedules: random schedules, and schedules with few thread switches.
+/// `QUARTET_LOCK_SCHEDULES` sets their number; `SHUTTLE_RANDOM_SEED` another seed.
 fn explore(world: impl Fn() + Clone + Send + Sync + 'static) {
     let named = std::env::var("QUARTET_LOCK_SCHEDULES");
     let schedules = named.map_or(600, |number| number.parse().expect("a number of schedules"));
@@ -161,7 +160,7 @@ fn is_open(lock: &FairLock) -> bool {
 }
 
 #[test]
-fn a_writer_is_alone_and_nobody_sleeps_for_ever() {
+fn a_writer_excludes_others_and_no_thread_sleeps_indefinitely() {
     for step in [Duration::ZERO, SHORT, LONG] {
         explore(move || {
             primitives::begin(step, false);
@@ -180,8 +179,8 @@ fn a_writer_is_alone_and_nobody_sleeps_for_ever() {
     }
 }
 
-/// Once somebody whose turn has come sleeps as the first of the queue, nobody else takes the lock
-/// before him, however often they try.
+/// Once the first waiter of the queue sleeps and its turn is due, no other thread takes the lock
+/// before it, however often they try.
 fn is_not_passed_by(waiting: Mode, greedy: Mode, greedy_count: usize) {
     explore(move || {
         primitives::begin(LONG, false);
@@ -192,7 +191,7 @@ fn is_not_passed_by(waiting: Mode, greedy: Mode, greedy_count: usize) {
                 thread::spawn(move || {
                     for _ in 0..8 {
                         let (lock, guarded, is_served) = &*shared;
-                        // The first sleeper is the one who waits: the greedy sleep behind it only.
+                        // The first sleeper is the waiter: greedy threads sleep only after it.
                         let comes_later = !primitives::sleepers().is_empty();
                         assert!(lock.take_until(greedy, None));
                         let passes_by = comes_later && is_served.load(Ordering::SeqCst) == 0;
@@ -221,8 +220,8 @@ fn a_writer_that_never_pauses_does_not_pass_a_reader_by() {
     is_not_passed_by(Mode::Shared, Mode::Alone, 1);
 }
 
-/// When the first of the queue is served, the turn of the second has come as well: nobody who tries
-/// to take the lock after both went to sleep has it before them.
+/// When the first waiter of the queue is served, the second's turn is due as well: no thread that
+/// tries to take the lock after both went to sleep overtakes it.
 #[test]
 fn the_second_of_the_queue_is_not_passed_by_either() {
     explore(|| {
@@ -252,10 +251,10 @@ fn the_second_of_the_queue_is_not_passed_by_either() {
     });
 }
 
-/// Readers who take over from each other never leave the lock free. A writer who sleeps is woken by
-/// the time alone, and closes it for them.
+/// Overlapping readers never leave the lock free. A sleeping writer is woken only by the timer, and
+/// closes the lock to them.
 #[test]
-fn readers_that_always_overlap_end_when_the_turn_of_a_writer_comes() {
+fn overlapping_readers_end_at_the_turn_of_a_writer() {
     explore(|| {
         primitives::begin(SHORT, true);
         let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
@@ -284,7 +283,7 @@ fn readers_that_always_overlap_end_when_the_turn_of_a_writer_comes() {
     });
 }
 
-/// Nobody lets the lock go before all have given up.
+/// The lock is released only after all waiters have given up.
 #[test]
 fn a_wait_ends_at_its_deadline_while_the_lock_is_kept() {
     explore(|| {
@@ -305,10 +304,10 @@ fn a_wait_ends_at_its_deadline_while_the_lock_is_kept() {
     });
 }
 
-/// A reader who sleeps behind a writer because the lock is closed goes in with the other readers
+/// A reader that sleeps after a writer because the lock is closed enters with the other readers
 /// once the writer gives up, although the lock never becomes free.
 #[test]
-fn a_reader_behind_a_writer_who_gives_up_goes_in() {
+fn a_reader_queued_after_a_cancelled_writer_gets_the_lock() {
     explore(|| {
         primitives::begin(SHORT, true);
         let shared = Arc::new((FairLock::new(), Guarded::default(), AtomicU64::new(0)));
@@ -329,7 +328,7 @@ fn a_reader_behind_a_writer_who_gives_up_goes_in() {
 }
 
 #[test]
-fn whoever_gives_up_leaves_nothing_behind() {
+fn a_cancelled_waiter_leaves_no_trace() {
     for step in [SHORT, LONG] {
         explore(move || {
             primitives::begin(step, true);
@@ -354,10 +353,10 @@ fn whoever_gives_up_leaves_nothing_behind() {
     }
 }
 
-/// The lending as `PartitionLock` does it: the holder waits until the flusher has taken what it
-/// queued, everybody else waits until the lock is returned.
+/// Lending as `PartitionLock` does it: the holder waits until the flusher has taken the queued
+/// epochs, all other threads wait until the lock is returned.
 #[test]
-fn a_lent_lock_is_returned_and_nobody_comes_in_between() {
+fn a_lent_lock_is_returned_without_another_holder() {
     struct World {
         lock: FairLock,
         guarded: Guarded,

@@ -1,7 +1,7 @@
 //! The time, as something that can be handed in.
 //!
-//! Versions are taken from it as `max(last + 1, now)`, so it may jump or stand still without harm
-//! to correctness.
+//! Versions are taken from it as `max(last + 1, now)`, so it may jump or stop without harm to
+//! correctness.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -17,9 +17,9 @@ pub trait Clock: Send + Sync {
 
 /// The machine's own clock. A clock set before 1970 reads 0.
 ///
-/// The system is asked once a millisecond for each thread; in between, the processor's counter
-/// tells what has passed, at less than half the price. So a clock that is set anew, or that was
-/// slewed, is followed within that millisecond.
+/// Each thread queries the system once a millisecond; in between, it measures the elapsed time by
+/// the processor's counter, at less than half the price. So a clock that is set, or slewed, is
+/// followed within that millisecond.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -32,8 +32,8 @@ struct Moment {
 
 const ASK_AGAIN_NANOS: u64 = 1_000_000;
 
-/// The counter is read before and after the system is asked: further apart than this, the thread
-/// was interrupted and the two do not belong together.
+/// The counter is read before and after the system's clock: if the readings are further apart than
+/// this, the thread was interrupted and the two do not belong together.
 const SAME_MOMENT_NANOS: u64 = 10_000;
 
 static COUNTER: LazyLock<quanta::Clock> = LazyLock::new(quanta::Clock::new);
@@ -86,7 +86,7 @@ impl ManualClock {
         self.micros.store(micros, Ordering::SeqCst);
     }
 
-    /// Goes on by `micros`.
+    /// Advances by `micros`.
     pub fn advance(&self, micros: u64) {
         self.micros.fetch_add(micros, Ordering::SeqCst);
     }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(clock.now_micros(), 1);
     }
 
-    /// Over more milliseconds than one, so that the system is asked again in between.
+    /// Runs for more than one millisecond, so that the system is queried again in between.
     #[test]
     fn the_system_clock_is_the_systems() {
         let micros = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;

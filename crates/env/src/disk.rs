@@ -1,4 +1,4 @@
-//! A directory and its files, with what matters for durability spelled out.
+//! A directory and its files, with explicit durability.
 //!
 //! Writes are visible to readers at once, but survive a loss of power only after `sync_data` of the
 //! file; and a file that was created, renamed or removed is so for good only after
@@ -10,7 +10,8 @@
 use rustix::io::Errno;
 use std::io;
 
-/// One directory. Object safe, so that a server and a test differ only in what they pass.
+/// One directory. Object safe, so that a server and a test differ only in the implementation that
+/// they pass.
 pub trait Disk: Send + Sync {
     /// Creates `name` for reading and writing, or empties it if it exists.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
@@ -18,23 +19,23 @@ pub trait Disk: Send + Sync {
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
     /// The names of all files, in ascending order, without the lock file.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Whether there is a file of that name.
+    /// Returns true if there is a file of that name.
     fn exists(&self, name: &str) -> io::Result<bool>;
-    /// Moves `from` to `to` atomically, replacing what was there.
+    /// Moves `from` to `to` atomically, replacing an existing `to`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. `NotFound` if it does not exist.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Removes a file that nobody reads any more. Its room comes back little by little, because the
-    /// syncs of others wait as long as the system gives back much at once.
+    /// Removes a file without readers. Its space is freed gradually, because concurrent syncs wait
+    /// while the system frees much at once.
     fn remove_gently(&self, name: &str) -> io::Result<()> {
         self.remove(name)
     }
-    /// Makes every create, rename and remove so far durable.
+    /// Makes every earlier create, rename and remove durable.
     fn sync_directory(&self) -> io::Result<()>;
-    /// Returns the bytes that files of this directory may still take together, those of removed
-    /// files included.
+    /// Returns the bytes that files of this directory may still take together, including those of
+    /// removed files.
     fn available_bytes(&self) -> io::Result<u64>;
-    /// Returns the bytes of removed files whose room has not come back yet. It comes back at once
+    /// Returns the bytes of removed files whose space is not freed yet. It is freed immediately
     /// when the disk is full.
     fn removed_bytes(&self) -> u64 {
         0
@@ -50,7 +51,7 @@ pub trait File: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the length is 0.
+    /// Returns true if the length is 0.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -68,11 +69,11 @@ pub trait File: Send + Sync {
     fn sync_gently(&self) -> io::Result<()> {
         self.sync_data()
     }
-    /// Says of bytes that are read or synced that nobody will ask for them soon: the system need
-    /// not keep them at hand, and has the memory for what comes next.
+    /// Advises that bytes, read or synced before, will not be read soon: the system need not cache
+    /// them, and can use the memory for others.
     fn forget(&self, _offset: u64, _bytes: u64) {}
-    /// Says of bytes that they will be read soon. The system may begin to read them now; nothing
-    /// waits for that.
+    /// Advises that bytes will be read soon. The system may start to read them now; the caller does
+    /// not wait.
     fn will_need(&self, _offset: u64, _bytes: u64) {}
     /// Syncs gently if `unsynced_bytes` since the last sync are enough that others would have to
     /// wait for it. Returns whether it has.
@@ -85,12 +86,13 @@ pub trait File: Send + Sync {
     }
 }
 
-/// As many bytes written in the background may wait for the disk. A sync of the log waits behind
+/// Limit of bytes written in the background that wait for the disk. A sync of the log queues after
 /// them, so they must take a millisecond or two; one sync at the end of a file once made it wait
 /// for seconds.
 pub const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
-/// True if the system was short of something that may come back: space, quota or file descriptors.
+/// Returns true if the system was temporarily short of a resource: space, quota or file
+/// descriptors.
 pub fn is_shortage(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, StorageFull};
     let code = error.raw_os_error().map(Errno::from_raw_os_error);

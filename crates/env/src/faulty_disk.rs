@@ -9,10 +9,10 @@
 //!   and a crash would take them back.
 //! - `before_syncs` is called before each sync of a file, and may let time pass: a slow disk.
 //! - `lie_about_syncs` makes syncs of files do nothing and answer that they did.
-//! - `set_capacity` bounds what all files may take: what is reserved for a file, or its length, in
-//!   whole blocks. The space of a removed file comes back when the directory has been synced.
-//! - `crash` drops what was not synced; `crash_keeping_some` keeps a random part of it, sector by
-//!   sector, as a disk does that writes in whatever order it likes. A sector is never torn. Files
+//! - `set_capacity` bounds the size of all files: each counts its reserved size, or its length, in
+//!   whole blocks. The space of a removed file is freed when the directory has been synced.
+//! - `crash` drops everything that was not synced; `crash_keeping_some` keeps a random part of it,
+//!   sector by sector, like a disk that writes in arbitrary order. A sector is never torn. Files
 //!   opened before a crash answer errors after it.
 //! - `flip` and `truncate` damage what is stored, beneath any sync.
 
@@ -34,7 +34,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub enum Operation {
     /// Making or emptying a file.
     Create,
-    /// Opening a file that is there.
+    /// Opening an existing file.
     Open,
     /// Listing the directory.
     List,
@@ -108,22 +108,22 @@ struct State {
     /// The changes of names since they were synced, in order.
     naming: Vec<Naming>,
     next_file: u64,
-    /// Counts crashes; a file remembers the one it was opened in.
+    /// Counts crashes; a file remembers the number at which it was opened.
     incarnation: u64,
-    /// Operation, which one from now, how.
+    /// Operation, its index from now, kind of fault.
     faults: Vec<(Operation, u64, Fault)>,
     /// Syncs of files answer, and carry nothing over.
     lies: bool,
     before_syncs: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Bytes that all files may take; none: as many as memory has.
+    /// Limit of the size of all files, in bytes; `None` means the machine's memory.
     capacity: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FileId(u64);
 
-/// A change of the directory. Each survives a loss of power or does not, by itself; a renaming is
-/// never half done.
+/// A change of the directory. Each survives a loss of power or does not, independently; a renaming
+/// is never half done.
 #[derive(Clone, Debug)]
 enum Naming {
     Create(String, FileId),
@@ -166,17 +166,17 @@ impl FaultyDisk {
         }
     }
 
-    /// The `nth` operation of this kind from now fails; 1 is the next one.
+    /// Makes the `nth` operation of this kind from now fail; 1 is the next operation.
     pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
         self.state.lock().faults.push((operation, nth, fault));
     }
 
-    /// Forgets the failures that were ordered and have not come up.
+    /// Removes the scheduled faults that have not occurred.
     pub fn clear_faults(&self) {
         self.state.lock().faults.clear();
     }
 
-    /// True if a failure ordered with `fail` has not come up yet.
+    /// Returns true if a fault scheduled with `fail` has not occurred yet.
     pub fn fault_pending(&self) -> bool {
         !self.state.lock().faults.is_empty()
     }
@@ -201,12 +201,12 @@ impl FaultyDisk {
         self.state.lock().taken_bytes()
     }
 
-    /// Loses power: everything that was not synced is gone. Ordered failures are forgotten.
+    /// Loses power: everything unsynced is lost. Scheduled faults are removed.
     pub fn crash(&self) {
         self.state.lock().crash(&mut || false);
     }
 
-    /// Loses power: of what was not synced, a part chosen by `seed` survives.
+    /// Loses power: a part of the unsynced data, chosen by `seed`, survives.
     pub fn crash_keeping_some(&self, seed: u64) {
         let mut random = seed;
         self.state.lock().crash(&mut || split_mix(&mut random) & 1 == 1);
@@ -293,7 +293,7 @@ impl State {
             .sum()
     }
 
-    /// True if file `id` may grow to `bytes`.
+    /// Returns true if file `id` may grow to `bytes`.
     fn has_room(&self, id: FileId, bytes: u64) -> bool {
         let Some(capacity) = self.capacity else { return true };
         let taken = self.files.get(&id).map_or(0, Content::taken_bytes);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_takes_back_what_was_not_synced() {
+    fn a_crash_undoes_unsynced_writes() {
         let (disk, file) = disk_with(b"synced");
         file.write_at(0, b"UNSYNCED").unwrap();
         disk.create("g").unwrap();
@@ -684,7 +684,7 @@ mod tests {
 
     /// A name that was given, taken or changed since the directory was synced is as it was then.
     #[test]
-    fn a_crash_takes_back_names_that_were_not_synced() {
+    fn a_crash_undoes_unsynced_names() {
         let (disk, _file) = disk_with(b"abc");
         disk.create("removed").unwrap();
         disk.sync_directory().unwrap();
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_that_was_not_synced_may_come_back() {
+    fn an_unsynced_truncation_may_be_undone() {
         let (disk, file) = disk_with(b"abcdef");
         file.set_len(2).unwrap();
         disk.crash();

@@ -1,13 +1,13 @@
-//! Work on a disk beside those who wait for its syncs.
+//! Disk operations that delay concurrent syncs as little as possible.
 //!
-//! A sync waits for what the system has to do before it, whoever asked for that: for megabytes that
-//! were written, and, where the file system tells the device what is free, for all that was removed
-//! since the last one. A gigabyte that is removed at once makes a small write wait for 80 ms. So
-//! both are done a few megabytes at a time, with rests between while others sync.
+//! A sync waits for all work that the system has queued before it, of any origin: for megabytes
+//! that were written, and, where the file system tells the device which blocks are free, for all
+//! files removed since the last sync. Removing a gigabyte at once makes a small write wait for 80
+//! ms. So both are done a few megabytes at a time, with rests between while others sync.
 //!
-//! Removed bytes that are not given back yet are bounded: a writer of much would otherwise fill the
-//! disk with files it no longer has. Beyond the bound, and on a disk that is nearly full, room
-//! comes first and there are no rests.
+//! Removed bytes that are not freed yet are bounded: a heavy writer would otherwise fill the disk
+//! with files it no longer has. Beyond the bound, and on a disk that is nearly full, freeing takes
+//! precedence and there are no rests.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -24,26 +24,26 @@ use crate::disk::UNSYNCED_BYTES_MAX;
 
 /// Bytes that are given back before a rest.
 const STEP_BYTES: u64 = 4 << 20;
-/// Bytes that one call cuts off a file. A call that cuts off megabytes takes a millisecond, in
-/// which many kernels let nobody else have the processor.
+/// Bytes that one call truncates. A call that truncates megabytes takes a millisecond, during which
+/// many kernels do not preempt it.
 const CUT_BYTES: u64 = 256 << 10;
 /// No more than this is removed and not given back, in bytes.
 const HELD_BYTES_MAX: u64 = 256 << 20;
 /// With less than this to spare, in bytes, a disk is nearly full.
 const SPARE_BYTES_MIN: u64 = 1 << 30;
-/// A disk that needs longer is not left alone for longer.
+/// Longest rest, also for a disk that is slower.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// As many bytes may wait for the disk while nobody else syncs: a disk takes them two to three
-/// times as fast as a megabyte at a time, and whoever comes then waits for some ten milliseconds,
-/// once.
+/// Limit of unsynced bytes while no other thread syncs: a disk takes them two to three times as
+/// fast as a megabyte at a time, and the next sync of another thread then waits for some ten
+/// milliseconds, once.
 const UNSYNCED_ALONE_BYTES_MAX: u64 = 4 << 20;
 
-/// The syncs of those who are not to wait.
+/// The syncs that must not be delayed.
 #[derive(Default)]
 pub struct Others {
     syncs: AtomicU64,
-    /// How many those were when the last rest was considered.
+    /// Their number when the last rest was considered.
     seen: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Others {
         Ok(())
     }
 
-    /// How many bytes that were written in the background may wait for their sync.
+    /// The most bytes written in the background that may wait for their sync.
     pub fn unsynced_bytes_max(&self) -> u64 {
         match self.syncs.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {
             true => UNSYNCED_ALONE_BYTES_MAX,
@@ -71,14 +71,14 @@ impl Others {
         }
     }
 
-    /// True if somebody has since the last time it was asked.
+    /// Returns true if there has been a sync since the last call.
     fn have_synced(&self) -> bool {
         let syncs = self.syncs.load(Ordering::Relaxed);
         self.seen.swap(syncs, Ordering::Relaxed) != syncs
     }
 }
 
-/// Gives the file this length: a shorter one little by little.
+/// Sets the file's length, truncating gradually.
 pub fn set_len(file: &File, bytes: u64) -> io::Result<()> {
     let mut left = file.metadata()?.len();
     while left > bytes.saturating_add(CUT_BYTES) {
@@ -88,7 +88,7 @@ pub fn set_len(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes)
 }
 
-/// Files that have no name any more and still take room.
+/// Files without a name that still take space.
 #[derive(Default)]
 pub struct Removed {
     files: Mutex<Waiting>,
@@ -100,7 +100,7 @@ pub struct Removed {
 #[derive(Default)]
 struct Waiting {
     files: VecDeque<Held>,
-    /// The one that a thread is cutting.
+    /// The file that the thread is truncating.
     current: Option<Arc<File>>,
     has_thread: bool,
 }
@@ -147,8 +147,8 @@ impl Removed {
         }
     }
 
-    /// Cuts the file to nothing in the background, after those that wait; one that is larger than
-    /// the bound at once. A process that ends before gives all back at once.
+    /// Truncates the file in the background, after those that wait; a file larger than the bound
+    /// immediately. If the process ends before, the system frees the rest at once.
     fn give_back(self: &Arc<Removed>, held: Held) {
         if held.bytes > HELD_BYTES_MAX || spare_bytes(&held.file) < SPARE_BYTES_MIN {
             drop(held.file);
@@ -178,7 +178,7 @@ impl Removed {
         was_held
     }
 
-    /// Those that waited longest, so that what is held beside them is no more than `bytes_max`.
+    /// Takes the oldest waiting files, so that at most `bytes_max` remain held.
     fn take_excess(&self, waiting: &mut Waiting, bytes_max: u64) -> Vec<Held> {
         let mut excess = Vec::new();
         while self.held_bytes() > bytes_max
@@ -200,7 +200,7 @@ impl Removed {
         let file = Arc::new(file);
         waiting.current = Some(file.clone());
         drop(waiting);
-        // Whatever fails here, closing the file gives back the rest.
+        // If an operation fails here, closing the file frees the rest.
         let left = self.shrink(&file, bytes).unwrap_or_else(|(_, left)| left);
         // Under one lock, so that a file that is seen neither waiting nor being cut is not counted.
         let mut waiting = self.files.lock();
@@ -271,8 +271,8 @@ fn cut_whole(file: &File) {
     let _ = file.set_len(0);
 }
 
-/// Returns the file's size on the disk, in bytes. The unit is the system's, whatever the file
-/// system's blocks are.
+/// Returns the file's size on the disk, in bytes. The unit is the system's, independent of the file
+/// system's block size.
 fn taken_bytes(file: &File) -> u64 {
     file.metadata().map_or(0, |metadata| metadata.blocks() * 512)
 }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn more_waits_for_the_disk_while_nobody_else_syncs() {
+    fn a_write_waits_for_the_disk_without_another_sync() {
         let others = Others::default();
         assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
         others.note_sync();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn files_get_the_length_that_is_asked_for() {
+    fn files_get_the_requested_length() {
         let file = tempfile::tempfile().unwrap();
         for bytes in [
             0,
@@ -349,9 +349,9 @@ mod tests {
         assert_eq!(removed.held_bytes(), 0);
     }
 
-    /// The count is relied upon where no file is left: it decides whether the next one has room.
+    /// The count is used once no file is left: it decides whether the next file has room.
     #[test]
-    fn a_file_that_is_gone_is_not_counted() {
+    fn a_removed_file_is_not_counted() {
         let removed = Arc::new(Removed::default());
         for _ in 0..200 {
             let file = tempfile::tempfile().unwrap();

@@ -1,8 +1,8 @@
 //! The world outside as small traits: a clock, time and threads, and a disk of one directory.
 //!
-//! Everything that keeps state is given these instead of calling the operating system, so that the
-//! same code runs on a real machine and on one that fails on purpose. Nothing here knows what a log
-//! or a checkpoint is.
+//! Everything that keeps state receives these instead of calling the operating system, so that the
+//! same code runs on a real machine and on a machine that fails on purpose. This crate does not
+//! know logs or checkpoints.
 
 #![warn(missing_docs)]
 

@@ -1,10 +1,9 @@
-//! A disk in memory that does not fail, for a server whose data need not outlive it.
+//! A disk in memory that does not fail, for a server with data that need not outlive it.
 //!
-//! A file is made of pieces of one size, which exist once something is written to them, so that a
+//! A file consists of pieces of one size, which are allocated when they are written, so that a
 //! growing log is never copied. All files together hold at most `bytes_max`, counted in whole
-//! pieces, those included that are only reserved; a write beyond it answers ENOSPC, as a full disk
-//! does, and has written nothing. A file that is removed gives its room back when nobody has it
-//! open any more.
+//! pieces, including reserved pieces; a write beyond it answers ENOSPC, as a full disk does, and
+//! has written nothing. The space of a removed file is freed once it is closed everywhere.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -39,14 +38,14 @@ struct MemoryFile {
 #[derive(Default)]
 struct Content {
     length: u64,
-    /// By their number; one that is missing is all zeros.
+    /// By number; a missing piece is all zeros.
     pieces: HashMap<u64, Box<[u8]>>,
-    /// The first bytes up to here have their room, whether they are there or not.
+    /// Bytes from the start that have space reserved, written or not.
     reserved: u64,
 }
 
 impl Content {
-    /// How many pieces take room.
+    /// The number of pieces that take room.
     fn counted(&self) -> usize {
         let beyond = self.pieces.keys().filter(|number| **number >= self.reserved);
         self.reserved as usize + beyond.count()
@@ -54,7 +53,7 @@ impl Content {
 }
 
 impl MemoryDisk {
-    /// An empty disk whose files may take `bytes_max` together.
+    /// An empty disk with a total of `bytes_max` for its files.
     pub fn new(bytes_max: u64) -> MemoryDisk {
         MemoryDisk {
             files: Mutex::default(),
@@ -165,8 +164,8 @@ impl Drop for MemoryFile {
     }
 }
 
-/// The parts of pieces that `length` bytes from `offset` on lie in: the piece's number and the
-/// range within it.
+/// The parts of pieces covered by `length` bytes from `offset` on: the piece's number and the range
+/// within it.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
     let end = offset + length as u64;
     let mut at = offset;
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_refuses_and_what_goes_makes_room() {
+    fn a_full_disk_refuses_and_removals_make_room() {
         let disk = MemoryDisk::new(2 * PIECE);
         let (first, second) = (disk.create("first").unwrap(), disk.create("second").unwrap());
         first.write_at(0, &[1; PIECE_BYTES + 1]).unwrap();

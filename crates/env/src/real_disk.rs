@@ -1,8 +1,8 @@
 //! A directory of the operating system.
 //!
 //! Holds a lock on the file `LOCK` inside it for as long as it lives, so that two servers never
-//! write to the same directory, and nobody reads one that a server writes to. The kernel drops the
-//! lock when the process ends, however it ends.
+//! write to the same directory, and no reader opens a directory that a server writes to. The kernel
+//! drops the lock when the process ends, however it ends.
 
 use crate::disk::{Disk, File, check_name};
 use crate::gentle;
@@ -18,7 +18,7 @@ const LOCK_NAME: &str = "LOCK";
 /// Largest read or write in one system call. A kernel that does not interrupt itself copies
 /// megabytes in one go, and other threads wait for the processor.
 const COPIED_AT_ONCE_BYTES_MAX: usize = 128 << 10;
-/// Files are created for their owner alone: they hold everybody's data.
+/// Files are accessible only to their owner: they hold all databases' data.
 const OWNER_ONLY_FILE: u32 = 0o600;
 const OWNER_ONLY_DIRECTORY: u32 = 0o700;
 
@@ -37,8 +37,8 @@ pub struct RealDisk {
 impl RealDisk {
     /// Opens `path`, creating the directory if it does not exist.
     ///
-    /// Errors: `ResourceBusy` if another process (or this one) has it open already; whatever the
-    /// system says otherwise.
+    /// Errors: `ResourceBusy` if another process (or this one) has it open already; the system's
+    /// errors otherwise.
     pub fn open(path: impl AsRef<Path>) -> io::Result<RealDisk> {
         let path = path.as_ref().to_path_buf();
         create_directory_durably(&path)?;
@@ -61,7 +61,7 @@ impl RealDisk {
         })
     }
 
-    /// Opens `path` to read it only; whatever would change it answers `ReadOnlyFilesystem`. Needs
+    /// Opens `path` read-only; operations that would change it answer `ReadOnlyFilesystem`. Needs
     /// no permission to write.
     ///
     /// Errors: `ResourceBusy` if a server has it open; `NotFound` if there is no such directory.
@@ -115,9 +115,9 @@ impl RealDisk {
     }
 }
 
-/// Creates the directory and those above it, for their owner alone, and makes their entries
-/// durable. An existing one keeps its permissions and is made durable too, if its parent may be
-/// read: whoever created it may not have done so.
+/// Creates the directory and its ancestors, accessible only to their owner, and makes their entries
+/// durable. An existing directory keeps its permissions and is made durable too, if its parent is
+/// readable: its creator may not have done so.
 pub fn create_directory_durably(path: &Path) -> io::Result<()> {
     let missing = path
         .ancestors()
@@ -137,7 +137,8 @@ pub fn create_directory_durably(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Says how bytes of a file will be used: whatever becomes of that, the file holds the same.
+/// Advises the system about the use of a file's bytes; errors are ignored, because the content is
+/// the same either way.
 #[cfg(target_os = "linux")]
 fn advise(file: &fs::File, offset: u64, bytes: u64, advice: rustix::fs::Advice) {
     if let Some(bytes) = std::num::NonZeroU64::new(bytes) {
@@ -286,7 +287,7 @@ impl File for RealFile {
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        // The unit is the system's for this figure, whatever the file system's blocks are.
+        // The unit is the system's for this figure, independent of the file system's block size.
         Ok(self.file.metadata()?.blocks() * 512)
     }
 
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_opened_to_read_stays_as_it_is() {
+    fn a_directory_opened_to_read_is_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("a"), "content").unwrap();
         let disk = RealDisk::open_to_read(directory.path()).unwrap();
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_created_file_is_for_its_owner_alone() {
+    fn a_created_file_is_only_for_its_owner() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");

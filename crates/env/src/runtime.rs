@@ -1,5 +1,4 @@
-//! Time that passes, work that goes on beside the caller, and randomness, as something that can be
-//! handed in.
+//! Time, background work, and randomness, as interfaces that the caller passes in.
 //!
 //! Work is given as steps, not as a loop: a machine runs each on a thread of its own, and a
 //! simulation runs the steps of all of them on one thread, in an order that a seed decides.
@@ -17,14 +16,14 @@ use parking_lot::Mutex;
 pub enum Next {
     /// The next step follows at once.
     Again,
-    /// It follows when this has passed, or when somebody wakes the work ([`Task::wake`]): also if
-    /// that was during the step.
+    /// It follows when this has passed, or when the work is woken ([`Task::wake`]), also if that
+    /// was during the step.
     Rest(Duration),
     /// There is none.
     Done,
 }
 
-/// One step of some work. It may wait for what other work does only through [`Runtime::pause`] and
+/// One step of some work. It may wait for other work only through [`Runtime::pause`] and
 /// [`Task::join`].
 pub type Step = Box<dyn FnMut() -> Next + Send>;
 
@@ -42,11 +41,11 @@ pub trait Runtime: Send + Sync {
     /// Lowers the priority of the calling work from now on.
     fn make_way(&self) {}
 
-    /// Begins work beside the caller. Errors: the system gives no thread for it.
+    /// Starts work in the background. Errors: the system has no thread for it.
     fn start(&self, name: &'static str, step: Step) -> io::Result<Arc<dyn Task>>;
 }
 
-/// Work that was begun.
+/// Started work.
 pub trait Task: Send + Sync {
     /// Ends its rest, or the next one if it does not rest.
     fn wake(&self);
@@ -79,9 +78,10 @@ impl Runtime for SystemRuntime {
         std::thread::sleep(time);
     }
 
-    /// The calling thread gets about a third of another one's share of a busy core.
+    /// Lowers the calling thread's share of a busy core to about a third of another thread's.
     fn make_way(&self) {
-        // Elsewhere it would be the whole process. If it is refused, the work is done all the same.
+        // On other systems it would affect the whole process. If it is refused, the work is done
+        // all the same.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::nice(5);
     }
@@ -110,7 +110,7 @@ impl Runtime for SystemRuntime {
 
 struct SystemTask {
     thread: Thread,
-    /// None once somebody waits for it or has waited.
+    /// `None` once `join` has been called.
     handle: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -139,7 +139,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn work_goes_on_until_it_is_done() {
+    fn work_continues_until_it_is_done() {
         let mut left = 3;
         let step = move || {
             left -= 1;

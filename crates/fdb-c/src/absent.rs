@@ -1,5 +1,5 @@
 //! Functions that exist to be found: some bindings look every name up when they load the library.
-//! Their subjects (blob granules, mapped ranges, operating a cluster) are not here, and they return
+//! Their subjects (blob granules, operating a cluster) are not here, and they return
 //! FoundationDB's error for that. Tenants can be opened as in a cluster that has none: every
 //! request to one answers that it does not exist.
 
@@ -51,7 +51,6 @@ macro_rules! null_results {
 }
 
 failed_futures! {
-    fdb_transaction_get_mapped_range
     fdb_database_reboot_worker
     fdb_database_force_recovery_with_data_loss
     fdb_database_create_snapshot
@@ -76,7 +75,6 @@ failed_futures! {
 }
 
 failed_calls! {
-    fdb_future_get_mappedkeyvalue_array
     fdb_future_get_keyrange_array
     fdb_future_get_granule_summary_array
     fdb_result_get_keyvalue_array
@@ -93,7 +91,7 @@ null_results! {
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_result_destroy(_result: *mut c_void) {}
 
-/// A tenant, whatever its name.
+/// A tenant of any name.
 pub struct FDBTenant {
     database: Arc<FDBDatabase>,
 }

@@ -12,7 +12,7 @@ use crate::options::{self, DATABASE_OPTIONS};
 use crate::pointers::{bytes, into_handle, shared, take_handle, write};
 use crate::{Code, guarded, network};
 
-/// The version of the protocol of the servers that this one stands for, 7.3.
+/// The version of the emulated servers' protocol, 7.3.
 const SERVER_PROTOCOL: u64 = 0x0FDB_00B0_7300_0000;
 
 pub struct FDBDatabase {
@@ -132,7 +132,7 @@ pub extern "C" fn fdb_database_get_main_thread_busyness(_database: *mut FDBDatab
     0.0
 }
 
-/// Completes with the servers' protocol once it is another one than expected.
+/// Completes with the servers' protocol once it differs from the expected one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_database_get_server_protocol(database: *mut FDBDatabase, expected: u64) -> *mut FDBFuture {
     let database = unsafe { shared(database) };

@@ -13,7 +13,7 @@ const RETRYABLE: c_int = 50_000;
 const MAYBE_COMMITTED: c_int = 50_001;
 const RETRYABLE_NOT_COMMITTED: c_int = 50_002;
 
-/// Texts that were asked for. They live as long as the process.
+/// The texts that were requested. They live as long as the process.
 static TEXTS: LazyLock<Mutex<HashMap<&'static str, CString>>> = LazyLock::new(Mutex::default);
 
 /// The largest number that the original takes for one of its own.

@@ -1,9 +1,9 @@
-//! Futures: what an operation will come to.
+//! Futures: the pending results of operations.
 //!
 //! A future becomes ready once, on the network thread or when it is cancelled. Each of its
 //! callbacks is called once, inside the call that sets it if the future is ready by then, and never
-//! under a lock. Memory lent by getters lies in the future, and stays there until it is destroyed,
-//! or released as often as it was lent.
+//! under a lock. The future owns the memory lent by getters, and keeps it until the future is
+//! destroyed, or released as often as the memory was lent.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::future::poll_fn;
@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use quartet_client::{ErrorCode, StoredValue};
 use tokio::task::AbortHandle;
 
+use crate::mapped::{FDBMappedKeyValue, MappedKeyValues};
 use crate::network;
 use crate::pointers::{into_handle, shared, take_handle, write};
 use crate::{Code, guarded};
@@ -27,7 +28,7 @@ struct State {
     result: Option<Result<Value, ErrorCode>>,
     callbacks: Vec<Callback>,
     task: Option<AbortHandle>,
-    /// Lets go, inside the call that cancels, of what the task would only drop later.
+    /// Drops the task's resources inside the call that cancels, instead of later in the task.
     let_go: Option<Box<dyn FnOnce() + Send>>,
     borrows: usize,
     released: bool,
@@ -44,7 +45,7 @@ struct Callback {
 // SAFETY: the caller of `fdb_future_set_callback` allows the call from any thread.
 unsafe impl Send for Callback {}
 
-/// The contents of a future, in the form in which C reads them.
+/// The contents of a future, in the representation that C reads.
 pub(crate) enum Value {
     Nothing,
     Int64(i64),
@@ -53,6 +54,7 @@ pub(crate) enum Value {
     Key(Vec<u8>),
     Optional(Option<StoredValue>),
     KeyValues(KeyValues),
+    MappedKeyValues(MappedKeyValues),
     Keys(Keys),
     Strings(Strings),
 }
@@ -69,8 +71,17 @@ pub struct FDBKeyValue {
 #[repr(C, packed(4))]
 #[derive(Clone, Copy)]
 pub struct FDBKey {
-    key: *const u8,
-    key_length: c_int,
+    pub(crate) key: *const u8,
+    pub(crate) key_length: c_int,
+}
+
+impl FDBKey {
+    pub(crate) fn of(key: &[u8]) -> FDBKey {
+        FDBKey {
+            key: key.as_ptr(),
+            key_length: length_of(key),
+        }
+    }
 }
 
 /// Rows, and the array of pointers into them.
@@ -90,21 +101,30 @@ pub(crate) struct Strings {
     array: Vec<*const c_char>,
 }
 
-// SAFETY: the pointers lead into the buffers beside them, which nobody changes.
+// SAFETY: the pointers refer to the buffers in the same struct, which are immutable.
 unsafe impl Send for KeyValues {}
 unsafe impl Send for Keys {}
 unsafe impl Send for Strings {}
 
-impl KeyValues {
-    pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
-        let entry = |(key, value): &(Vec<u8>, Vec<u8>)| FDBKeyValue {
+impl FDBKeyValue {
+    pub(crate) fn of((key, value): &(Vec<u8>, Vec<u8>)) -> FDBKeyValue {
+        FDBKeyValue::new(key, value)
+    }
+
+    pub(crate) fn new(key: &[u8], value: &[u8]) -> FDBKeyValue {
+        FDBKeyValue {
             key: key.as_ptr(),
             key_length: length_of(key),
             value: value.as_ptr(),
             value_length: length_of(value),
-        };
+        }
+    }
+}
+
+impl KeyValues {
+    pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
         KeyValues {
-            array: rows.iter().map(entry).collect(),
+            array: rows.iter().map(FDBKeyValue::of).collect(),
             _rows: rows,
             more,
         }
@@ -113,12 +133,8 @@ impl KeyValues {
 
 impl Keys {
     pub fn new(keys: Vec<Vec<u8>>) -> Keys {
-        let entry = |key: &Vec<u8>| FDBKey {
-            key: key.as_ptr(),
-            key_length: length_of(key),
-        };
         Keys {
-            array: keys.iter().map(entry).collect(),
+            array: keys.iter().map(|key| FDBKey::of(key)).collect(),
             _keys: keys,
         }
     }
@@ -134,11 +150,11 @@ impl Strings {
     }
 }
 
-fn length_of(bytes: &[u8]) -> c_int {
+pub(crate) fn length_of(bytes: &[u8]) -> c_int {
     c_int::try_from(bytes.len()).unwrap_or(c_int::MAX)
 }
 
-/// Completes a future even if what was to do it is dropped.
+/// Completes a future even if its work is dropped.
 pub(crate) struct Completion(Option<Arc<FDBFuture>>);
 
 impl Completion {
@@ -179,7 +195,7 @@ impl FDBFuture {
         into_handle(future)
     }
 
-    /// A future of what `work` comes to, on the network thread.
+    /// Returns a future of the result of `work`, which runs on the network thread.
     pub fn of(work: impl Future<Output = Result<Value, ErrorCode>> + Send + 'static) -> *mut FDBFuture {
         let Some(runtime) = network::runtime() else {
             return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));
@@ -202,8 +218,8 @@ impl FDBFuture {
             Some(work) => work.as_mut().poll(context),
             None => Poll::Ready(Err(ErrorCode::OPERATION_CANCELLED)),
         }));
-        // The work is polled on the network thread alone. A call that cancels there may be inside
-        // of it, and leaves it to the task.
+        // The work is polled only on the network thread. A call that cancels on that thread may be
+        // inside of it, and leaves it to the task.
         let let_go = move || {
             let work = match network::is_network_thread() {
                 true => held.try_lock(),
@@ -211,7 +227,7 @@ impl FDBFuture {
             };
             drop(work.and_then(|mut work| work.take()));
         };
-        // SAFETY: the handle was made above and nobody else knows it.
+        // SAFETY: the handle was created above and is not shared yet.
         let future = unsafe { shared(handle) };
         let mut state = future.state.lock();
         if state.result.is_none() {
@@ -221,7 +237,7 @@ impl FDBFuture {
         handle
     }
 
-    /// A future that whoever gets the completion makes ready.
+    /// Returns a future that the owner of the completion makes ready.
     pub fn completed_by(begin: impl FnOnce(Completion)) -> *mut FDBFuture {
         if network::runtime().is_none() {
             return FDBFuture::ready(Err(ErrorCode::NETWORK_NOT_SETUP));
@@ -461,6 +477,8 @@ pub unsafe extern "C" fn fdb_future_get_value(
         let (present, start, length) = unsafe { shared(future) }.lend(|value| match value {
             Value::Optional(Some(value)) => Some((1, value.as_ptr(), length_of(value))),
             Value::Optional(None) => Some((0, std::ptr::null(), 0)),
+            // The status of a client is read as either.
+            Value::Key(key) => Some((1, key.as_ptr(), length_of(key))),
             _ => None,
         })?;
         unsafe { write(out_present, present) };
@@ -480,6 +498,25 @@ pub unsafe extern "C" fn fdb_future_get_keyvalue_array(
     guarded(|| {
         let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
             Value::KeyValues(rows) => Some((rows.array.as_ptr(), rows.array.len(), rows.more)),
+            _ => None,
+        })?;
+        unsafe { write(out_array, array) };
+        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        unsafe { write(out_more, c_int::from(more)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_mappedkeyvalue_array(
+    future: *mut FDBFuture,
+    out_array: *mut *const FDBMappedKeyValue,
+    out_count: *mut c_int,
+    out_more: *mut c_int,
+) -> Code {
+    guarded(|| {
+        let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
+            Value::MappedKeyValues(rows) => Some(rows.array()),
             _ => None,
         })?;
         unsafe { write(out_array, array) };

@@ -2,7 +2,7 @@
 //!
 //! Programs and bindings that load FoundationDB's library load this one instead and run unchanged
 //! against Quartet. The functions, their arguments, the numbers of errors and options, and the
-//! rules for threads and memory are those of FoundationDB's C API documentation;
+//! rules for threads and memory follow FoundationDB's C API documentation;
 //! `include/foundationdb/fdb_c.h` declares them.
 //!
 //! | file          | what it is                                                          |
@@ -18,13 +18,12 @@
 //!
 //! # Safety
 //!
-//! This is the one crate whose business is to be called from C, so it is the one in which unsafe
-//! code is at home. Every function relies on FoundationDB's documented contract with its caller: a
-//! pointer to a handle came from this library and has not been destroyed; a pointer and a length
-//! describe bytes that can be read during the call; an out-pointer can be written to. A handle is
-//! an `Arc` turned into a pointer: whatever still runs has a clone of its own, so destroying a
-//! handle never frees memory that another thread looks at. No panic crosses the boundary: it
-//! becomes the error 4100.
+//! This is the only crate that is called from C, so it may contain unsafe code. Every function
+//! relies on FoundationDB's documented contract with its caller: a pointer to a handle was returned
+//! by this library and has not been destroyed; a pointer and a length describe bytes that can be
+//! read during the call; an out-pointer can be written to. A handle is an `Arc` turned into a
+//! pointer: a running operation has a clone of its own, so destroying a handle never frees memory
+//! that another thread uses. No panic crosses the boundary: it becomes the error 4100.
 
 #![allow(unsafe_code)]
 
@@ -32,6 +31,7 @@ mod absent;
 mod database;
 mod errors;
 mod future;
+mod mapped;
 mod network;
 mod options;
 mod pointers;

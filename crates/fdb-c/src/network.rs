@@ -1,7 +1,7 @@
 //! API version, the network thread, its options.
 //!
 //! The network is a runtime of one thread, which the program lends by calling `fdb_run_network`.
-//! Nothing starts before `fdb_setup_network`, so a program may fork until then.
+//! Nothing starts before `fdb_setup_network`, so a program may fork before that call.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -59,7 +59,7 @@ struct Hook {
 // thread.
 unsafe impl Send for Hook {}
 
-/// Where what transactions wait for runs, unless it has stopped.
+/// The runtime of transactions' waits, unless it has stopped.
 pub(crate) fn runtime() -> Option<&'static Handle> {
     RUNTIME.get().filter(|_| !HAS_STOPPED.load(Ordering::Acquire))
 }
@@ -68,7 +68,7 @@ pub(crate) fn is_network_thread() -> bool {
     NETWORK_THREAD.get() == Some(&std::thread::current().id())
 }
 
-/// The TLS options set so far.
+/// The current TLS options.
 pub(crate) fn tls_settings() -> TlsSettings {
     TLS.lock().clone()
 }
@@ -95,7 +95,8 @@ pub extern "C" fn fdb_select_api_version_impl(runtime_version: c_int, header_ver
     })
 }
 
-/// Options of the network may come from variables; several values of one are separated by colons.
+/// Reads the network's options from environment variables; several values of one are separated by
+/// colons.
 fn options_of_environment() -> Result<(), ErrorCode> {
     for option in NETWORK_OPTIONS {
         let name = format!("{VARIABLES}{}", option.name.to_uppercase());
@@ -144,7 +145,7 @@ pub extern "C" fn fdb_setup_network() -> Code {
             .build()
             .map_err(|_| ErrorCode::PLATFORM_ERROR)?;
         let stop = watch::Sender::new(false);
-        // It is set here alone, once.
+        // This is the only place that sets it, and it runs once.
         let _ = RUNTIME.set(runtime.handle().clone());
         *network = Network::SetUp { runtime, stop };
         Ok(())

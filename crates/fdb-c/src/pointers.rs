@@ -20,10 +20,10 @@ pub(crate) fn into_handle<T>(shared: Arc<T>) -> *mut T {
     Arc::into_raw(shared).cast_mut()
 }
 
-/// The object behind a handle, kept alive by a count of its own.
+/// The object of a handle, kept alive by a count of its own.
 ///
 /// # Safety
-/// `handle` came from `into_handle` and was not given to `take_handle`.
+/// `handle` was returned by `into_handle` and has not been passed to `take_handle`.
 pub(crate) unsafe fn shared<T>(handle: *const T) -> Arc<T> {
     unsafe {
         Arc::increment_strong_count(handle);
@@ -34,7 +34,7 @@ pub(crate) unsafe fn shared<T>(handle: *const T) -> Arc<T> {
 /// Ends a handle and returns the count that it owned.
 ///
 /// # Safety
-/// `handle` came from `into_handle`, and nobody uses it from now on.
+/// `handle` was returned by `into_handle`, and is not used afterwards.
 pub(crate) unsafe fn take_handle<T>(handle: *mut T) -> Option<Arc<T>> {
     (!handle.is_null()).then(|| unsafe { Arc::from_raw(handle.cast_const()) })
 }

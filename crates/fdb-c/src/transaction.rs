@@ -9,6 +9,7 @@ use quartet_client::{ConflictKind, ErrorCode, MutationKind, RangeOptions, Select
 use crate::database::FDBDatabase;
 use crate::errors;
 use crate::future::{FDBFuture, KeyValues, Keys, Strings, Value};
+use crate::mapped::MappedKeyValues;
 use crate::options::{self, TRANSACTION_OPTIONS};
 use crate::pointers::{bytes, into_handle, shared, take_handle, write};
 use crate::{Code, guarded};
@@ -18,7 +19,7 @@ const TAG_BYTES_MAX: usize = 255;
 
 pub struct FDBTransaction {
     transaction: Transaction,
-    /// Why it can do nothing, whatever becomes of it.
+    /// The reason why all its operations fail, permanently.
     unusable: Option<ErrorCode>,
     labels: Mutex<Labels>,
 }
@@ -208,15 +209,50 @@ pub unsafe extern "C" fn fdb_transaction_get_range(
     })
 }
 
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)] // The interface is what it is.
+pub unsafe extern "C" fn fdb_transaction_get_mapped_range(
+    transaction: *mut FDBTransaction,
+    begin: *const u8,
+    begin_length: c_int,
+    begin_or_equal: c_int,
+    begin_offset: c_int,
+    end: *const u8,
+    end_length: c_int,
+    end_or_equal: c_int,
+    end_offset: c_int,
+    mapper: *const u8,
+    mapper_length: c_int,
+    limit: c_int,
+    target_bytes: c_int,
+    mode: c_int,
+    iteration: c_int,
+    snapshot: c_int,
+    reverse: c_int,
+) -> *mut FDBFuture {
+    let options = match range_options(limit, target_bytes, mode, iteration, reverse != 0) {
+        Ok(options) => options,
+        Err(code) => return FDBFuture::ready(Err(code)),
+    };
+    let begin = Selector::new(unsafe { bytes(begin, begin_length) }, begin_or_equal != 0, begin_offset);
+    let end = Selector::new(unsafe { bytes(end, end_length) }, end_or_equal != 0, end_offset);
+    let mapper = unsafe { bytes(mapper, mapper_length) };
+    let rows =
+        unsafe { shared(transaction) }
+            .transaction
+            .get_mapped_range(&begin, &end, mapper, options, snapshot != 0);
+    FDBFuture::of(async move { Ok(Value::MappedKeyValues(MappedKeyValues::new(rows.await?))) })
+}
+
 const UNLIMITED: c_int = -1;
 const MODE_EXACT: c_int = 0;
 const MODE_ITERATOR: c_int = -1;
-/// The sizes that an iterator asks for, from its first to its tenth request and then always.
+/// The sizes that an iterator requests: the first ten, of which the last applies from then on.
 const ITERATOR_BYTES: [usize; 10] = [
     4096, 6144, 9216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000,
 ];
 
-/// How much one request of a range may return.
+/// The limits of one request of a range.
 fn range_options(
     limit: c_int,
     target_bytes: c_int,

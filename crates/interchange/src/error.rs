@@ -6,6 +6,11 @@ pub enum Error {
     Source(String),
     #[error("the target: {0}")]
     Target(String),
+    /// Nobody is at the address: nothing was asked.
+    #[error("{url} cannot be reached: {what}")]
+    Unreachable { url: String, what: String },
+    #[error("certificates to trust: {0}")]
+    Roots(String),
     /// The target holds what the copy would mix with.
     #[error("{0}")]
     NotEmpty(String),

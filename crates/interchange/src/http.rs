@@ -1,8 +1,11 @@
 //! One request over HTTP, one answer; asked again while the other side cannot be reached or asks
 //! for patience.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::roots::TrustedRoots;
 
 /// One request may take so long.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,15 +29,29 @@ pub struct Answer {
 }
 
 impl Http {
-    pub fn new(url: &str) -> Http {
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .build();
+    pub fn new(url: &str, roots: &TrustedRoots) -> Http {
         Http {
-            agent: config.into(),
+            agent: roots.agent(TIMEOUT),
             url: format!("{}/", url.trim_end_matches('/')),
+        }
+    }
+
+    /// Errors: nobody takes a connection there. One who comes later than the copy is waited for, but
+    /// at its beginning the address is more likely to be wrong.
+    pub fn check_reachable(&self) -> Result<(), Error> {
+        match self.agent.get(&self.url).call() {
+            Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                Err(self.unreachable(&error))
+            }
+            Err(error @ (ureq::Error::HostNotFound | ureq::Error::BadUri(_))) => Err(self.unreachable(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unreachable(&self, what: &dyn std::fmt::Display) -> Error {
+        Error::Unreachable {
+            url: self.url.clone(),
+            what: what.to_string(),
         }
     }
 

@@ -1,7 +1,7 @@
-//! How far a copy has come: a file beside the command that copies, removed when the copy is over.
+//! The progress of a copy: a file next to the copying command, removed at the end of the copy.
 //!
-//! While it is there, the copy is not whole. It is replaced as a whole, synced, after what it tells
-//! of has arrived.
+//! While it exists, the copy is incomplete. It is replaced atomically, synced, after the recorded
+//! data has arrived.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ pub struct Journal {
 struct State {
     from: String,
     to: String,
-    /// Where each part of the source goes on.
+    /// The position at which each part of the source continues.
     parts: BTreeMap<String, Value>,
 }
 
@@ -53,17 +53,17 @@ impl Journal {
         Ok(journal)
     }
 
-    /// An earlier run has begun this copy: the target may hold some of it.
+    /// Returns true if an earlier run has started this copy: the target may hold a part of it.
     pub fn goes_on(&self) -> bool {
         self.was_there
     }
 
-    /// Where a part goes on.
+    /// The position at which a part continues.
     pub fn position(&self, part: &str) -> Option<&Value> {
         self.state.parts.get(part)
     }
 
-    /// The part goes on here: what lies before has arrived.
+    /// Records the position of a part: everything before it has arrived.
     pub fn note(&mut self, part: &str, position: Value) -> Result<()> {
         self.state.parts.insert(part.into(), position);
         self.write()
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_goes_on_in_its_own_journal_only() {
+    fn a_copy_continues_in_its_own_journal_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let mut journal = Journal::open(&path, "a", "b").unwrap();

@@ -42,8 +42,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// `path`: the cluster file; without one that of the environment, or the first of the usual
-    /// places.
+    /// `path`: the cluster file; without a path the file named by the environment, or the first of
+    /// the default places.
     pub fn open(path: Option<&Path>) -> Result<Client> {
         let cluster = Cluster::read(path).map_err(|code| told(&code))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

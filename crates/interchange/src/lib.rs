@@ -6,10 +6,10 @@
 //!   a file of keys and values                                  <->  the key-value layer
 //! ```
 //!
-//! A record arrives whole or not at all, and to bring one again changes nothing: items, documents
-//! with their moments, and keys replace themselves. So a [`Journal`] beside the command, which
-//! never runs ahead of the arrivals, is all that a copy needs to go on after a kill. Records that a
-//! target refuses are reported and left out, up to a limit; so are unknown parts of a file.
+//! A record arrives whole or not at all, and sending one again changes nothing: items, documents
+//! with their times, and keys replace themselves. So a [`Journal`] next to the command, which is
+//! never ahead of the arrived records, suffices to resume a killed copy. Records that a target
+//! refuses are reported and left out, up to a limit; so are unknown parts of a file.
 //!
 //! Everything is read and written by blocking calls, on the caller's thread.
 
@@ -21,9 +21,11 @@ mod journal;
 pub mod keyvalue;
 mod lines;
 mod observer;
+mod roots;
 mod whole_file;
 
 pub use error::{Error, Result};
 pub use journal::Journal;
 pub use observer::Observer;
+pub use roots::TrustedRoots;
 pub use whole_file::WholeFile;

@@ -1,4 +1,4 @@
-//! A file that appears when it is whole: until then it has another name, `NAME.unfinished`.
+//! A file that appears after its completion: until then its name is `NAME.unfinished`.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Begins it. True if somebody was killed who had begun it before: that is thrown away.
+    /// Starts the file. Returns true if it replaces the partial file of a killed process.
     pub fn begin(path: &Path) -> io::Result<(WholeFile, bool)> {
         let mut name = path.as_os_str().to_owned();
         name.push(".unfinished");
@@ -20,7 +20,7 @@ impl WholeFile {
         let was_begun = unfinished.exists();
         let file = WholeFile {
             path: path.to_owned(),
-            file: File::create(&unfinished)?,
+            file: owners_file(&unfinished)?,
             unfinished,
             is_finished: false,
         };
@@ -40,6 +40,15 @@ impl WholeFile {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+/// An export may contain private data: only its owner may read it.
+fn owners_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 impl Drop for WholeFile {

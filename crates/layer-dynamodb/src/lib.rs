@@ -9,9 +9,9 @@
 //! lock. Indexes, expiries and stream records are rows written by the transaction of the item they
 //! describe, so they are never stale.
 //!
-//! Nothing here knows a socket, a thread or the wall clock: time arrives with the transaction, and
-//! the server calls [`DynamoDb::maintain`] now and then for what nobody asked for: expiry, filling
-//! of new indexes, forgetting.
+//! The layer has no socket, no thread and no wall clock: time is passed in with the transaction,
+//! and the server calls [`DynamoDb::maintain`] at intervals for background work: expiry, filling of
+//! new indexes, removal of old records.
 
 mod background;
 mod operations;

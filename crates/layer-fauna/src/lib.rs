@@ -1,7 +1,7 @@
 //! FaunaDB's data model and query language (FQL v4) on the ordered, transactional key space.
 //!
-//! Pure: no sockets, no threads, no clock. A request comes in as method, target, headers and body;
-//! a reply goes out with the version that must be durable before it may be sent.
+//! Pure: no sockets, no threads, no clock. A request has a method, a target, headers and a body; a
+//! reply is returned with the version that must be durable before it may be sent.
 //!
 //! The rooms follow the way of a query:
 //!
@@ -16,38 +16,38 @@
 //!
 //! | room, file          | what it is                                                        |
 //! |---------------------|-------------------------------------------------------------------|
-//! | `language/`         | what is written and shown: values, errors, expressions            |
+//! | `language/`         | the language: values, errors, expressions                         |
 //! | - `api_version`     | the versions of the API                                           |
-//! | - `references`      | refs out of JSON                                                  |
+//! | - `references`      | refs from JSON                                                    |
 //! | - `signature`       | the one table of functions                                        |
 //! | - `codec`           | values as bytes                                                   |
-//! | `storage/`          | what is kept                                                      |
-//! | - `documents`       | where documents are, and what leads from version to version |
-//! | - `contents`        | their fields, decoded when somebody looks                         |
+//! | `storage/`          | stored data                                                       |
+//! | - `documents`       | documents as chains of versions                             |
+//! | - `contents`        | their fields, decoded on demand                                   |
 //! | - `indexes`         | entries of indexes, and their keys                                |
 //! | - `ranges`          | parts of the keys of a set                                        |
 //! | - `schema`          | compiled schemas                                                  |
-//! | `credentials/`      | what callers prove themselves with                                |
+//! | `credentials/`      | proofs of callers' identities                                     |
 //! | - `secrets`         | secrets of keys and tokens, passwords                             |
 //! | - `jwt/`            | tokens of other issuers, and the keys that verify them            |
 //! | `evaluation/`       | one query as one attempt at one transaction                       |
-//! | - `functions/`      | who does each function, by family                                 |
+//! | - `functions/`      | the implementation of each function, by family                    |
 //! | - `definitions`     | schema objects: databases, collections, indexes, keys, roles …    |
 //! | - `versions`        | documents as a query reads and writes them                        |
 //! | - `entries`         | entries of indexes as a query writes them                         |
 //! | - `sets`, `pages`   | elements in order; cursors; events                                |
-//! | - `combinations`    | sets that are made of others                                      |
-//! | - `histories`       | histories of sets that are made of others                         |
-//! | - `permitted`       | what of a set may be read                                         |
-//! | - `deadline`        | how long a query may take, and where                              |
+//! | - `combinations`    | composed sets                                                     |
+//! | - `histories`       | histories of composed sets                                        |
+//! | - `permitted`       | the readable part of a set                                        |
+//! | - `deadline`        | the time limit of a query, and its thread                         |
 //! | `service/`          | one request: which transaction, what reply                        |
-//! | - `callers`         | who asks, and what for                                            |
-//! | - `rate_limits`     | how much a credential may ask for                                 |
-//! | - `streams`         | what happens to a document or in a set, as it happens             |
-//! | - `sweep`           | clearing what time has outdated                                   |
-//! | - `maintenance`     | building large indexes, clearing what was deleted                 |
-//! | - `changes`         | what effects mean, for change feeds                               |
-//! | - `invariants`      | what `quartet check` judges                                       |
+//! | - `callers`         | the caller's identity and rights                                  |
+//! | - `rate_limits`     | the operations of a credential per second                         |
+//! | - `streams`         | events of a document or a set, as they happen                     |
+//! | - `sweep`           | clearing outdated rows                                            |
+//! | - `maintenance`     | building large indexes, clearing deleted data                     |
+//! | - `changes`         | the meaning of effects, for change feeds                          |
+//! | - `invariants`      | the invariants that `quartet check` verifies                      |
 
 mod credentials;
 mod evaluation;

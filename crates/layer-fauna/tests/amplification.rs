@@ -1,9 +1,9 @@
 //! The cost of small requests: a table of requests, the bytes that arrive, and the memory and time
 //! that they may take.
 //!
-//! A request of a hundred bytes could come to gigabytes: sizes were looked at behind the copying.
-//! Each of these gets its answer or the protocol's own refusal. It is a program of its own, since
-//! it looks at the memory of its process.
+//! A request of a hundred bytes could grow to gigabytes: sizes were checked after the copying. Each
+//! of these gets its answer or the protocol's own refusal. It is a program of its own, since it
+//! measures the memory of its process.
 
 #[path = "fauna/world.rs"]
 #[allow(dead_code)]
@@ -15,8 +15,8 @@ use world::World;
 
 /// Sizes of bodies are small against these.
 const BODY_BYTES_MAX: usize = 2_000;
-/// Beyond what the process has before: a result may take 64 MiB, a transaction as much, what is
-/// made on the way 256 MiB.
+/// In addition to the process' memory before: a result may take 64 MiB, a transaction as much,
+/// intermediate values 256 MiB.
 const MEMORY_BYTES_MAX: u64 = 700 << 20;
 /// Without optimization, on a machine that has other things to do.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -142,7 +142,7 @@ fn memory(field: &str) -> u64 {
 }
 
 #[test]
-fn small_requests_do_not_come_to_much() {
+fn small_requests_sum_to_little() {
     let world = World::new(1_700_000_000_000_000);
     for query in [
         r#"{"create_collection":{"object":{"name":"plain"}}}"#,

@@ -1,5 +1,5 @@
-//! Requests that arrived together, and what they ask for looked at together: several ways through
-//! the rows take little longer than one.
+//! Requests that arrived together, whose rows are prefetched together: several descents in parallel
+//! take little longer than one.
 
 use quartet_engine::Reader;
 use quartet_store::Walk;
@@ -10,16 +10,16 @@ use smallvec::SmallVec;
 const TOGETHER_MAX: usize = 16;
 /// Larger requests are looked at by themselves.
 const FRAME_BYTES_MAX: usize = 4 << 10;
-/// Number of mutations from which commits are looked at together.
+/// Smallest number of mutations for which the rows of commits are prefetched together.
 const MUTATIONS_ENOUGH: usize = 24;
 /// Rows of a range that are prefetched, if it is not known to have fewer.
 const RANGE_ROWS_MAX: usize = 16;
 
-/// Requests that were there at the same time, in their order.
+/// Requests that arrived together, in their order.
 pub type Together<'a> = SmallVec<[(Frame<'a>, Request<'a>); TOGETHER_MAX]>;
 
-/// The first request of `input`, and those behind it that are worth looking at with it; none if the
-/// first has not arrived wholly.
+/// Returns the first request of `input`, and the following requests that are worth batching with
+/// it; empty if the first request is incomplete.
 pub fn first_requests(input: &[u8], frame_bytes_max: usize) -> Result<Together<'_>, Malformed> {
     let mut together = Together::new();
     let Some(first) = next_frame(input, frame_bytes_max)? else {
@@ -50,8 +50,8 @@ fn wants_more(together: &[(Frame<'_>, Request<'_>)]) -> bool {
         && together.iter().map(|(_, request)| mutations(request)).sum::<usize>() < MUTATIONS_ENOUGH
 }
 
-/// Two requests of one kind. The rows that ranges read at different versions lie mostly in the same
-/// place.
+/// Returns true for two requests of one kind. The rows that ranges read at different versions are
+/// mostly at the same addresses.
 fn batches_with(first: &Request<'_>, next: &Request<'_>) -> bool {
     match (first, next) {
         (Request::Get { version, .. }, Request::Get { version: other, .. }) => version == other,
@@ -60,7 +60,7 @@ fn batches_with(first: &Request<'_>, next: &Request<'_>) -> bool {
     }
 }
 
-/// The keys that those read which ask for keys.
+/// The keys of the requests that read single keys.
 pub(crate) fn keys_read<'a>(together: &[(Frame<'a>, Request<'a>)]) -> SmallVec<[&'a [u8]; TOGETHER_MAX]> {
     let keys = together.iter().filter_map(|(_, request)| match request {
         Request::Get { key, .. } => Some(*key),
@@ -69,7 +69,7 @@ pub(crate) fn keys_read<'a>(together: &[(Frame<'a>, Request<'a>)]) -> SmallVec<[
     keys.collect()
 }
 
-/// Prefetches the rows that the ranges begin with.
+/// Prefetches the first rows of the ranges.
 pub(crate) fn fetch_ranges(reader: &Reader, together: &[(Frame<'_>, Request<'_>)]) {
     let walks = together.iter().filter_map(|(_, request)| match request {
         Request::GetRange(range) => Some(walk(range)),

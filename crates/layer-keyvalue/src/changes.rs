@@ -3,7 +3,7 @@
 use quartet_engine::{Change, ChangeDecoder, Reach, Reader};
 use quartet_model::{Effect, LayerId};
 
-/// Tells keys and values.
+/// Decodes keys and values.
 pub struct KeyValueChanges;
 
 impl ChangeDecoder for KeyValueChanges {

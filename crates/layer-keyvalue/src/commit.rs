@@ -9,10 +9,11 @@ use crate::{METADATA_VERSION_KEY, Options, USER_KEYS_END, check_bound, keys_end}
 const KEY_BYTES_MAX: usize = 10_000;
 const SYSTEM_KEY_BYTES_MAX: usize = 30_000;
 const VALUE_BYTES_MAX: usize = 100_000;
-/// Cost of each mutation and each conflict range beside its keys and values: judging and applying
-/// one takes time under the partition's lock, however short it is. The original counts as much.
+/// Cost of each mutation and each conflict range in addition to its keys and values: certifying and
+/// applying one takes time under the partition's lock, however short it is. The original counts as
+/// much.
 const ITEM_BYTES: usize = 24;
-/// The offset behind a key or value that takes a versionstamp.
+/// The offset that follows a key or value with a versionstamp.
 const OFFSET_BYTES: usize = 4;
 /// A value that becomes a versionstamp and nothing else.
 const STAMP_ALONE: [u8; VERSIONSTAMP_BYTES + OFFSET_BYTES] = [0; VERSIONSTAMP_BYTES + OFFSET_BYTES];
@@ -71,7 +72,7 @@ fn ranges(pairs: &[(&[u8], &[u8])]) -> Result<Vec<KeyRange>, ErrorCode> {
     pairs.iter().map(range).collect()
 }
 
-/// Both ends may be one byte longer than a key, and lie at the end of all keys.
+/// Both bounds may be one byte longer than a key, and at the end of the key space.
 fn checked_range(begin: &[u8], end: &[u8], system: bool) -> Result<KeyRange, ErrorCode> {
     for bound in [begin, end] {
         if bound.len() > SYSTEM_KEY_BYTES_MAX + 1 {
@@ -127,8 +128,8 @@ fn stamped(mut bytes: Vec<u8>) -> Result<(Vec<u8>, usize), ErrorCode> {
     Ok((bytes, offset))
 }
 
-/// A key counts with the offset that may follow it. That of the metadata's version needs no leave,
-/// and takes nothing but a stamp; with leave it can be cleared.
+/// Checks the length of a key, including an offset that may follow it. The metadata's version needs
+/// no access to system keys, and accepts only a stamp; with that access it can be cleared.
 fn check_written_key(mutation: &quartet_wire_keyvalue::Mutation<'_>, system: bool) -> Result<(), ErrorCode> {
     let key = mutation.key;
     if key == METADATA_VERSION_KEY && mutation.kind != MutationKind::Clear {
@@ -165,8 +166,8 @@ mod tests {
 
     use super::*;
 
-    /// The layer took from the wire what clients' libraries refuse: writes of system keys, whatever
-    /// the transaction had asked for.
+    /// The layer accepted commits that clients' libraries refuse: writes of system keys, regardless
+    /// of the transaction's options.
     #[test]
     fn a_commit_that_a_library_refuses_is_refused() {
         use AtomicOperation::Add;
@@ -206,7 +207,7 @@ mod tests {
         check(Clear, METADATA_VERSION_KEY, b"", [2004, 0]);
     }
 
-    /// Ten million bytes of the shortest ranges were five million ranges to judge under the lock.
+    /// Ten million bytes of the shortest ranges were five million ranges to certify under the lock.
     #[test]
     fn short_ranges_and_mutations_count() {
         let commit = Commit {

@@ -8,16 +8,16 @@
 //! | file        | what it is                                                        |
 //! |-------------|-------------------------------------------------------------------|
 //! | `session`   | one connection's requests, the versions it reads at, its watches  |
-//! | `together`  | requests that arrived together, looked at together                |
-//! | `versions`  | the states that can be read, by version                           |
+//! | `batching`  | requests that arrived together, prefetched together               |
+//! | `versions`  | the readable states, by version                                   |
 //! | `selectors` | the key that a selector names                                     |
 //! | `ranges`    | reading a range within limits                                     |
-//! | `changes`   | what effects mean, for change feeds                               |
+//! | `changes`   | the meaning of effects, for change feeds                          |
 //! | `commit`    | from the protocol's transaction to the engine's                   |
-//! | `watches`   | telling a client that a value changed                             |
+//! | `watches`   | notification of a client that a value changed                     |
 //! | `sizes`     | estimates: how large a range is, and where to cut it              |
-//! | `invariants`| what `quartet check` judges                                       |
-//! | `status`    | how the server does, as JSON                                      |
+//! | `invariants`| the invariants that `quartet check` verifies                      |
+//! | `status`    | the server's status, as JSON                                      |
 
 mod batching;
 mod changes;
@@ -45,12 +45,12 @@ pub use watches::Wake;
 
 use crate::versions::Versions;
 
-/// The end of what ordinary transactions reach, and of what those that ask for it do.
+/// The end of the keys of ordinary transactions, and of transactions with access to system keys.
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
 pub(crate) const SYSTEM_KEYS_END: &[u8] = b"\xff\xff";
 
-/// Changes whenever somebody says that what layers keep in memory of the schema is old. Everybody
-/// may read it, and stamp it.
+/// A client stamps it to invalidate the schemas that layers cache. All transactions may read and
+/// stamp it.
 pub(crate) const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
 
 pub(crate) fn keys_end(system: bool) -> &'static [u8] {
@@ -67,7 +67,7 @@ pub(crate) fn check_readable_key(key: &[u8], system: bool) -> Result<(), ErrorCo
     Ok(())
 }
 
-/// Where something begins or ends that may be read or written.
+/// Checks a bound of a range that is read or written.
 pub(crate) fn check_bound(bound: &[u8], system: bool) -> Result<(), ErrorCode> {
     if bound > keys_end(system) {
         return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
@@ -80,7 +80,7 @@ const FRAME_ROOM_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a version that was handed out stays readable, in microseconds.
+    /// Time for which a returned version remains readable, in microseconds.
     pub read_window_micros: u64,
     /// Most bytes of keys and values that a transaction may write and name as conflicts.
     pub transaction_bytes_max: usize,
@@ -136,7 +136,7 @@ impl KeyValue {
         }
     }
 
-    /// Lets go of what nobody may use any more. To be called a few times a second.
+    /// Releases unused states. Call it a few times a second.
     pub fn maintain(&self) {
         let is_short = self.engine.admission() != Admission::Now;
         self.versions.tidy(self.engine.now_micros(), is_short);
@@ -145,7 +145,7 @@ impl KeyValue {
         }
     }
 
-    /// The partition's lock, unless somebody holds it for long.
+    /// The partition's lock, unless it is held for long.
     fn partition(&self) -> Option<PartitionGuard<'_>> {
         self.engine.partition_in_time().ok()
     }

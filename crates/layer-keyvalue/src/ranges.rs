@@ -8,7 +8,7 @@ use quartet_wire_keyvalue::{RangeReply, RangeRequest};
 use crate::keys_end;
 use crate::selectors::bound;
 
-/// Most bytes of rows in one reply, whatever the client asks for.
+/// Most bytes of rows in one reply, regardless of the client's limits.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Overhead of a row beside its key and value, as the original's servers count it.
 const ROW_BYTES: usize = 24;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_what_lies_between_the_keys_that_their_selectors_name() {
+    fn ranges_hold_the_rows_between_their_selectors() {
         let (engine, space) = crate::test_engine();
         let keys: BTreeSet<Vec<u8>> = [&b"a"[..], b"b", b"b\0", b"bb", b"c", b"\xfe"]
             .map(<[u8]>::to_vec)

@@ -1,16 +1,16 @@
 //! The key that a selector names.
 //!
-//! `(key, or_equal, offset)` is the last key before `key` (or at it), and then `offset` keys on.
-//! With `key\x00` instead of a `key` that may be equal, offset 1 is the first key at or after it,
-//! and 0 the last one before it. The store counts, so an offset costs O(log n) however large it is.
+//! `(key, or_equal, offset)` is the last key before `key` (or at it), and then `offset` keys
+//! further. With `key\x00` instead of a `key` that may be equal, offset 1 is the first key at or
+//! after it, and 0 the last key before it. The store counts, so any offset costs O(log n).
 
 use std::borrow::Cow;
 
 use quartet_engine::{Reader, Transaction};
 use quartet_wire_keyvalue::Selector;
 
-/// Where a range begins or ends: at the key, or at one with no key between. So the first key at or
-/// after another need not be looked for.
+/// A bound of a range: the selected key, or an equivalent bound without a key in between. So the
+/// first key at or after another needs no look-up.
 pub(crate) fn bound<'a>(reader: &Reader, selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
     match selector.offset {
         1 => base(selector, end),
@@ -30,7 +30,8 @@ fn base<'a>(selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// The key, `""` if it lies before the first, `end` if it lies after the last one before `end`.
+/// The selected key; `""` if it is before the first, `end` if it is after the last key before
+/// `end`.
 pub(crate) fn resolve(reader: &Reader, selector: &Selector<'_>, end: &[u8]) -> Vec<u8> {
     let base = base(selector, end);
     let offset = i64::from(selector.offset);
@@ -40,7 +41,7 @@ pub(crate) fn resolve(reader: &Reader, selector: &Selector<'_>, end: &[u8]) -> V
     } else {
         let position = reader.count(b"", &base).checked_add_signed(offset - 1);
         match position {
-            // Counting wraps below zero only where there are fewer keys than the offset asks for.
+            // The index wraps below zero only if there are fewer keys than the offset requires.
             Some(index) if index < u64::MAX / 2 => reader.nth(b"", &base, index),
             _ => return Vec::new(),
         }

@@ -38,35 +38,34 @@ pub struct Session {
     watches: Watches,
     /// The version that read versions of this batch share, and its dependency.
     newest: Option<(Version, Dependency)>,
-    /// The state right behind the last commit of this batch.
+    /// The state after the last commit of this batch.
     committed: Option<Reader>,
-    /// How many commits have left their state behind.
+    /// Number of commits whose state was kept.
     commits_kept: u32,
     ahead: Ahead,
     may_write: bool,
     now_micros: u64,
 }
 
-/// Rows that the next requests of this batch will ask for, as far as they were there, and at which
-/// version.
+/// Prefetched rows for the next requests of this batch, `None` for absent ones, and their version.
 #[derive(Default)]
 struct Ahead {
     version: u64,
     rows: std::vec::IntoIter<Option<Row>>,
 }
 
-/// A version that the client was given, as often as it was. The state is gone once its window has
+/// A version that the client holds, with its count. The state is dropped once its window has
 /// passed.
 struct Reading {
     reader: Weak<Reader>,
     count: u32,
 }
 
-/// First commits of a session that leave their state behind, whether anybody has named a version
-/// before or not.
+/// Number of a session's first commits whose state is kept, regardless of whether any client has
+/// named a version.
 const COMMITS_KEPT: u32 = 1_000;
 
-/// With fewer versions than this under way, those whose window has passed are left.
+/// Number of open versions below which expired ones are not swept.
 const READING_MANY: usize = 10_000;
 
 const SETTLED: Answered = Answered::Reply(Dependency::ZERO);
@@ -93,21 +92,21 @@ impl Session {
         self.layer.options.frame_bytes_max()
     }
 
-    /// When commits of this session are acknowledged.
+    /// The time at which commits of this session are acknowledged.
     pub fn durability(&self) -> Durability {
         self.layer.space.durability
     }
 
-    /// To be called when requests have arrived: those that are there now may share a read version.
+    /// Call it when requests have arrived: the requests of a batch may share a read version.
     pub fn begin_batch(&mut self) {
         self.newest = None;
         self.now_micros = self.layer.engine.now_micros();
     }
 
-    /// Call it when the requests that were there are answered. The last commit's state stays
-    /// readable, for a client that names its version: a client that commits step by step can look
-    /// at each. A state that is kept makes the next commits copy the nodes they change, so a busy
-    /// client that never names one stops paying for it, for those that it has left already, too.
+    /// Call it when the requests of the batch are answered. The last commit's state stays readable,
+    /// for a client that names its version: a client that commits step by step can read each state.
+    /// A kept state makes the next commits copy the nodes they change, so a busy client that never
+    /// names a version stops paying for it, including states kept before.
     pub fn end_batch(&mut self) {
         self.ahead = Ahead::default();
         if let Some(reader) = self.committed.take() {
@@ -207,7 +206,16 @@ impl Session {
         Ok(SETTLED)
     }
 
+    /// Errors: this node is not home, and no read version of it would be confirmed.
+    fn check_home(&self) -> Result<(), ErrorCode> {
+        match self.layer.engine.is_home() {
+            true => Ok(()),
+            false => Err(ErrorCode::PROCESS_BEHIND),
+        }
+    }
+
     fn read_version(&mut self, id: u32, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
+        self.check_home()?;
         let Some((version, dependency)) = self.newest() else {
             return Ok(Answered::Busy);
         };
@@ -215,8 +223,8 @@ impl Session {
         Ok(Answered::Reply(dependency))
     }
 
-    /// The version of the latest commit as of this batch, for one more use, and what telling it
-    /// depends on.
+    /// The version of the latest commit as of this batch, for one more use, and the dependency of a
+    /// reply that contains it.
     fn newest(&mut self) -> Option<(Version, Dependency)> {
         if let Some((version, dependency)) = self.newest
             && let Some(reading) = self.reading.get_mut(&version.0)
@@ -232,7 +240,7 @@ impl Session {
         Some((version, dependency))
     }
 
-    /// Notes that the client reads at `version`, of which `versions` has counted one more user.
+    /// Records that the client reads at `version`; `versions` has already counted the user.
     fn read_at(&mut self, version: Version, reader: Weak<Reader>) {
         if self.reading.len() >= self.reading_swept_from {
             self.reading.retain(|_, reading| reading.reader.strong_count() > 0);
@@ -252,6 +260,7 @@ impl Session {
 
     fn open_version(&mut self, id: u32, version: Version, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
         self.layer.versions.named(self.now_micros);
+        self.check_home()?;
         let kept = self.layer.versions.first_at_or_after(version, self.now_micros);
         let (opened, dependency) = match kept {
             Some((opened, reader)) => {
@@ -365,8 +374,8 @@ impl Session {
         let Some(mut partition) = self.layer.partition() else {
             return Ok(Answered::Busy);
         };
-        // A held state makes a commit copy the nodes it changes. So read versions of this batch go
-        // on sharing the state from before: their clients have not seen this commit.
+        // A held state makes a commit copy the nodes it changes. So read versions of this batch
+        // continue to share the earlier state: their clients have not seen this commit.
         self.committed = None;
         let committed = partition.commit(self.layer.space, &request);
         let are_named = || self.commits_kept < COMMITS_KEPT || self.layer.versions.are_named(self.now_micros);
@@ -420,13 +429,13 @@ impl Session {
         }
     }
 
-    /// Some key was written that this session watches: `fired` is to be called.
+    /// Returns true if a watched key of this session was written: the caller then calls `fired`.
     pub fn is_touched(&self) -> bool {
         self.watches.is_touched()
     }
 
-    /// The watches that fired since the last call, and what telling each depends on; `None`:
-    /// somebody holds the lock for long.
+    /// The watches that fired since the last call, each with its notification's dependency; `None`
+    /// if the lock is held for long.
     pub fn fired(&mut self) -> Option<Vec<(u32, Dependency)>> {
         let mut partition = self.layer.partition()?;
         Some(self.watches.fired(&self.layer, &mut partition))
@@ -560,9 +569,9 @@ mod tests {
         })
     }
 
-    /// Each commit between two of them made the next one copy what it changed.
+    /// Each commit between two of them made the next one copy its changed nodes.
     #[test]
-    fn read_versions_of_a_batch_share_a_state_also_when_a_commit_comes_between() {
+    fn read_versions_of_a_batch_share_a_state_across_a_commit() {
         let (engine, space) = crate::test_engine();
         let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
         let mut session = Session::new(layer.clone(), true, Arc::new(|| {}));
@@ -580,7 +589,7 @@ mod tests {
         session.end_batch();
     }
 
-    /// Whatever is asked for instead of the row read ahead.
+    /// Any request may arrive instead of the predicted one.
     #[test]
     fn reads_ahead_change_no_answer() {
         let (engine, space) = crate::test_engine();
@@ -657,7 +666,7 @@ mod tests {
         output
     }
 
-    /// The same requests, once looked at together and once each by itself.
+    /// The same requests, once batched and once individually.
     #[test]
     fn commits_and_ranges_that_arrive_together_are_answered_as_by_themselves() {
         use quartet_model::AtomicOperation::Add;
@@ -672,7 +681,7 @@ mod tests {
             MutationKind::ClearRange,
             MutationKind::Set,
         ];
-        // Some keys are written twice, some are not there, and some are gone when their turn comes.
+        // Some keys are written twice, some are absent, and some are deleted before they are read.
         let mutations: Vec<Mutation<'_>> = (0..700)
             .map(|place| Mutation {
                 kind: kinds[place * place % kinds.len()],
@@ -737,7 +746,7 @@ mod tests {
     /// The states of its first commits stayed for seconds, and every write meanwhile copied what it
     /// changed.
     #[test]
-    fn a_busy_client_that_names_no_version_leaves_no_state_behind() {
+    fn a_busy_client_without_named_versions_retains_no_state() {
         let (engine, space) = crate::test_engine();
         let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
         let commits = |count, then_kept| {
@@ -751,8 +760,8 @@ mod tests {
         commits(2 * COMMITS_KEPT, true);
     }
 
-    /// With 64 states kept for those who had named none yet, bindingtester's `api` with seed 8 read
-    /// what was written later: it names its first version after hundreds of commits and read
+    /// With 64 states kept for clients that had named no version yet, bindingtester's `api` with
+    /// seed 8 read later writes: it names its first version after hundreds of commits and read
     /// versions.
     #[test]
     fn a_client_that_names_its_first_version_late_sees_the_state_at_it() {

@@ -3,7 +3,7 @@
 
 use quartet_engine::{Reader, Transaction};
 
-/// How many rows, spread evenly over the range, stand for all.
+/// Number of rows, spread evenly over the range, that represent all.
 const SAMPLE_ROWS: u64 = 100;
 /// Most points of one answer.
 const POINTS_MAX: u64 = 100_000;

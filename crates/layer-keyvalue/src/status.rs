@@ -42,7 +42,22 @@ impl KeyValue {
                 "latest_durable_version": self.engine.durable().0,
                 "readable_versions": self.versions.count(),
                 "clients": { "count": self.sessions.load(Ordering::Relaxed) },
-                "processes": {},
+                "latency_probe": { "commit_seconds": counter(&statistics.sync_micros) as f64 / 1e6 },
+                "processes": {
+                    "1": {
+                        "class_type": "unset",
+                        "roles": [
+                            { "role": "coordinator" },
+                            { "role": "commit_proxy" },
+                            { "role": "log" },
+                            { "role": "storage" },
+                        ],
+                        "version": env!("CARGO_PKG_VERSION"),
+                        "excluded": false,
+                        "degraded": false,
+                        "messages": [],
+                    },
+                },
                 "messages": [],
                 "generation": 1,
                 "cluster_controller_timestamp": now_micros / 1_000_000,

@@ -1,13 +1,13 @@
-//! The states that can be read, by version.
+//! The readable states, by version.
 //!
-//! A state is kept as long as a client reads at it, within the window. A few that nobody uses any
-//! more stay until the window has passed, so that another transaction can be set to read at the
-//! same version. A client that names a version at which no state was kept gets the first one after
-//! it: its reads are still of one moment, and a commit is judged by the version that the client
-//! named, which is the stricter one.
+//! A state is kept as long as a client reads at it, within the window. A few unused states stay
+//! until the window has passed, so that another transaction can be set to read at the same version.
+//! A client that names a version without a kept state gets the first state after it: its reads are
+//! still of one moment, and a commit is certified by the version that the client named, which is
+//! stricter.
 //!
-//! States are owned here alone, so letting go of one ends it for everybody. A state that is kept
-//! makes each write copy what it changes, so states that nobody uses are few.
+//! States are owned only by this module, so dropping one ends it for all clients. A kept state
+//! makes each write copy the nodes it changes, so unused states are few.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,17 @@ use quartet_model::Version;
 
 /// Time within which a client that has named a version may name another.
 const NAMED_MICROS: u64 = 60_000_000;
-/// How many states stay that nobody reads at.
+/// Most unused states that are kept.
 const UNUSED_MAX: usize = 64;
-/// How many states stay in all. Each keeps what the writes after it have replaced.
+/// Most states that remain. Each keeps the rows that later writes have replaced.
 const STATES_MAX: usize = 20_000;
-/// A state stays so long even where memory is short: transactions of the original live no longer.
+/// Minimum age at which a state may be dropped even if memory is short: transactions of the
+/// original live no longer.
 const SHORT_WINDOW_MICROS: u64 = 5_000_000;
 
 pub(crate) struct Versions {
     window_micros: u64,
-    /// When a client last named a version to read at.
+    /// The time at which a client last named a version to read at.
     named_micros: AtomicU64,
     states: Mutex<States>,
 }
@@ -36,14 +37,14 @@ pub(crate) struct Versions {
 #[derive(Default)]
 struct States {
     by_version: BTreeMap<Version, Kept>,
-    /// Versions that came out of use, oldest first; some may be in use again, or gone.
+    /// Versions that became unused, oldest first; some may be in use again, or dropped.
     unused: VecDeque<Version>,
 }
 
 struct Kept {
     reader: Arc<Reader>,
     users: usize,
-    /// When it was last given out.
+    /// The time at which it was last returned.
     given_micros: u64,
 }
 
@@ -61,13 +62,13 @@ impl Versions {
         self.named_micros.store(now_micros, Ordering::Relaxed);
     }
 
-    /// Whether clients have lately named versions themselves.
+    /// Returns true if clients have lately named versions themselves.
     pub fn are_named(&self, now_micros: u64) -> bool {
         let named_micros = self.named_micros.load(Ordering::Relaxed);
         named_micros > 0 && now_micros.saturating_sub(named_micros) <= NAMED_MICROS
     }
 
-    /// Keeps a state for one more user. The same state may be kept already; then that one is given.
+    /// Keeps a state for one more user. If the same state is kept already, that one is returned.
     pub fn keep(&self, reader: Reader) -> Weak<Reader> {
         let given_micros = reader.now_micros;
         let mut states = self.states.lock();
@@ -104,8 +105,7 @@ impl Versions {
         }
     }
 
-    /// Lets go of what nobody may read any more. Where memory is short, a window longer than usual
-    /// is cut.
+    /// Drops expired states. If memory is short, a window longer than usual is shortened.
     pub fn tidy(&self, now_micros: u64, is_short: bool) {
         let window_micros = match is_short {
             true => self.window_micros.min(SHORT_WINDOW_MICROS),
@@ -117,7 +117,7 @@ impl Versions {
             .retain(|_, kept| now_micros.saturating_sub(kept.given_micros) <= window_micros);
     }
 
-    /// Lets go of all states that nobody reads at.
+    /// Drops all unused states.
     pub fn forget_unused(&self) {
         let mut states = self.states.lock();
         let unused = std::mem::take(&mut states.unused);
@@ -149,7 +149,7 @@ impl States {
         oldest.and_then(|version| self.take_unused(version));
     }
 
-    /// Takes out the state of a version that came out of use, unless it is in use again.
+    /// Removes the state of a version that became unused, unless it is in use again.
     fn take_unused(&mut self, version: Version) -> Option<Kept> {
         let is_unused = self.by_version.get(&version).is_some_and(|kept| kept.users == 0);
         is_unused.then(|| self.by_version.remove(&version)).flatten()
@@ -176,8 +176,8 @@ mod tests {
         (reader.version, versions.keep(reader))
     }
 
-    /// A client that opened a version after each write, and released none, was bounded by the
-    /// window alone.
+    /// A client that opened a version after each write, and released none, was bounded only by the
+    /// window.
     #[test]
     fn the_oldest_states_go_when_there_are_too_many() {
         let (engine, space) = crate::test_engine();
@@ -187,7 +187,7 @@ mod tests {
         let is_there: Vec<bool> = kept.iter().map(|(_, reader)| reader.strong_count() > 0).collect();
         assert!(is_there[..10].iter().all(|is_there| !is_there));
         assert!(is_there[10..].iter().all(|is_there| *is_there));
-        // The count goes on after one that is gone.
+        // The count continues after a dropped state.
         versions.release(kept[0].0);
         assert_eq!(versions.count(), STATES_MAX);
     }

@@ -1,8 +1,8 @@
-//! Telling a client that the value of a key changed.
+//! Notification of a client that the value of a key changed.
 //!
-//! The engine calls for every write of the key, under the lock; the session then compares the
-//! value, so writing the same value again tells nobody. A watch is registered under the lock that
-//! its value was compared under, so no change is missed.
+//! The engine calls the watch for every write of the key, under the lock; the session then compares
+//! the value, so writing the same value again causes no notification. A watch is registered under
+//! the lock that its value was compared under, so no change is missed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Watches {
     wake: Wake,
     by_request: HashMap<u32, Watched>,
-    /// Requests whose keys were written. A set: a peer that does not take replies may watch what is
-    /// written all the time.
+    /// Requests with a written key. A set: a peer that does not take replies may watch keys that
+    /// are written constantly.
     touched: Arc<Mutex<HashSet<u32>>>,
     /// The memory of the watches of all sessions.
     all_bytes: Arc<AtomicUsize>,
@@ -74,7 +74,7 @@ impl Watches {
         }
     }
 
-    /// Begins to watch; or tells, with what that depends on, that the value is another one already.
+    /// Adds a watch; or returns, with the dependency, that the value already differs.
     pub fn add(
         &mut self,
         layer: &KeyValue,
@@ -113,8 +113,8 @@ impl Watches {
         !self.touched.lock().is_empty()
     }
 
-    /// The watches whose values are other ones now, each with what telling that depends on. They
-    /// are forgotten.
+    /// Removes and returns the watches whose values differ now, each with its notification's
+    /// dependency.
     pub fn fired(&mut self, layer: &KeyValue, partition: &mut PartitionGuard<'_>) -> Vec<(u32, Dependency)> {
         let touched = std::mem::take(&mut *self.touched.lock());
         let mut fired = Vec::new();

@@ -57,7 +57,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("script", "EVALSHA digest 1 user:__few_int__ 100 60000"),
 ];
 const HAND_OFF: &str = "hand_off";
-/// Those who wait.
+/// Number of waiting connections.
 const WAITING: usize = 50;
 /// Keys and elements that there are.
 const RANGE: u64 = 100_000;
@@ -118,7 +118,7 @@ fn nanoseconds_each(template: &str, pipeline: u64, count: u64) -> u64 {
     (ran_nanoseconds() - started) / (count / pipeline * pipeline)
 }
 
-/// A string whose name says its length, none of whose bits at the beginning of a byte is set.
+/// Creates a string with the length in its name; the first bit of each of its bytes is clear.
 fn set_large(session: &mut Session, template: &str) {
     let Some(bytes) = large_bytes(template) else { return };
     let value = "x".repeat(bytes as usize);
@@ -141,7 +141,7 @@ fn load(session: &mut Session, script: &str) -> String {
     reply.lines().nth(1).expect("a digest").into()
 }
 
-/// Those who wait are served in their order.
+/// Waiting connections are served in their order.
 fn nanoseconds_each_hand_off(count: u64) -> u64 {
     let layer = layer();
     let mut waiting: Vec<Session> = (0..WAITING).map(|_| connect_to(&layer)).collect();
@@ -231,8 +231,8 @@ fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) ->
     (0..batches).map(batch).collect()
 }
 
-/// A pipeline that takes longer than a hold of the lock may is gone on with, as the owner of a
-/// socket would.
+/// Runs requests; a pipeline that exceeds a hold of the lock is continued, as the owner of a socket
+/// would do.
 #[inline(never)]
 fn run(session: &mut Session, requests: &[Vec<u8>]) {
     let mut replies = Vec::new();
@@ -246,7 +246,7 @@ fn run(session: &mut Session, requests: &[Vec<u8>]) {
     }
 }
 
-/// How long this thread has run: the first number of the scheduler's statistics.
+/// The running time of this thread: the first number of the scheduler's statistics.
 fn ran_nanoseconds() -> u64 {
     let text =
         std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with statistics of its scheduler");

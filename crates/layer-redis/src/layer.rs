@@ -34,7 +34,7 @@ use crate::replication::{Follower, Replication};
 use crate::scripting::long_scripts::LongScripts;
 use crate::scripting::scripts::{LibraryMark, Scripts};
 
-/// Where `redis.log` writes: level from 0 (debug) to 3 (warning), and the line.
+/// The log of `redis.log`: level from 0 (debug) to 3 (warning), and the line.
 pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
 
 /// State that all connections of one logical database share.
@@ -51,10 +51,9 @@ pub struct Redis {
     /// The stream to replicas.
     pub replication: Replication,
     /// Longest reply of one command or transaction, and most that a command gathers for it: a
-    /// request may ask for one value many times. DEBUG SET-REPLY-BYTES-MAX makes it small for
-    /// tests.
+    /// request may name one value many times. DEBUG SET-REPLY-BYTES-MAX lowers it for tests.
     pub reply_bytes_max: AtomicUsize,
-    /// Where iterations of SCAN stand.
+    /// The source of random choices.
     pub random: Random,
     pub expiry: Expiry,
     pub eviction: Eviction,
@@ -65,7 +64,7 @@ pub struct Redis {
     pub process: Process,
 }
 
-/// How keys leave when their time is over.
+/// Expiry of keys.
 pub struct Expiry {
     /// DEBUG SET-ACTIVE-EXPIRE: the cycle removes expired keys.
     pub is_active: AtomicBool,
@@ -76,7 +75,7 @@ pub struct Expiry {
 /// How keys leave when memory is short.
 pub struct Eviction {
     pub recency: Recency,
-    /// When room was last to be made, there was nothing that could be evicted.
+    /// Set if the last eviction found no key to remove.
     pub found_nothing: AtomicBool,
 }
 
@@ -87,7 +86,7 @@ pub struct Observation {
     pub large_requests: Mutex<Slowlog>,
     pub large_replies: Mutex<Slowlog>,
     pub latency: Mutex<LatencyEvents>,
-    /// The keys as they were counted last for somebody who may not wait.
+    /// The key counts as of the last count, for callers that may not wait.
     pub key_counts: Mutex<Vec<KeyCount>>,
 }
 
@@ -97,19 +96,19 @@ pub struct Scripting {
     pub scripts: Scripts,
     /// Keeps the libraries of this layer apart in the interpreters.
     pub library_mark: LibraryMark,
-    /// The script that takes long, if one runs.
+    /// The long-running script, if there is one.
     pub long_scripts: Arc<LongScripts>,
     /// DEBUG SET-DISABLE-DENY-SCRIPTS: scripts may call what they otherwise may not, but no
     /// scripts.
     pub scripts_call_all: AtomicBool,
-    /// Where `redis.log` of scripts writes. The server supplies it.
+    /// The log of scripts' `redis.log`. The server supplies it.
     pub log: Log,
 }
 
 /// The connections, and each one's waits, subscriptions and cached keys.
 pub struct Connections {
-    /// The database is leaving for another partition, or has left: requests wait, and then go on in
-    /// the layer that it has there.
+    /// The database is moving to another partition, or has moved: requests wait, and then continue
+    /// in its layer there.
     pub is_held: AtomicBool,
     pub clients: Clients,
     pub blocking: Blocking,
@@ -120,34 +119,34 @@ pub struct Connections {
     pub pending_disconnects: PendingDisconnects,
 }
 
-/// Access: the users, and the ways to come in.
+/// Access: the users, and their authentication.
 pub struct Access {
     pub users: Users,
-    /// Where users are kept beyond this process, if anywhere.
+    /// The durable store of users, if there is one.
     pub user_file: Option<Box<dyn UserFile>>,
-    /// Judges and counts the commands; none around the default database.
+    /// Admits and counts the commands; `None` for the default database.
     pub admission_control: Option<Arc<dyn AdmissionControl>>,
     /// The prefix of this database's users' names in a token: `NAME/`, and nothing in the default
     /// database.
     pub realm: Vec<u8>,
-    /// Knows which password opens which logical database; none if there is only this one.
+    /// Maps passwords to logical databases; `None` if there is only this one.
     pub directory: Option<Box<dyn Directory>>,
-    /// Slows down those who try passwords.
+    /// Slows down password guessing.
     pub login_guard: Arc<LoginGuard>,
 }
 
-/// Knows which password opens which logical database; a connection that shows one goes on in that
+/// Maps passwords to logical databases; a connection with such a password continues in that
 /// database's layer.
 pub trait Directory: Send + Sync {
     /// The database, and the user of it, that these may open. Quick, and takes no lock of the
     /// engine's.
     fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin>;
 
-    /// The layer of a database; `None` if it is gone. Not to be called with the partition's lock
-    /// held.
+    /// The layer of a database; `None` if it was deleted. Must not be called with the partition's
+    /// lock held.
     fn open(&self, database: DatabaseId) -> Result<Option<Arc<Redis>>, Busy>;
 
-    /// True if another process serves the database, and judges whether the credentials open it.
+    /// Returns true if another process serves the database, and checks the credentials.
     fn is_elsewhere(&self, _database: DatabaseId) -> bool {
         false
     }
@@ -160,24 +159,24 @@ pub trait RdbFile: Send + Sync {
     /// reply.
     fn write(&self, layer: &Redis) -> Result<(), String>;
 
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was
+    /// The time of the newest complete file, in microseconds since the Unix epoch; zero if none was
     /// written since the start.
     fn written_micros(&self) -> u64;
 }
 
-/// The server's supplies: the layer asks no operating system and touches no file.
+/// Supplied by the server: the layer queries no operating system and touches no file.
 pub struct Process {
     pub identity: Identity,
-    /// Where MIGRATE may send keys, and whom REPLICAOF may follow.
+    /// The targets that MIGRATE may send keys to, and the sources that REPLICAOF may follow.
     pub migration_targets: Targets,
     /// The server stops when this is called: SHUTDOWN.
     pub shutdown: Box<dyn Fn() + Send + Sync>,
-    /// The process' resources, for INFO and MEMORY. The server supplies them: the layer asks no
+    /// The process' resources, for INFO and MEMORY. The server supplies them: the layer queries no
     /// operating system.
     pub resources: Box<dyn Fn() -> Resources + Send + Sync>,
     /// Gives the system back what the allocator keeps for later: MEMORY PURGE.
     pub purge: Box<dyn Fn() + Send + Sync>,
-    /// Returns hexadecimal digits that nobody can guess. The server supplies them.
+    /// Returns unpredictable hexadecimal digits. The server supplies them.
     pub secret_digits: Option<Box<dyn Fn(usize) -> String + Send + Sync>>,
     /// Called with each command that SLOWLOG keeps: its name, the number of its arguments, the
     /// realm, and its microseconds.
@@ -187,7 +186,7 @@ pub struct Process {
     pub use_tls: Option<Box<UseTls>>,
     /// Called by SAVE beside the checkpoint, if anything else is written.
     pub rdb_file: Option<Box<dyn RdbFile>>,
-    /// Where CONFIG REWRITE writes to; none if the server was started without a configuration file.
+    /// The target of CONFIG REWRITE; none if the server was started without a configuration file.
     pub write_parameters: Option<Box<WriteParameters>>,
 }
 
@@ -199,7 +198,7 @@ pub type Slow = dyn Fn(&'static str, usize, &[u8], u64) + Send + Sync;
 /// `tls-auth-clients` says.
 pub type UseTls = dyn Fn([String; 4]) -> Result<(), String> + Send + Sync;
 
-/// The process' use of the machine. Zeros where nobody measures.
+/// The process' use of the machine. Zeros where it is not measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resources {
     /// Resident memory.
@@ -302,12 +301,24 @@ impl Redis {
         Ok(())
     }
 
-    /// Returns the memory in use: the process' beginning, the rows, and peers' bytes. For a
-    /// database that is one of several, its own rows.
+    /// Returns the memory in use: the process' base, the rows, and peers' bytes. For a database
+    /// that is one of several, its own rows.
     pub fn used_bytes(&self) -> u64 {
         match self.access.admission_control {
             None => self.process.identity.startup_bytes + self.engine.memory().counted_bytes(),
             Some(_) => self.engine.stored_bytes(self.space.database),
+        }
+    }
+
+    /// Returns the resources of the process. A single database of several sees only its own: the
+    /// process's figures would reveal the others.
+    pub fn resources(&self) -> Resources {
+        match self.access.admission_control {
+            None => (self.process.resources)(),
+            Some(_) => Resources {
+                rss_bytes: self.used_bytes(),
+                ..Resources::default()
+            },
         }
     }
 
@@ -327,7 +338,7 @@ impl Redis {
             true => memory.is_nearly_gone() && !self.engine.give_up_checkpoint(),
             false => self.engine.admission() == Admission::Refused,
         };
-        // As in Redis, commands go on while eviction does, though there is not room enough yet.
+        // As in Redis, commands continue while eviction does, though there is not enough room yet.
         process_is_short || self.eviction.found_nothing.load(Ordering::Relaxed) && self.should_evict()
     }
 
@@ -340,8 +351,9 @@ impl Redis {
         exceeds || self.evicts_for_the_process() && self.exceeds_what_the_process_may_take()
     }
 
-    /// A database that is one of several loses nothing because others need room: it is refused
-    /// instead. Nor does one whose rows are in files, where removing them gives no memory back.
+    /// A database that is one of several loses no keys because others need room: its writes are
+    /// refused instead. Likewise a database with rows in files, where removing them frees no
+    /// memory.
     fn evicts_for_the_process(&self) -> bool {
         let is_own = self.access.admission_control.is_none() && !self.replication.is_replica();
         is_own && self.engine.is_all_in_memory() && self.eviction_policy().evicts()

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each command is one transaction; MULTI/EXEC is one transaction of several. A [`Session`] is one
-//! connection without its socket: bytes in, bytes out. The socket's owner asks it for its next
-//! event (more bytes, a durable version, a deadline, its mailbox). Time arrives with the
+//! connection without its socket: bytes in, bytes out. It returns to the socket's owner its next
+//! event (more bytes, a durable version, a deadline, its mailbox). Time is passed in with the
 //! transaction.
 
 pub mod access;

@@ -6,12 +6,13 @@
 //!   start                                     ^ backlog                 ^ end
 //! ```
 //!
-//! Positions count bytes. While nobody follows, nothing is gathered and the command that commits
-//! pays one load. A replica that has lost its connection goes on if the backlog still holds what
-//! follows its position; the stream goes on for a while after the last replica has gone, so that it
-//! may. One that lags further than the limit of its class is cut off: it begins anew.
+//! Positions count bytes. Without followers, nothing is gathered and the command that commits pays
+//! one load. A replica that has lost its connection continues if the backlog still holds the bytes
+//! after its position; the stream continues for a while after the last replica has left, to allow
+//! that. A replica that exceeds the lag limit of its class is disconnected: it restarts.
 //!
-//! A part may be shown once its dependency is durable, so no replica has what a crash takes back.
+//! A part may be sent once its dependency is durable, so no replica has effects that a crash
+//! undoes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use quartet_engine::Dependency;
 use quartet_wire_resp::encode_command;
 
-/// How long the stream goes on without replicas.
+/// Time for which the stream continues without replicas.
 const LINGERS_MICROS: u64 = 60_000_000;
 /// Replicas at once.
 pub const REPLICAS_MAX: usize = 32;
@@ -47,7 +48,7 @@ struct Feed {
     gathered: Vec<Effect>,
     parts: VecDeque<Part>,
     bytes: usize,
-    /// Where the first part begins, and the last ends.
+    /// The start of the first part, and the end of the last.
     start: u64,
     end: u64,
     /// The database that the stream has selected last.
@@ -64,13 +65,13 @@ pub struct Follower {
     pub client: u64,
     pub host: String,
     pub port: u16,
-    /// Where it will read on.
+    /// The position of its next read.
     position: AtomicU64,
     /// The position that it claims.
     pub acknowledged: AtomicU64,
     pub acknowledged_micros: AtomicU64,
-    /// When it has said anything at all: one that reads a large copy from its disk sends empty
-    /// lines meanwhile.
+    /// The time of its last message of any kind: a replica that reads a large copy from its disk
+    /// sends empty lines meanwhile.
     pub heard_micros: AtomicU64,
     /// It has said how far it is.
     pub has_spoken: AtomicBool,
@@ -121,17 +122,17 @@ pub struct Replication {
     pinged_micros: AtomicU64,
     /// This server is a replica itself, and only what its source sends is written.
     is_replica: AtomicBool,
-    /// Replicas that were given a first copy, that went on where they were, and that asked to go on
-    /// in vain.
+    /// Replicas that received a first copy, that continued at their position, and that requested to
+    /// continue in vain.
     pub served: Served,
-    /// Its contents are part of a first copy, and are shown to nobody.
+    /// Its contents are part of a first copy, and are not shown.
     is_partial: AtomicBool,
     upstream: Mutex<Option<Upstream>>,
     /// Put once, by a server that is the home of a cluster.
     pub list_nodes: OnceLock<ListNodes>,
 }
 
-/// How replicas began, for INFO.
+/// Replicas by kind of start, for INFO.
 #[derive(Default)]
 pub struct Served {
     pub full: AtomicU64,
@@ -139,15 +140,15 @@ pub struct Served {
     pub partial_refused: AtomicU64,
 }
 
-/// The server that this one is a replica of.
+/// The server that this one replicates.
 #[derive(Clone)]
 pub struct Upstream {
     pub host: String,
     pub port: u16,
     pub link: LinkState,
-    /// How far its stream has arrived.
+    /// The position up to which it has received the stream.
     pub offset: u64,
-    /// When it was heard last, and when the link was lost.
+    /// The times of its last message, and of the loss of the link.
     pub heard_micros: u64,
     pub down_since_micros: u64,
 }
@@ -197,9 +198,9 @@ impl Replication {
         self.is_partial.store(is_partial, Ordering::SeqCst);
     }
 
-    /// The other nodes of the cluster, if this server is the home of one, and where each is in the
-    /// stream. A node does not read the stream: it is as far behind its end as the node is behind
-    /// the log, in records. While there is no stream, positions are records.
+    /// The other nodes of the cluster, if this server is the home of one, and the stream position
+    /// of each. A node does not read the stream: its distance to the stream's end is its lag in the
+    /// log, in records. While there is no stream, positions are records.
     pub fn nodes(&self) -> Vec<(ClusterNode, u64)> {
         let cluster = self.list_nodes.get().map(|list| list()).unwrap_or_default();
         let end = self.end_beside(&cluster);
@@ -248,7 +249,7 @@ impl Replication {
         }
     }
 
-    /// True if a replica follows, or did a moment ago.
+    /// Returns true if a replica follows, or did a moment ago.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
@@ -294,7 +295,7 @@ impl Replication {
         self.arrived.notify_all();
     }
 
-    /// The transaction was taken back.
+    /// The transaction was rolled back.
     #[inline]
     pub fn discard(&self) {
         if self.is_on() {
@@ -314,7 +315,7 @@ impl Replication {
         self.say(bytes);
     }
 
-    /// Asks every replica how far it is.
+    /// Requests the position of every replica.
     pub fn ask(&self) {
         let mut bytes = Vec::new();
         encode_command(&["REPLCONF", "GETACK", "*"], &mut bytes);
@@ -326,7 +327,7 @@ impl Replication {
         self.arrived.notify_all();
     }
 
-    /// Where the stream ends.
+    /// The end of the stream.
     pub fn end(&self) -> u64 {
         self.feed.lock().end
     }
@@ -341,9 +342,9 @@ impl Replication {
         self.feed.lock().followers.clone()
     }
 
-    /// A replica comes, with the partition's lock held. `from`: the position behind what it has, if
-    /// it wants to go on. `None`: there are too many. True if it goes on; otherwise a first copy as
-    /// of now is to be sent before what follows.
+    /// Attaches a replica, with the partition's lock held. `from`: the position after its data, to
+    /// continue. `None`: there are too many. Returns true if it continues; otherwise a first copy
+    /// as of now must be sent before the stream.
     pub fn attach(
         &self,
         replica: Attachment,
@@ -361,7 +362,7 @@ impl Replication {
         }
         let position = goes_on.unwrap_or(feed.end);
         if goes_on.is_none() {
-            // The first copy selects nothing: what follows says its database anew.
+            // The first copy selects no database: the stream selects its database again.
             feed.db = None;
         }
         let follower = Arc::new(Follower {
@@ -386,7 +387,7 @@ impl Replication {
         feed.trim();
     }
 
-    /// Ends the stream once nobody has followed for a while. True if it ended just now.
+    /// Ends the stream after a while without followers. Returns true if it ended just now.
     pub fn rest(&self, now_micros: u64) -> bool {
         if !self.is_on() {
             return false;
@@ -395,7 +396,7 @@ impl Replication {
         let is_over = feed.followers.is_empty() && now_micros >= feed.last_follower_left_micros + LINGERS_MICROS;
         if is_over {
             self.on.store(false, Ordering::Relaxed);
-            // Present changes are not sent, so nobody may go on at the former end.
+            // Present changes are not sent, so no replica may continue at the former end.
             let (start, end) = (feed.end + 1, feed.end + 1);
             let (bytes_kept, bytes_max) = (feed.bytes_kept, feed.bytes_max);
             *feed = Feed {
@@ -443,15 +444,15 @@ impl Replication {
 /// A connection's statements about itself as a replica, in REPLCONF and PSYNC.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaRequest {
-    /// The stream that it has followed, and the position where it wants to go on.
+    /// The stream that it has followed, and the position at which it wants to continue.
     pub position: Option<(String, u64)>,
     /// It said SYNC, and knows of no positions.
     pub is_old: bool,
-    /// It finds the end of a copy by a mark, so nobody need know the length before.
+    /// It recognizes the end of a copy by a mark, so the length need not be known in advance.
     pub takes_mark: bool,
     /// It wants a copy and nothing else.
     pub only_records: bool,
-    /// Where it can be reached itself.
+    /// The port at which it can be reached itself.
     pub port: u16,
 }
 
@@ -472,8 +473,8 @@ impl Feed {
         self.trim();
     }
 
-    /// Forgets what is beyond the backlog and needed by nobody, and what is beyond the limit
-    /// whoever needs it.
+    /// Drops parts beyond the backlog that no replica needs, and parts beyond the limit in any
+    /// case.
     fn trim(&mut self) {
         let positions = self
             .followers
@@ -518,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_come_whole_in_order_and_with_their_hold() {
+    fn transactions_arrive_whole_in_order_and_with_their_hold() {
         let replication = Replication::default();
         replication.commit(Version(1));
         let (follower, goes_on) = attach(&replication, None);
@@ -537,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_lags_too_far_is_lost_and_one_back_in_time_goes_on() {
+    fn a_replica_that_lags_too_far_is_lost_and_a_timely_replica_continues() {
         let replication = Replication::default();
         let (slow, _) = attach(&replication, None);
         let (quick, _) = attach(&replication, None);
@@ -557,9 +558,9 @@ mod tests {
         assert!(!attach(&replication, Some(end + 1)).1);
     }
 
-    /// The first PING came at once, between a transaction and whoever waited for it.
+    /// The first PING was sent immediately, between a transaction and a waiting client.
     #[test]
-    fn a_stream_that_begins_says_nothing_for_a_period() {
+    fn a_new_stream_is_silent_for_a_period() {
         let replication = Replication::default();
         let (follower, _) = attach(&replication, None);
         replication.ping(9, 10);
@@ -568,9 +569,9 @@ mod tests {
         assert_eq!(given(&replication, &follower).0, "*1 $4 PING ");
     }
 
-    /// A stream that nobody followed has a gap, which nobody may step over.
+    /// A stream without followers has a gap, which no replica may skip.
     #[test]
-    fn nobody_goes_on_behind_a_rest() {
+    fn no_message_follows_a_final_one() {
         let replication = Replication::default();
         let (follower, _) = attach(&replication, None);
         replication.detach(&follower, 5);

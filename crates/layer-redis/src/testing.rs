@@ -1,4 +1,4 @@
-//! A layer on an in-memory disk with a clock that stands still, for the families' unit tests.
+//! A layer on an in-memory disk with a stopped clock, for the families' unit tests.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ impl Fixture {
         Fixture { layer, clock }
     }
 
-    /// A layer that is one of several: memory is what its own database holds, whatever other tests
-    /// of the process do.
+    /// A layer that is one of several: its memory is that of its own database, independent of other
+    /// tests of the process.
     pub fn of_several() -> Fixture {
         let mut fixture = Fixture::new();
         let layer = Arc::get_mut(&mut fixture.layer).expect("nobody else has it yet");
@@ -82,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// A layer over an empty engine to which `clock` tells the time.
+/// A layer over an empty engine with the time of `clock`.
 pub fn layer_with(clock: Arc<dyn Clock>) -> Arc<Redis> {
     let disk = Arc::new(FaultyDisk::new());
     let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
@@ -127,8 +127,7 @@ impl Connection {
         out
     }
 
-    /// The reply to a command that begins on a thread where it may take long, if it may look at
-    /// much.
+    /// The reply to a command that starts on a thread where it may take long, if it may visit much.
     pub fn run_long(&mut self, words: &[&str]) -> Value {
         self.session.expect_long();
         self.run(words)
@@ -156,7 +155,7 @@ impl Connection {
     }
 }
 
-/// Chooses by a seed, so that a failure comes again.
+/// Chooses by a seed, so that a failure is reproducible.
 pub struct Choice(pub u64);
 
 impl Choice {

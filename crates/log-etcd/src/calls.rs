@@ -22,7 +22,7 @@ const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// Before a watch that has ended is begun again.
+/// Pause before an ended watch is restarted.
 const WATCH_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const DELETE_EVENT: i32 = 1;
 
@@ -45,8 +45,8 @@ pub(crate) async fn execute(wire: &Wire, request: Request) -> Result<Answer, Fai
     answer.map_err(|status| failure(&status))
 }
 
-/// Passes hints to `hint` until it returns false. A watch that ends is begun again, and says that
-/// something may be missing.
+/// Passes hints to `hint` until it returns false. An ended watch is restarted, with a hint that
+/// events may be missing.
 pub(crate) async fn watch(wire: &Wire, from: Vec<u8>, until: Vec<u8>, hint: &(dyn Fn(Hint) -> bool + Sync)) {
     let create = WatchRequest {
         create: Some(WatchCreateRequest {
@@ -59,7 +59,7 @@ pub(crate) async fn watch(wire: &Wire, from: Vec<u8>, until: Vec<u8>, hint: &(dy
     }
 }
 
-/// True to go on.
+/// Returns true to continue.
 async fn watch_once(wire: &Wire, create: WatchRequest, hint: &(dyn Fn(Hint) -> bool + Sync)) -> bool {
     let requests = tokio_stream::once(create).chain(tokio_stream::pending());
     let Ok(mut responses) = wire.stream::<WatchRequest, WatchResponse>(WATCH, requests).await else {

@@ -18,7 +18,7 @@ use crate::wire::Wire;
 /// requests.
 pub struct Etcd {
     endpoints: Vec<String>,
-    /// None once dropping has begun.
+    /// `None` once `drop` has started.
     commands: Option<UnboundedSender<Command>>,
     events: Receiver<Event>,
     sent: u64,
@@ -49,7 +49,7 @@ struct Report {
 }
 
 impl Report {
-    /// False if the handle is gone.
+    /// Returns false if the handle was dropped.
     fn send(&self, event: Event) -> bool {
         let is_sent = self.events.send(event).is_ok();
         (self.waker)();
@@ -64,7 +64,7 @@ enum Command {
 }
 
 impl Etcd {
-    /// Connects, and judges whether the cluster is fit to hold a log.
+    /// Connects, and checks whether the cluster is fit to hold a log.
     pub fn open(options: &EtcdOptions) -> Result<Etcd, OpenError> {
         Etcd::open_waking(options, Arc::new(|| {}))
     }
@@ -99,7 +99,7 @@ impl Etcd {
         verdict.recv().unwrap_or(ended).map(|()| etcd)
     }
 
-    /// Asks every endpoint how it is. Those that do not answer are left out.
+    /// Queries the status of every endpoint. Unreachable endpoints are left out.
     pub fn status(&self) -> Vec<MemberStatus> {
         let (report, answers) = channel();
         self.command(Command::Status(report));

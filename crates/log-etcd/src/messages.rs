@@ -1,7 +1,7 @@
 //! The messages of etcd's v3 API that are used here, with the fields that are used.
 //!
-//! Field numbers are those of `api/etcdserverpb/rpc.proto` and `api/mvccpb/kv.proto` of etcd 3.4 to
-//! 3.7. Fields that are not written out are skipped in answers, and have their default in requests.
+//! Field numbers follow `api/etcdserverpb/rpc.proto` and `api/mvccpb/kv.proto` of etcd 3.4 to 3.7.
+//! Omitted fields are skipped in answers, and have their default in requests.
 
 use prost::{Enumeration, Message, Oneof};
 

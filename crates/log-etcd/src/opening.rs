@@ -8,13 +8,13 @@ use tonic::Status;
 
 use crate::messages::{MemberListRequest, MemberListResponse, StatusRequest, StatusResponse};
 use crate::options::EtcdOptions;
-use crate::version::is_trusted;
+use crate::version::{is_trusted, reads_are_linearizable};
 use crate::wire::{Wire, failure};
 
 /// Why an etcd is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// No endpoints, or ones that are no addresses, or certificates that cannot be read.
+    /// No endpoints, endpoints that are not addresses, or unreadable certificates.
     #[error("etcd's endpoints or certificates are not usable: {0}")]
     Settings(String),
     /// Records would cross a network in clear text.
@@ -36,8 +36,17 @@ pub enum OpenError {
     #[error("etcd has one voting member, whose disk would be the only one: use three, or allow one")]
     OneMember,
     /// The version has lost what it had acknowledged.
-    #[error("etcd {version} is known to lose data: use 3.4.22, 3.5.6, 3.6 or later")]
+    #[error("etcd {version} is known to lose data: use 3.4.42, 3.5.28, 3.6.9 or later")]
     KnownLosses {
+        /// The version.
+        version: String,
+    },
+    /// The version answers a linearizable read with what was true before it, at times.
+    #[error(
+        "etcd {version} may answer a linearizable read with what was true before (etcd #20418, #21399), and so may this \
+         node: use 3.4.42, 3.5.28, 3.6.9 or later, or allow stale reads"
+    )]
+    StaleReads {
         /// The version.
         version: String,
     },
@@ -57,7 +66,7 @@ const MEMBER_LIST: &str = "/etcdserverpb.Cluster/MemberList";
 pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const QUOTA_OVER_BUDGET: u64 = 4;
 
-/// Judges members that answer. A member that is down is judged by whoever opens when it is back.
+/// Checks the members that answer. A member that is down is checked at the next opening.
 pub(crate) async fn judge(wire: &Wire, options: &EtcdOptions) -> Result<(), OpenError> {
     let members = members(wire).await?;
     let voting = members.members.iter().filter(|member| !member.is_learner);
@@ -77,6 +86,10 @@ fn judge_member(status: &StatusResponse, options: &EtcdOptions) -> Result<(), Op
     if !is_trusted(&status.version) {
         let version = status.version.clone();
         return Err(OpenError::KnownLosses { version });
+    }
+    if !options.allow_stale_reads && !reads_are_linearizable(&status.version) {
+        let version = status.version.clone();
+        return Err(OpenError::StaleReads { version });
     }
     let reported = u64::try_from(status.db_size_quota).unwrap_or_default();
     let quota = if reported == 0 { options.quota_bytes } else { reported };
@@ -116,7 +129,7 @@ fn refusal(status: &Status) -> Option<OpenError> {
         .then(|| OpenError::Untrusted(reason(status)))
 }
 
-/// The message of a status, and what lies behind it.
+/// The message of a status, with its causes.
 fn reason(status: &Status) -> String {
     let first = status.message().to_owned();
     let rest = causes(status).map(ToString::to_string);
@@ -157,7 +170,7 @@ mod tests {
             ),
             (
                 OpenError::KnownLosses { version },
-                "etcd 3.5.1 is known to lose data: use 3.4.22, 3.5.6",
+                "etcd 3.5.1 is known to lose data: use 3.4.42, 3.5.28",
             ),
             (
                 OpenError::Quota { quota, needed },
@@ -170,7 +183,10 @@ mod tests {
 
     #[test]
     fn members_are_judged_by_version_and_quota() {
-        assert_eq!(check("3.4.23", 0, |_| {}), Ok(()));
+        assert_eq!(check("3.4.42", 0, |_| {}), Ok(()));
+        let version = "3.4.23".to_owned();
+        assert_eq!(check("3.4.23", 0, |_| {}), Err(OpenError::StaleReads { version }));
+        assert_eq!(check("3.4.23", 0, |options| options.allow_stale_reads = true), Ok(()));
         assert_eq!(check("3.7.3", 2 << 30, |_| {}), Ok(()));
         let version = "3.5.1".to_owned();
         assert_eq!(check("3.5.1", 0, |_| {}), Err(OpenError::KnownLosses { version }));
@@ -178,7 +194,7 @@ mod tests {
         let quota = 512 << 20;
         let too_small = Err(OpenError::Quota { quota, needed });
         assert_eq!(check("3.7.3", 512 << 20, |_| {}), too_small);
-        assert_eq!(check("3.4.23", 0, |options| options.quota_bytes = quota), too_small);
+        assert_eq!(check("3.4.42", 0, |options| options.quota_bytes = quota), too_small);
         assert_eq!(
             check("3.7.3", 512 << 20, |options| options.budget_bytes = quota / 4),
             Ok(())

@@ -16,8 +16,10 @@ pub struct EtcdOptions {
     /// The quota of members before 3.6, which do not report it: what `--quota-backend-bytes` says
     /// there.
     pub quota_bytes: u64,
-    /// Accepts a cluster of one member, whose disk is the only one.
+    /// Accepts a cluster of one member, and so of a single disk.
     pub allow_one_member: bool,
+    /// Accepts versions whose linearizable reads may be stale.
+    pub allow_stale_reads: bool,
     /// Accepts clear text beyond loopback.
     pub allow_clear_text: bool,
 }
@@ -27,9 +29,9 @@ pub struct EtcdOptions {
 pub struct EtcdTls {
     /// The authorities that sign the members' certificates.
     pub authorities: String,
-    /// The certificate and key that show who this client is; None if the members ask for none.
+    /// The client's certificate and key; `None` if the members require none.
     pub identity: Option<(String, String)>,
-    /// The name in the members' certificates, if it is not that of the endpoint.
+    /// The name in the members' certificates, if it differs from the endpoint's.
     pub server_name: Option<String>,
 }
 
@@ -52,6 +54,7 @@ impl EtcdOptions {
             budget_bytes: BUDGET_BYTES,
             quota_bytes: QUOTA_BYTES,
             allow_one_member: false,
+            allow_stale_reads: false,
             allow_clear_text: false,
         }
     }

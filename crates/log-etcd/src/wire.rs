@@ -2,12 +2,16 @@
 //!
 //! A call that has no answer in time, or whose connection fails, moves all later calls to the next
 //! endpoint. It is not repeated here: whoever asked decides, as the call may have taken effect.
+//!
+//! How long a call may take follows how long calls take ([`Pace`]). The answer to one that was
+//! given up still counts for that, or a slow etcd would never be known to be one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use prost::Message;
-use quartet_log_replicated::Failure;
+use quartet_log_replicated::{Failure, Pace};
 use tokio_stream::{Stream, StreamExt};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -17,13 +21,12 @@ use tonic_prost::ProstCodec;
 
 use crate::options::{EtcdOptions, EtcdTls};
 
-/// A call without an answer is given up after this. etcd answers in a few milliseconds, or has no
-/// leader.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// The same for a range, which may have to bring 16 MiB over a slow network.
+/// An answer that comes later than this, to a call that was given up, says nothing any more.
+const LATE_MAX: Duration = Duration::from_secs(10);
+/// A range is given up after this at least, which may have to bring 16 MiB over a slow network.
 const RANGE_WITHIN: Duration = Duration::from_secs(5);
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
-/// A failure is not reported sooner, so that whoever tries again at once does not spin.
+/// Delay before a failure is reported, so that immediate retries do not spin.
 const FAILURE_AFTER: Duration = Duration::from_millis(20);
 /// etcd closes connections that ping more often than each five seconds.
 const PING_AFTER: Duration = Duration::from_secs(6);
@@ -35,6 +38,7 @@ pub(crate) struct Wire {
     channels: Vec<Channel>,
     /// Only ever counts up; the endpoint is the remainder.
     turn: AtomicUsize,
+    pace: Arc<Mutex<Pace>>,
 }
 
 impl Wire {
@@ -43,29 +47,31 @@ impl Wire {
         let connect = |address: &String| channel(address, options.tls.as_ref());
         let channels = options.endpoints.iter().map(connect).collect::<Result<_, _>>()?;
         let turn = AtomicUsize::new(0);
-        Ok(Wire { channels, turn })
+        let pace = Arc::default();
+        Ok(Wire { channels, turn, pace })
     }
 
     pub fn endpoints(&self) -> usize {
         self.channels.len()
     }
 
-    /// Calls the endpoint whose turn it is.
+    /// Calls the current endpoint.
     pub async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        self.call_within(ANSWER_WITHIN, path, request).await
+        self.call_within(self.answer_within(), path, request).await
     }
 
-    /// Calls the endpoint whose turn it is, for an answer that may be long.
+    /// Calls the current endpoint, for an answer that may be long.
     pub async fn call_for_range<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        self.call_within(RANGE_WITHIN, path, request).await
+        self.call_within(self.answer_within().max(RANGE_WITHIN), path, request)
+            .await
     }
 
     /// Calls one endpoint.
@@ -74,7 +80,7 @@ impl Wire {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        self.unary(ANSWER_WITHIN, endpoint, path, request).await
+        self.unary(self.answer_within(), endpoint, path, request).await
     }
 
     async fn call_within<Q, A>(&self, within: Duration, path: &'static str, request: Q) -> Result<A, Status>
@@ -98,14 +104,37 @@ impl Wire {
         A: Message + Default + 'static,
     {
         let mut grpc = self.grpc(endpoint);
-        let call = async {
+        let mut call = Box::pin(async move {
             ready(&mut grpc).await?;
             let codec = ProstCodec::<Q, A>::default();
             let path = PathAndQuery::from_static(path);
             grpc.unary(Request::new(request), path, codec).await
+        });
+        let (began, pace) = (Instant::now(), self.pace.clone());
+        let note = move |answer: &Result<tonic::Response<A>, Status>| {
+            if answer.is_ok() {
+                lock(&pace).answered(began.elapsed());
+            }
         };
-        let answer = tokio::time::timeout(within, call).await;
-        Ok(answer.map_err(|_| silent())??.into_inner())
+        match tokio::time::timeout(within, &mut call).await {
+            Ok(answer) => {
+                note(&answer);
+                Ok(answer?.into_inner())
+            }
+            Err(_) => {
+                tokio::spawn(async move {
+                    if let Ok(answer) = tokio::time::timeout(LATE_MAX, call).await {
+                        note(&answer);
+                    }
+                });
+                Err(silent())
+            }
+        }
+    }
+
+    /// A call without an answer is given up after this.
+    fn answer_within(&self) -> Duration {
+        lock(&self.pace).answer_within()
     }
 
     /// Calls with a stream each way, and returns the answers' stream.
@@ -126,7 +155,7 @@ impl Wire {
             let path = PathAndQuery::from_static(path);
             grpc.streaming(Request::new(requests), path, codec).await
         };
-        let answer = tokio::time::timeout(ANSWER_WITHIN, call).await;
+        let answer = tokio::time::timeout(self.answer_within(), call).await;
         match answer.map_err(|_| silent()).flatten() {
             Ok(answers) => Ok(answers.into_inner()),
             Err(status) => {
@@ -144,7 +173,7 @@ impl Wire {
     {
         let requests = tokio_stream::once(request).chain(tokio_stream::pending());
         let mut answers = self.stream(path, requests).await?;
-        let first = tokio::time::timeout(ANSWER_WITHIN, answers.next()).await;
+        let first = tokio::time::timeout(self.answer_within(), answers.next()).await;
         first.map_err(|_| silent())?.unwrap_or_else(|| Err(silent()))
     }
 
@@ -176,7 +205,7 @@ pub(crate) fn failure(status: &Status) -> Failure {
     }
 }
 
-/// True if the member has answered, so that another would answer the same.
+/// Returns true if the member has answered, so that another member would answer the same.
 fn is_verdict(status: &Status) -> bool {
     let about_content = matches!(status.code(), Code::NotFound | Code::OutOfRange);
     about_content || !matches!(failure(status), Failure::Unknown(_))
@@ -185,6 +214,10 @@ fn is_verdict(status: &Status) -> bool {
 async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
     let ready = grpc.ready().await;
     ready.map_err(|error| Status::unavailable(error.to_string()))
+}
+
+fn lock(pace: &Mutex<Pace>) -> std::sync::MutexGuard<'_, Pace> {
+    pace.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn silent() -> Status {

@@ -1,14 +1,14 @@
-//! A new cluster out of one node's file log, when the sequencer that the node followed is lost or
-//! has gone back in time.
+//! Founds a new cluster from one node's file log, when the sequencer that the node followed is lost
+//! or was restored to an earlier state.
 //!
 //! ```text
 //! ROOT/adopted   QADP | format 1 u32 | cluster id u128 | sequence u64 | checksum u32
 //!                the cluster whose history goes on here, and its last record that is kept
 //! ```
 //!
-//! The history goes on under another cluster's id, so that nothing which the old sequencer or one
-//! of its clients still has to say is taken for a part of it. It begins with a Term record behind
-//! the node's last one. The node has that record in its own file log; every other node copies.
+//! The history continues under another cluster's id, so that late messages of the old sequencer or
+//! its clients are not taken for a part of it. It starts with a Term record after the node's last
+//! record. The node has that record in its own file log; every other node copies.
 
 use quartet_model::{LogSequence, Version};
 
@@ -22,13 +22,13 @@ const MAGIC: &[u8; 4] = b"QADP";
 /// The origin of a cluster that was adopted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopted {
-    /// The cluster whose history it goes on with.
+    /// The cluster with the continued history.
     pub from: ClusterId,
     /// The last record of that history.
     pub last: LogSequence,
 }
 
-/// The beginning of a new cluster's log.
+/// The start of a new cluster's log.
 #[derive(Clone, Debug)]
 pub struct Adoption {
     place: Place,
@@ -38,9 +38,9 @@ pub struct Adoption {
 }
 
 impl Adoption {
-    /// Goes on as the cluster of `place` behind `last`, the end of a history of the cluster `from`.
-    /// `tail`: the last record of the file log, which may be behind `last` if a group is cut.
-    /// Versions of the new term are above `floor`.
+    /// Continues as the cluster of `place` after `last`, the end of a history of the cluster
+    /// `from`. `tail`: the last record of the file log, which may be after `last` if a group is
+    /// cut. Versions of the new term are above `floor`.
     pub fn new(
         place: Place,
         from: ClusterId,
@@ -73,15 +73,15 @@ impl Adoption {
         }
     }
 
-    /// The same, where an adoption that was interrupted has ended the old history at `last`: the
-    /// Term record that it wrote is behind that.
+    /// The same, where an interrupted adoption has ended the old history at `last`: the Term record
+    /// that it wrote follows that.
     #[must_use]
     pub fn of_records_up_to(mut self, last: LogSequence) -> Adoption {
         self.adopted.last = last;
         self
     }
 
-    /// The position behind the Term record, which the node's own file log is to end with.
+    /// The position of the Term record, the last record of the node's own file log.
     pub fn position(&self) -> Position {
         Position {
             sequence: self.term.sequence,
@@ -91,7 +91,7 @@ impl Adoption {
         }
     }
 
-    /// Begins the log, where no cluster is: `Done`, or `Refused` with the value of `meta`.
+    /// Founds the log, if there is no cluster: `Done`, or `Refused` with the value of `meta`.
     pub fn request(&self) -> Request {
         let root = self.place.root();
         let meta = meta_key(root);
@@ -192,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn a_history_goes_on_as_another_cluster_behind_all_that_the_node_has() {
+    fn a_history_continues_as_another_cluster_after_all_records_of_the_node() {
         let mut store = Store::default();
-        // Two chunks of a group whose end is lost stand behind the last whole record.
+        // Two chunks of a group whose end is lost follow the last whole record.
         let (last, tail) = (reached(9), LogSequence(11));
         let adoption = Adoption::new(place(NEW), LOST, &last, tail, ADOPTER, Version(50));
         assert!(matches!(ask(&mut store, &adoption.request()), Answer::Done { .. }));

@@ -1,13 +1,12 @@
-//! The nodes that are configured: those that have joined the cluster and were not removed from it,
-//! whether they run or not. The sequencer's records are dropped by a majority of their number.
+//! The configured nodes: nodes that have joined the cluster and were not removed, running or not.
+//! The sequencer's records are dropped by a majority of their number.
 //!
 //! ```text
 //! configured/ID  QCNF | format 1 u32 | state u8: 1 joined, 2 removed | name | checksum u32
 //! ```
 //!
-//! A node puts its row before its first report. A row that was removed stays, so that the number
-//! that an operator has announced counts the node no more, and the node cannot come back under its
-//! name.
+//! A node puts its row before its first report. The row of a removed node stays, so that the
+//! operator's announced number no longer counts the node, and it cannot return under its name.
 
 use crate::copies::whole;
 use crate::place::TermValue;
@@ -17,7 +16,7 @@ use crate::sequencer::{Answer, Compare, Operation, Request};
 use crate::words::{NodeId, PartitionId};
 
 const MAGIC: &[u8; 4] = b"QCNF";
-/// Rows that one read asks for.
+/// Number of nodes per read.
 const NODES_MAX: u32 = 1000;
 
 /// A node's row.
@@ -25,7 +24,7 @@ const NODES_MAX: u32 = 1000;
 pub struct Configured {
     /// The name that the operator gave it.
     pub name: String,
-    /// It is gone for good.
+    /// It was removed permanently.
     pub is_removed: bool,
 }
 
@@ -50,7 +49,7 @@ impl Configured {
     }
 }
 
-/// Puts the row of a node that joins: `Done`, or `Refused` with the row that is there.
+/// Puts the row of a joining node: `Done`, or `Refused` with the existing row.
 pub fn join_request(place: &Place, node: NodeId, name: &str) -> Request {
     let row = Configured {
         name: name.to_owned(),
@@ -64,9 +63,9 @@ pub fn join_request(place: &Place, node: NodeId, name: &str) -> Request {
     }
 }
 
-/// Removes a node for good, with its report and its hold: `Done`, or `Refused` if it is back, is
-/// removed already, or another term has begun. `terms`: those that run, in the order of the
-/// partitions. `alive`: a leased key that the node has while it runs.
+/// Removes a node permanently, with its report and its hold: `Done`, or `Refused` if it has
+/// returned, is removed already, or another term has started. `terms`: the running terms, in the
+/// order of the partitions. `alive`: a leased key that the node has while it runs.
 pub fn remove_request(place: &Place, node: NodeId, name: &str, terms: &[TermValue], alive: Vec<u8>) -> Request {
     let row = |is_removed| Configured {
         name: name.to_owned(),
@@ -105,7 +104,7 @@ pub fn configured_request(place: &Place) -> Request {
     Request::Range { from, until, limit }
 }
 
-/// Returns the rows by node; `None` if one cannot be read: then nothing may be trimmed.
+/// Returns the rows by node; `None` if any is unreadable: then nothing may be trimmed.
 pub fn configured(place: &Place, answer: &Answer) -> Option<Vec<(NodeId, Configured)>> {
     let prefix = place.configured().0;
     let row = |(key, value): &(Vec<u8>, Vec<u8>)| {
@@ -115,8 +114,8 @@ pub fn configured(place: &Place, answer: &Answer) -> Option<Vec<(NodeId, Configu
     whole(answer)?.iter().map(row).collect()
 }
 
-/// Returns how many nodes are configured. `announced`: how many the operator has said there are;
-/// those that were removed are among them.
+/// Returns the number of configured nodes. `announced`: the operator's number of nodes, including
+/// removed ones.
 pub fn configures(announced: usize, rows: &[(NodeId, Configured)]) -> usize {
     let removed = rows.iter().filter(|(_, row)| row.is_removed).count();
     announced.max(rows.len()) - removed

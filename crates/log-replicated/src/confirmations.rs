@@ -1,17 +1,17 @@
-//! Which requests have been shown to be served by the home of the running term, without asking a
-//! clock.
+//! Determines, without a clock, which requests were verifiably served by the home of the running
+//! term.
 //!
-//! Every attempt that looks at the value of `term` (an append, or a read of `term` alone) gets the
-//! next number when it is sent. A request notes the last number given when it arrives. The
-//! sequencer looked at `term` behind the sending of an attempt, so an attempt with a higher number
-//! that found the term unchanged confirms the request: at that instant, within the request's own
-//! time, no later term had begun, so nothing newer than this home's state had been acknowledged.
+//! Every attempt that reads the value of `term` (an append, or a read of `term` only) gets the next
+//! number when it is sent. A request records the last number at its arrival. The sequencer reads
+//! `term` after the sending of an attempt, so an attempt with a higher number that found the term
+//! unchanged confirms the request: at that instant, between the request's arrival and its reply, no
+//! later term had started, so nothing newer than this home's state had been acknowledged.
 
-/// When a request arrived, as the number of attempts sent before it.
+/// The arrival of a request, as the number of attempts sent before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival(pub u64);
 
-/// The number of an attempt; it was sent behind every arrival that is less.
+/// The number of an attempt; it was sent after every arrival with a lower number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Attempt(u64);
 
@@ -53,7 +53,7 @@ impl Confirmations {
         self.confirmed > arrival.0
     }
 
-    /// True if somebody waits whom none of the outstanding attempts can confirm.
+    /// Returns true if a waiting request cannot be confirmed by any outstanding attempt.
     pub fn needs_attempt(&self, outstanding: impl IntoIterator<Item = Attempt>) -> bool {
         let newest = outstanding.into_iter().map(|attempt| attempt.0).max().unwrap_or(0);
         self.wanted
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_share_an_attempt() {
+    fn waiting_requests_share_an_attempt() {
         let mut confirmations = Confirmations::default();
         assert!(!confirmations.needs_attempt([]));
         confirmations.want(confirmations.arrival());

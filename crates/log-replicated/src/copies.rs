@@ -1,4 +1,5 @@
-//! How nodes tell the home what they have and what they still need: two kinds of leased keys.
+//! Reports of nodes to the home about the records that they have and need: two kinds of leased
+//! keys.
 //!
 //! ```text
 //! nodes/ID       QNOD | format 1 u32 | cluster id u128 | clock, microseconds since 1970 u64
@@ -15,29 +16,29 @@ use crate::words::{ClusterId, NodeId, PartitionId};
 
 const MAGIC: &[u8; 4] = b"QNOD";
 const FORMAT: u32 = 1;
-/// Nodes that one read asks for.
+/// Number of nodes per read.
 const NODES_MAX: u32 = 1000;
 
 /// A node's account of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
-    /// The cluster whose history it has: another than the sequencer's if its own was lost.
+    /// The cluster of its history: differs from the sequencer's if the node's own was lost.
     pub cluster: ClusterId,
     /// Its wall clock, in microseconds since 1970. Shows a clock that is off; decides nothing.
     pub clock_us: u64,
-    /// How far it has come in each partition.
+    /// Its progress in each partition.
     pub partitions: Vec<Reached>,
 }
 
-/// How far a node has come in a partition. `synced <= applied`.
+/// A node's progress in a partition. `synced <= applied`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// The partition.
     pub partition: PartitionId,
     /// The last record applied.
     pub applied: LogSequence,
-    /// The last record durable in the node's own log, and not within a group: where the node would
-    /// begin anew after a crash.
+    /// The last record that is durable in the node's own log, and not within a group: where the
+    /// node would restart after a crash.
     pub synced: LogSequence,
 }
 
@@ -81,7 +82,7 @@ impl NodeReport {
     }
 }
 
-/// Puts a node's hold under its lease: nothing from `needed` on is to be trimmed.
+/// Puts a node's hold under its lease: no record from `needed` on may be trimmed.
 pub fn hold_request(place: &Place, node: NodeId, needed: LogSequence, lease: LeaseId) -> Request {
     let mut value = needed.0.to_le_bytes().to_vec();
     seal(&mut value);
@@ -95,7 +96,7 @@ pub fn holds_request(place: &Place) -> Request {
     Request::Range { from, until, limit }
 }
 
-/// Returns the holds; `None` if one cannot be read: then nothing may be trimmed.
+/// Returns the holds; `None` if any is unreadable: then nothing may be trimmed.
 pub fn holds(answer: &Answer) -> Option<Vec<LogSequence>> {
     let needed = |value: &[u8]| {
         let mut fields = Fields(unsealed(value, value)?);
@@ -111,8 +112,8 @@ pub fn reports_request(place: &Place) -> Request {
     Request::Range { from, until, limit }
 }
 
-/// Returns the reports on this cluster's history that can be read, by node. A node whose report
-/// cannot be read counts for nothing.
+/// Returns the readable reports on this cluster's history, by node. A node with an unreadable
+/// report is not counted.
 pub fn reports(place: &Place, answer: &Answer) -> Vec<(NodeId, NodeReport)> {
     let prefix = place.nodes().0;
     let report = |(key, value): &(Vec<u8>, Vec<u8>)| {

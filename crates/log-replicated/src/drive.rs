@@ -1,7 +1,7 @@
 //! Carries the machines' requests to a sequencer and back, one at a time, on the caller's thread.
 //!
-//! For tests, tools and whoever may wait. A server, which may not, moves the machines by events
-//! itself.
+//! For tests, tools and other callers that may block. A server, which may not, drives the machines
+//! by events itself.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub fn join(sequencer: &mut dyn Sequencer, new: &Place) -> Result<Place, Failure
     cluster(sequencer, new.root())?.ok_or_else(|| Failure::Unknown("the cluster is gone again".to_owned()))
 }
 
-/// Returns the first partition of the cluster whose keys are below `root`, if there is one.
+/// Returns the first partition of the cluster with keys below `root`, if there is one.
 pub fn cluster(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Place>, Failure> {
     let key = meta_key(root);
     let Answer::Value(meta) = ask(sequencer, Request::Get { key })? else {
@@ -60,9 +60,9 @@ pub fn cluster(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Place
         .transpose()
 }
 
-/// Appends what `home` has in flight, all chunks of it, behind its object if it is one, and returns
-/// the last outcome: `Unknown` once `tries` answers are missing. Returns `None` if nothing is in
-/// flight, or the store of objects has left as many requests without an answer.
+/// Appends the epoch that `home` has in flight, with all its chunks and after its object if it has
+/// one, and returns the last outcome: `Unknown` once `tries` answers are missing. Returns `None` if
+/// no epoch is in flight, or if as many answers of the object store are missing.
 pub fn append(
     home: &mut Home,
     sequencer: &mut dyn Sequencer,
@@ -88,14 +88,14 @@ pub fn append(
     last
 }
 
-/// Confirms everything that has arrived at `home` so far, by one read of `term`.
+/// Confirms all requests that have arrived at `home`, by one read of `term`.
 pub fn confirm(home: &mut Home, sequencer: &mut dyn Sequencer, now: Moment) -> Option<Confirmation> {
     home.want(home.arrival());
     let request = home.confirm_request(now)?;
     Some(home.confirmed(ask(sequencer, request)))
 }
 
-/// Reads everything that the log holds behind the follower's position.
+/// Reads all records after the follower's position.
 pub fn catch_up(follower: &mut Follower, sequencer: &mut dyn Sequencer) -> Result<Vec<Delivery>, DriveError> {
     let mut all = Vec::new();
     loop {
@@ -108,9 +108,9 @@ pub fn catch_up(follower: &mut Follower, sequencer: &mut dyn Sequencer) -> Resul
     }
 }
 
-/// Takes over as `me`, however often others interfere, and gives `apply` everything in the log's
-/// order, at last the own Term record. `floor` is asked once all is applied. Ends with the failure
-/// once `tries` answers are missing.
+/// Takes over as `me`, despite interference of others, and passes `apply` all records in log order,
+/// its own Term record last. `floor` is called once all are applied. Returns the failure once
+/// `tries` answers are missing.
 pub fn take_over(
     me: Writer,
     follower: &mut Follower,

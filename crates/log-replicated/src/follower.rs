@@ -1,9 +1,9 @@
 //! Reads a partition's log from a position on, and checks that it continues the history before.
 //!
-//! The sequence is the truth. A watch's record is taken if it is the next one and fits the chain;
-//! anything else about it only leads to a read by range. A range begins at the last record applied,
-//! which shows that the log still holds the history that this node has: a log without it that does
-//! not go on behind it was restored from a backup.
+//! The sequence is authoritative. A watch's record is taken if it is the next one and fits the
+//! chain; otherwise it only triggers a read by range. A range starts at the last applied record,
+//! which shows that the log still holds this node's history: a log that lacks that record and does
+//! not continue after it was restored from a backup.
 //!
 //! Chunks are delivered as one epoch, at the last of them. A Term record in between ends the group:
 //! it never happened.
@@ -22,16 +22,16 @@ use crate::sequencer::{Answer, Hint, Request};
 use crate::stop::StopReason;
 use crate::words::{Position, RecordHash, Term, Writer};
 
-/// Records that one range asks for: at most 16 MiB.
+/// Number of records per range: at most 16 MiB.
 pub const RANGE_RECORDS: u32 = 32;
 /// Chunks of one group, at most: more than the longest epoch has.
 const CHUNKS_MAX: u32 = 64;
 
-/// A record's effect on who applies the log, in the order of the log.
+/// A record's effect on the log's reader, in the order of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The history up to this record: where a node that keeps it may begin anew, unless it is
-    /// within a group.
+    /// The history up to this record: a node that stores it may restart there, unless it is within
+    /// a group.
     pub position: Position,
     /// The record's length in bytes, as stored.
     pub stored_bytes: usize,
@@ -44,9 +44,9 @@ pub struct Delivery {
 pub enum Content {
     /// Apply this epoch.
     Epoch(Vec<u8>),
-    /// Nothing yet: a chunk whose group goes on.
+    /// No effect yet: a chunk of an incomplete group.
     Part,
-    /// A term begins; commit versions in it are above the floor.
+    /// A term starts; commit versions in it are above the floor.
     Term {
         /// The term.
         term: Term,
@@ -77,24 +77,24 @@ pub enum Hinted {
     ReadRange,
 }
 
-/// The reader of one partition's log. After an error it delivers nothing more: it is made anew at a
-/// position that is known.
+/// The reader of one partition's log. After an error it delivers no more records: the caller must
+/// create a new reader at a known position.
 #[derive(Clone, Debug)]
 pub struct Follower {
     place: Place,
     position: Position,
-    /// Where the last range that was asked for begins.
+    /// The start of the last requested range.
     asked: LogSequence,
     /// The chunks of an unfinished group.
     group: Vec<Vec<u8>>,
     /// The object of the next record, which is being read.
     download: Option<Download>,
-    /// The record whose object was not in the store.
+    /// The record whose object was missing from the store.
     missing: Option<RecordHash>,
 }
 
 impl Follower {
-    /// Reads behind `position`, which must not be between the chunks of a group.
+    /// Reads after `position`, which must not be between the chunks of a group.
     pub fn new(place: Place, position: Position) -> Follower {
         let (asked, group) = (position.sequence, Vec::new());
         Follower {
@@ -117,18 +117,19 @@ impl Follower {
         &self.place
     }
 
-    /// True between the chunks of a group: the position is no place to begin anew at.
+    /// Returns true between the chunks of a group, where a node cannot restart.
     pub fn is_within_group(&self) -> bool {
         !self.group.is_empty()
     }
 
-    /// True if the next request is for a piece of an object.
+    /// Returns true if the next request is for a piece of an object.
     pub fn reads_object(&self) -> bool {
         self.download.is_some()
     }
 
-    /// Returns the read of what follows, with the last record delivered; or, if that points to an
-    /// object, of the object's next piece. Its answer goes to `take`; one is outstanding at a time.
+    /// Returns the read of the following records, starting with the last delivered one; or, if that
+    /// points to an object, of the object's next piece. Its answer is passed to `take`; one request
+    /// is outstanding at a time.
     pub fn request(&mut self) -> Request {
         if let Some(download) = &self.download {
             return Request::Object(download.request(&self.place));
@@ -164,7 +165,7 @@ impl Follower {
         Ok((deliveries, more || self.download.is_some()))
     }
 
-    /// Takes a piece of the object of the next record. The log behind it is always to be read.
+    /// Takes a piece of the next record's object. Afterwards the log must be read again.
     fn take_piece(&mut self, answer: ObjectAnswer) -> Result<(Vec<Delivery>, bool), StopReason> {
         let mut download = self.download.take().ok_or(StopReason::Confused("an object"))?;
         let at = download.position.sequence;
@@ -208,8 +209,8 @@ impl Follower {
         }
     }
 
-    /// The log must hold the record that the range begins at, or begin behind it because that was
-    /// trimmed: the last is never trimmed.
+    /// The log must hold the first record of the range, or start after it because that was trimmed:
+    /// the last record is never trimmed.
     fn reaches_back(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StopReason> {
         let applied = self.position.sequence;
         let Some((key, bytes)) = entries.first() else {
@@ -222,8 +223,8 @@ impl Follower {
         }
     }
 
-    /// Checks a record that was found at `at`. Nothing changes unless it is the next. Returns
-    /// `None` if its object is to be read first.
+    /// Verifies a record found at `at`; it has no effect unless it is the next. Returns `None` if
+    /// its object must be read first.
     fn deliver(&mut self, at: LogSequence, bytes: &[u8]) -> Result<Option<Delivery>, StopReason> {
         let next = self.position.sequence.next();
         if at != next {
@@ -272,7 +273,7 @@ impl Follower {
             return Err(StopReason::BrokenChain { at });
         }
         let fits = match record.body {
-            Body::Term { .. } => record.term == self.position.term.next(),
+            Body::Term { .. } | Body::Founding { .. } => record.term == self.position.term.next(),
             _ => record.term == self.position.term && record.writer == self.position.writer,
         };
         let term = record.term;
@@ -282,7 +283,7 @@ impl Follower {
     fn content(&mut self, at: LogSequence, record: Record) -> Result<Content, StopReason> {
         let broken = StopReason::BrokenGroup { at };
         match record.body {
-            Body::Term { floor } => {
+            Body::Term { floor } | Body::Founding { floor, .. } => {
                 self.group.clear();
                 let (term, writer) = (record.term, record.writer);
                 Ok(Content::Term { term, writer, floor })
@@ -331,9 +332,9 @@ mod tests {
         (place.record_key(LogSequence(1)), record.encode())
     }
 
-    /// A follower of a new log asked for a range, which found nothing; the first record's hint
-    /// overtook that answer. The follower took the answer for a log that ends before what it has,
-    /// and stopped. It now remembers what it asked for.
+    /// A follower of a new log requested a range, which was empty; the first record's hint overtook
+    /// that answer. The follower took the answer for a log that ends before its own position, and
+    /// stopped. It now remembers the start of its request.
     #[test]
     fn a_hint_that_overtakes_an_empty_range_is_no_contradiction() {
         let mut follower = follower();

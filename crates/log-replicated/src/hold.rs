@@ -11,8 +11,8 @@ use crate::words::NodeId;
 /// Longer than a copy goes without renewing it.
 const LEASE_SECONDS: u32 = 10;
 
-/// Records are not trimmed while it lives, within the home's budget. Ends by itself ten seconds
-/// after it was last kept.
+/// Prevents trimming of records while it lives, within the home's budget. Expires ten seconds after
+/// its last renewal.
 pub struct Hold {
     sequencer: Box<dyn Sequencer + Send>,
     place: Place,
@@ -21,7 +21,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Holds all records that are there by now. Begin it before the copy.
+    /// Holds all present records. Start it before the copy.
     pub fn begin(mut sequencer: Box<dyn Sequencer + Send>, place: &Place, node: NodeId) -> Result<Hold, Failure> {
         let lease = place_hold(sequencer.as_mut(), place, node)?;
         let place = place.clone();
@@ -42,7 +42,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Lets go at once. A hold that is dropped ends with its lease.
+    /// Releases the hold immediately. A dropped hold ends with its lease.
     pub fn end(mut self) {
         let lease = self.lease;
         let _ = ask(self.sequencer.as_mut(), Request::Revoke { lease });

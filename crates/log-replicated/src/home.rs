@@ -23,7 +23,7 @@
 //! unknown answer the same are sent again until it is known what became of them. The transaction
 //! that appends record N holds
 //!
-//! - that `term` has this home's value, so nothing is appended behind a later term's Term record;
+//! - that `term` has this home's value, so nothing is appended after a later term's Term record;
 //! - that N is absent, so a record is written once;
 //! - that N-1 is present, so that a copy of the request that is delivered after N was trimmed
 //!   fails.
@@ -46,8 +46,8 @@ use crate::sequencer::{Answer, Compare, Failure, Operation, Request};
 use crate::stop::StopReason;
 use crate::words::{Moment, Position, RecordHash};
 
-/// Longest epoch without a store of objects, in bytes: one transaction of 4 MiB behind as much as
-/// one record holds.
+/// Longest epoch without an object store, in bytes: one transaction of 4 MiB after a record's worth
+/// of others.
 pub const EPOCH_BYTES_MAX: usize = 4 * 1024 * 1024 + RECORD_BYTES_MAX;
 /// The epochs that become objects, and how they are given to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub struct ObjectOptions {
     pub beyond_bytes: usize,
     /// From 1 to `PIECE_BYTES_MAX`; an object has at most 256 pieces.
     pub piece_bytes: usize,
-    /// How long a home waits for the store to keep another piece, before it ends: everybody whose
-    /// commit is behind the object waits meanwhile.
+    /// Time for which a home waits for the store to keep another piece, before it gives up: all
+    /// commits after the object wait meanwhile.
     pub patience: Duration,
 }
 
@@ -71,8 +71,6 @@ impl Default for ObjectOptions {
     }
 }
 
-/// An append or confirmation that is outstanding this long makes a home uncertain.
-pub const UNCERTAIN_AFTER: Duration = Duration::from_secs(1);
 /// Relaxed durability may acknowledge at once while the newest evidence is younger than this.
 pub const EVIDENCE_LASTS: Duration = Duration::from_secs(2);
 
@@ -83,14 +81,14 @@ pub enum Outcome {
     Done(Appended),
     /// It is durable: an earlier try had landed.
     Landed(Appended),
-    /// Another home's term has begun, as far as is known that of `by`. This home is over.
+    /// Another home's term has started, as far as is known that of `by`. This home has ended.
     Deposed {
         /// The value of `term`.
         by: TermValue,
         /// The fate of the epoch in flight.
         fate: Fate,
     },
-    /// The log contradicts what this home knows. This home is over.
+    /// The log contradicts this home's knowledge. This home has ended.
     Stopped(StopReason),
     /// Not known. `append_request` returns the same bytes again.
     Unknown(Failure),
@@ -99,7 +97,7 @@ pub enum Outcome {
 /// A record that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Where it stands.
+    /// The record's sequence.
     pub sequence: LogSequence,
     /// True if the epoch, mark or hash that it belongs to is whole; false if more of its chunks
     /// follow.
@@ -113,8 +111,8 @@ pub enum Fate {
     Landed,
     /// It never happened.
     Never,
-    /// The sequencer cannot say any more: its place is trimmed, more than one term later. Peers'
-    /// logs can.
+    /// The sequencer has trimmed the record, more than one term later, so only peers' logs can
+    /// decide.
     Unknown,
 }
 
@@ -123,16 +121,16 @@ pub enum Fate {
 pub enum Confirmation {
     /// The term is this home's.
     Confirmed,
-    /// It is another's. This home is over.
+    /// The term is another's. This home has ended.
     Deposed {
         /// The value of `term`.
         by: TermValue,
         /// The fate of the epoch in flight, if there was one.
         fate: Option<Fate>,
     },
-    /// The log contradicts what this home knows. This home is over.
+    /// The log contradicts this home's knowledge. This home has ended.
     Stopped(StopReason),
-    /// Not known. `confirm_request` asks again.
+    /// Unknown. `confirm_request` returns another attempt.
     Unknown(Failure),
 }
 
@@ -157,11 +155,11 @@ pub struct Home {
     term: TermValue,
     term_bytes: Vec<u8>,
     tail: Position,
-    /// The last record at or before the tail that is not within a group: nobody begins behind any
-    /// other.
+    /// Last record at or before the tail that ends a group; a follower may start only after such a
+    /// record.
     whole: LogSequence,
     flight: Option<Flight>,
-    /// The chunks behind the record in flight.
+    /// The chunks after the record in flight.
     chunks: VecDeque<Body>,
     /// Which epochs become objects; `None` without a store of objects.
     objects: Option<ObjectOptions>,
@@ -170,7 +168,7 @@ pub struct Home {
     confirmations: Confirmations,
     /// The read of `term` that is outstanding.
     confirming: Option<Sent>,
-    /// When the oldest read of `term` that has not been answered since was sent.
+    /// The send time of the oldest read of `term` without a later answer.
     confirming_since: Option<Moment>,
     evidence: Option<Moment>,
     is_over: bool,
@@ -182,19 +180,19 @@ struct Flight {
     sequence: LogSequence,
     bytes: Vec<u8>,
     hash: RecordHash,
-    /// When it was sent first, and as which attempt.
+    /// The time of its first sending, and its attempt.
     since: Option<Moment>,
     first: Option<Attempt>,
     /// The try that is outstanding.
     sent: Option<Sent>,
 }
 
-/// How far the store is with an object.
+/// The progress of an object in the store.
 #[derive(Clone, Copy, Debug, Default)]
 struct Uploading {
-    /// When its first piece was sent first.
+    /// The time of its first piece's first sending.
     since: Option<Moment>,
-    /// When the store kept a piece last, or was sent the first.
+    /// The time at which the store kept the last piece, or was sent the first.
     progress: Option<Moment>,
 }
 
@@ -205,7 +203,7 @@ struct Sent {
 }
 
 impl Home {
-    /// The home of the term that has just been taken over, whose Term record is the log's last.
+    /// The home of a term that was just won, whose Term record is the log's last.
     pub(crate) fn new(place: Place, term: TermValue) -> Home {
         let tail = Position {
             sequence: term.sequence,
@@ -246,12 +244,12 @@ impl Home {
         self.tail
     }
 
-    /// True once deposed or stopped; nothing is sent any more.
+    /// Returns true once deposed or stopped; no further requests are sent.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// True while a record is not known to be durable.
+    /// Returns true while a record is not known to be durable.
     pub fn is_appending(&self) -> bool {
         self.flight.is_some() || self.upload.is_some()
     }
@@ -296,8 +294,8 @@ impl Home {
         Some(Request::Object(request))
     }
 
-    /// Takes the answer to the last `object_request`. Behind a failure the same piece is sent
-    /// again; behind the last piece the record is held.
+    /// Takes the answer to the last `object_request`. After a failure the same piece is sent again;
+    /// after the last piece the record may be appended.
     pub fn object_kept(&mut self, answer: &Result<Answer, Failure>, now: Moment) {
         let Some((upload, uploading)) = &mut self.upload else {
             return;
@@ -410,8 +408,9 @@ impl Home {
         }
     }
 
-    /// A record without a trace was trimmed if the next term began behind it, and else was never
-    /// there. Chunks that were not all appended before the next term never happened.
+    /// The fate of a record without a trace: it was trimmed if the next term started after it, and
+    /// otherwise never existed. Chunks that were not all appended before the next term never
+    /// happened.
     fn fate(&self, sequence: LogSequence, by: &TermValue, is_mine: Option<bool>) -> Fate {
         let was_there = by.sequence > sequence;
         let is_last = self.chunks.is_empty();
@@ -424,8 +423,8 @@ impl Home {
         }
     }
 
-    /// A record that had landed did so while this node was home, behind its first sending; which of
-    /// its tries it was is not known.
+    /// A landed record was appended while this node was home, after its first sending; it is
+    /// unknown which attempt succeeded.
     fn confirm_landed(&mut self, fate: Fate) {
         let first = self.flight.as_ref().and_then(|flight| flight.first);
         if let Some(first) = first.filter(|_| fate == Fate::Landed) {
@@ -438,18 +437,18 @@ impl Home {
         self.confirmations.arrival()
     }
 
-    /// Asks for a confirmation of everything that arrived up to `arrival`.
+    /// Requests a confirmation of everything that arrived up to `arrival`.
     pub fn want(&mut self, arrival: Arrival) {
         self.confirmations.want(arrival);
     }
 
-    /// True once `term` was found unchanged at an instant behind the arrival.
+    /// Returns true once `term` was found unchanged at an instant after the arrival.
     pub fn is_confirmed(&self, arrival: Arrival) -> bool {
         self.confirmations.is_confirmed(arrival)
     }
 
-    /// Returns a read of `term`, if somebody waits whom no outstanding append or read can confirm.
-    /// Its answer goes to `confirmed`.
+    /// Returns a read of `term`, if a waiting request cannot be confirmed by any outstanding append
+    /// or read. Its answer is passed to `confirmed`.
     pub fn confirm_request(&mut self, now: Moment) -> Option<Request> {
         let appending = self.flight.as_ref().and_then(|flight| flight.sent);
         let outstanding = appending.map(|sent| sent.attempt);
@@ -498,30 +497,29 @@ impl Home {
         self.confirmations.confirmed_below()
     }
 
-    /// When the newest attempt was sent that has shown this node to be home.
+    /// The send time of the newest attempt that has shown this node to be home.
     pub fn evidence(&self) -> Option<Moment> {
         self.evidence.filter(|_| !self.is_over)
     }
 
-    /// The same, for relaxed durability: while an object is given to the store, evidence that is
-    /// newer than its beginning does not count, because the home may give up.
+    /// The same, for relaxed durability: while an object is uploaded, evidence newer than the start
+    /// of the upload does not count, because the home may give up.
     pub fn relaxed_evidence(&self) -> Option<Moment> {
         let since = self.upload.as_ref().and_then(|(_, uploading)| uploading.since);
         let evidence = self.evidence()?;
         Some(since.map_or(evidence, |since| evidence.min(since)))
     }
 
-    /// Bytes of the record in flight, as stored; zero if none is.
+    /// Bytes of the record in flight, as stored; zero without one.
     pub fn flight_bytes(&self) -> usize {
         self.flight.as_ref().map_or(0, |flight| flight.bytes.len())
     }
 
-    /// True while an append or a confirmation has been outstanding for `UNCERTAIN_AFTER`: new
-    /// writes are to be refused before they execute.
-    pub fn is_uncertain(&self, now: Moment) -> bool {
+    /// True while an append or a confirmation has been outstanding for as long.
+    pub fn waits_for(&self, now: Moment, limit: Duration) -> bool {
         let append = self.flight.as_ref().and_then(|flight| flight.since);
         let oldest = append.into_iter().chain(self.confirming_since).min();
-        oldest.is_some_and(|since| now.since(since) >= UNCERTAIN_AFTER)
+        oldest.is_some_and(|since| now.since(since) >= limit)
     }
 
     /// True while this node was home less than `EVIDENCE_LASTS` ago: relaxed durability may
@@ -531,7 +529,7 @@ impl Home {
         evidence.is_some_and(|evidence| now.since(evidence) < EVIDENCE_LASTS)
     }
 
-    /// Returns how far records may be dropped, up to `below`, which comes from
+    /// Returns the limit below which records may be dropped, at most `below` from
     /// [`trim`](crate::trim::trim): the last record, and an unfinished group, always stay.
     pub fn may_drop_below(&self, below: LogSequence) -> LogSequence {
         below.min(self.whole)
@@ -634,7 +632,7 @@ impl Home {
     }
 }
 
-/// Whose term it is.
+/// The owner of a term.
 enum Standing {
     Mine,
     Another(TermValue),
@@ -765,30 +763,31 @@ mod tests {
     #[test]
     fn a_home_is_uncertain_while_an_answer_is_missing() {
         let (mut store, mut home) = home();
+        let is_uncertain = |home: &Home, now| home.waits_for(now, Duration::from_secs(1));
         assert!(!home.is_fresh(at(0)), "nothing has been confirmed");
         home.append(b"one").unwrap();
         let request = home.append_request(at(0)).unwrap();
         home.appended(unknown());
         home.append_request(at(700)).unwrap();
         assert!(
-            !home.is_uncertain(at(999)) && home.is_uncertain(at(1000)),
+            !is_uncertain(&home, at(999)) && is_uncertain(&home, at(1000)),
             "since it was sent first"
         );
         home.appended(ask(&mut store, &request));
-        assert!(!home.is_uncertain(at(1000)));
+        assert!(!is_uncertain(&home, at(1000)));
         // Evidence is as old as the sending of the try that was answered.
         assert!(home.is_fresh(at(2699)) && !home.is_fresh(at(2700)));
         home.want(home.arrival());
         home.confirm_request(at(3000)).unwrap();
         home.confirmed(unknown());
-        assert!(home.is_uncertain(at(4000)));
+        assert!(is_uncertain(&home, at(4000)));
         let request = home.confirm_request(at(4000)).unwrap();
         assert_eq!(home.confirmed(ask(&mut store, &request)), Confirmation::Confirmed);
-        assert!(!home.is_uncertain(at(9000)) && home.is_fresh(at(5999)));
+        assert!(!is_uncertain(&home, at(9000)) && home.is_fresh(at(5999)));
     }
 
     #[test]
-    fn an_append_begun_behind_a_request_spares_its_confirmation() {
+    fn an_append_started_after_a_request_spares_its_confirmation() {
         let (mut store, mut home) = home();
         let early = home.arrival();
         home.want(early);
@@ -804,7 +803,7 @@ mod tests {
         assert!(home.is_confirmed(late));
     }
 
-    /// A confirmation that names the next home tells of the epoch in flight as well.
+    /// A confirmation that names the next home decides the epoch in flight as well.
     #[test]
     fn a_confirmation_that_deposes_says_what_became_of_the_epoch() {
         for landed in [true, false] {
@@ -826,7 +825,8 @@ mod tests {
                 fate: Some(fate),
             };
             assert_eq!(old.confirmed(ask(&mut store, &read)), expected);
-            // It was home when the epoch landed, behind what had arrived before that was sent.
+            // It was home when the epoch was appended, after requests that arrived before the
+            // sending.
             assert_eq!((old.is_confirmed(early), old.is_confirmed(late)), (landed, false));
             assert_eq!(old.append(b"two"), Err(AppendError::Over));
         }

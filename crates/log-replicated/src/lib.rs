@@ -1,8 +1,9 @@
-//! The log that several nodes share: one history of a partition, whoever is home.
+//! The log that several nodes share: one history of a partition, across changes of its home
+//! (leader).
 //!
 //! A *sequencer* (etcd) holds the newest records, one key each, and the value of `term`, which
-//! names the home. Nothing is elected and no clock is trusted: a conditional transaction decides
-//! what is appended and who takes over.
+//! names the home. There is no election and no trust in clocks: conditional transactions decide
+//! appends and take-overs.
 //!
 //! ```text
 //!            append, confirm, trim                       range, watch
@@ -11,9 +12,9 @@
 //!    +--------------------------- take-over ---------------------------------+
 //! ```
 //!
-//! The machines here are pure: they return requests, take answers, and never wait, send, or look at
-//! a clock. `drive` carries their requests for callers that may wait. `model` is a sequencer in
-//! memory behind a network that a seed decides; `conformance` is what any sequencer must do for two
+//! The machines here are pure: they return requests, take answers, and never wait, send, or read a
+//! clock. `drive` carries their requests for callers that may block. `model` is a sequencer in
+//! memory with a network determined by a seed; `conformance` is the contract of a sequencer for two
 //! writers. `docs/cluster.md` draws records, keys, states and answers.
 //!
 //! Epochs that are too long for records are objects in a store beside the sequencer (`objects`).
@@ -29,10 +30,12 @@ pub mod conformance;
 pub mod copies;
 pub mod drive;
 mod follower;
+mod founding;
 mod hold;
 mod home;
 pub mod model;
 mod objects;
+mod pace;
 mod place;
 mod pointer;
 mod record;
@@ -46,14 +49,17 @@ pub use adoption::{Adopted, Adoption, adopted};
 pub use configured::{Configured, configured, configured_request, configures, join_request, remove_request};
 pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
+pub use founding::{FOUNDED_PARTITIONS_MAX, Founding};
 pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,
-    UNCERTAIN_AFTER,
 };
+pub use pace::Pace;
 pub use place::{Place, TermValue, cluster_of, meta_key};
 pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
-pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
+pub use record::{
+    BODY_BYTES_MAX, Body, FoundedState, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin,
+};
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 pub use stop::StopReason;
 pub use take_over::{Progress, TakeOver};

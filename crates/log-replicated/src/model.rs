@@ -1,14 +1,14 @@
-//! A sequencer in memory, and a network before it that one seed decides.
+//! A sequencer in memory, and a network in front of it, determined by one seed.
 //!
-//! The store does each request at one instant. The network delays every message by chance, so
+//! The store executes each request at one instant. The network delays every message randomly, so
 //! requests overtake each other; it loses requests and answers, delivers requests twice, seconds
-//! apart, and cuts clients off for a while, in one direction or both, during which some of what
-//! they send arrives late. A client hears `Unknown` of everything that has no answer after half a
-//! second.
+//! apart, and disconnects clients for a while, in one direction or both, during which some of their
+//! messages arrive late. A client receives `Unknown` for every request that is unanswered after
+//! half a second.
 //!
-//! Objects are kept beside the keys, in a store that may be away for a while by itself.
+//! Objects are kept apart from the keys, in a store that may be unreachable on its own.
 //!
-//! The store keeps a journal of all changes, for a judge.
+//! The store keeps a journal of all changes, for a checker.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,7 +42,7 @@ impl Random {
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    /// True once in `times` on average; never if that is zero.
+    /// Returns true once in `times` calls on average; never if `times` is zero.
     pub fn one_in(&mut self, times: u64) -> bool {
         times > 0 && self.below(times) == 0
     }
@@ -217,7 +217,7 @@ pub struct Chaos {
     pub late_answers: u64,
     /// A hint is lost.
     pub lost_hints: u64,
-    /// The longest delay of what arrives late.
+    /// The longest delay of a late message.
     pub late: Duration,
 }
 
@@ -240,7 +240,7 @@ pub struct World {
 struct Client {
     requests: u64,
     open: BTreeSet<RequestId>,
-    /// Those of the store of objects.
+    /// The requests in flight at the object store.
     open_objects: BTreeSet<RequestId>,
     watches: Vec<(Vec<u8>, Vec<u8>)>,
     inbox: VecDeque<Event>,
@@ -278,7 +278,7 @@ impl World {
         self.now
     }
 
-    /// The store, for a judge.
+    /// The store, for a checker.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -288,7 +288,7 @@ impl World {
         self.chaos = chaos;
     }
 
-    /// The hash of all that has arrived so far: equal runs have equal hashes.
+    /// The hash of all arrived messages: equal runs have equal hashes.
     pub fn digest(&self) -> u64 {
         self.digest.digest()
     }
@@ -314,8 +314,8 @@ impl World {
         self.clients[client].answers_cut_until = self.now + lasts;
     }
 
-    /// Lets the store of objects answer nobody for a while. Half of what it is sent arrives all the
-    /// same.
+    /// Makes the object store unreachable for a while. Half of the messages sent to it arrive all
+    /// the same.
     pub fn take_objects_away(&mut self, lasts: Duration) {
         self.objects_away_until = self.now + lasts;
     }
@@ -329,7 +329,7 @@ impl World {
         client.inbox.clear();
     }
 
-    /// When the next message arrives.
+    /// The arrival time of the next message.
     pub fn next_at(&self) -> Option<Duration> {
         self.queue.keys().next().map(|(at, _)| *at)
     }
@@ -389,7 +389,7 @@ impl World {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// True once in `times`, which is counted.
+    /// Returns true once in `times`, which is counted.
     fn happens(&mut self, times: u64, what: &'static str) -> bool {
         let happens = self.random.one_in(times);
         if happens {

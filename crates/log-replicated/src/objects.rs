@@ -9,9 +9,9 @@
 //!
 //! A record is appended only once the store has every piece, so a record without its object is a
 //! contradiction. An object's name has the record's sequence, its term and the hash of its bytes:
-//! no two homes, and no two epochs, share a name, and a request that arrives late changes nothing
-//! that anybody reads. An object is needed as long as its record is at the sequencer. One whose
-//! record was never appended is removed by the same rule, once trimming has passed its sequence.
+//! no two homes, and no two epochs, share a name, and a late request has no effect on objects that
+//! are read. An object is needed as long as its record is at the sequencer. An object whose record
+//! was never appended is removed by the same rule, once trimming has passed its sequence.
 
 use quartet_model::LogSequence;
 
@@ -20,13 +20,13 @@ use crate::pointer::{ObjectRequest, Pointer};
 use crate::words::{Position, Term};
 
 impl Place {
-    /// The name of a piece of the object to which record `sequence` of `term` points.
+    /// The name of a piece of the object that record `sequence` of `term` points to.
     pub fn object_name(&self, sequence: LogSequence, term: Term, pointer: &Pointer, piece: u32) -> String {
         let (prefix, hash) = (self.objects_prefix(), pointer.hash);
         format!("{prefix}{:016x}-{:016x}-{hash:032x}-{piece:08x}", sequence.0, term.0)
     }
 
-    /// The beginning of the names of all objects of the partition.
+    /// The prefix of the names of all objects of the partition.
     pub fn objects_prefix(&self) -> String {
         format!("{:032x}-{}-", self.cluster.0, self.partition.0)
     }
@@ -58,7 +58,7 @@ impl Upload {
     }
 }
 
-/// An object that a follower reads, and the position behind its record.
+/// An object that a follower reads, and the position of its record.
 #[derive(Clone, Debug)]
 pub(crate) struct Download {
     pub position: Position,
@@ -101,7 +101,7 @@ impl Download {
         self.pieces == self.pointer.pieces()
     }
 
-    /// The epoch; `None` if it is not the one that the record points to.
+    /// The epoch; `None` if it does not match the record's pointer.
     pub fn into_epoch(self) -> Option<Vec<u8>> {
         self.pointer.fits(&self.epoch).then_some(self.epoch)
     }
@@ -236,10 +236,10 @@ mod tests {
         assert_eq!(home.append(vec![3; 9]), Err(crate::home::AppendError::Over));
     }
 
-    /// Relaxed replies may leave for two seconds behind the beginning of an upload, however often
-    /// the home is confirmed meanwhile: it may give up, and they would be taken back.
+    /// Relaxed replies may be sent until two seconds after the start of an upload, even if the home
+    /// is confirmed meanwhile: it may give up, and they would be lost.
     #[test]
-    fn evidence_behind_the_beginning_of_an_upload_does_not_count_for_relaxed_replies() {
+    fn evidence_after_the_start_of_an_upload_does_not_count_for_relaxed_replies() {
         let (_, mut sequencer) = world(1, Chaos::default());
         let mut home = home(&mut sequencer, 1);
         let at = |seconds| Moment(Duration::from_secs(seconds));
@@ -250,9 +250,9 @@ mod tests {
         assert!(home.is_fresh(at(11)) && !home.is_fresh(at(12)));
     }
 
-    /// A reader that finds no object looks again whether the record is there.
+    /// A reader that finds no object checks again whether the record exists.
     #[test]
-    fn an_object_that_is_gone_is_lost_only_if_its_record_is_there() {
+    fn a_missing_object_is_lost_only_if_its_record_exists() {
         let (_, mut sequencer) = world(1, Chaos::default());
         let mut home = home(&mut sequencer, 1);
         home.append(vec![1; 200]).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_the_whole_and_names_tell_the_record() {
+    fn pieces_make_the_whole_and_names_have_the_record() {
         let epoch: Vec<u8> = (0..=99).collect();
         let pointer = Pointer::to(&epoch, 30).unwrap();
         let pieces = (0..pointer.pieces()).map(|piece| epoch[pointer.piece(piece)].to_vec());

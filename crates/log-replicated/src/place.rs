@@ -14,9 +14,9 @@
 //! ROOT/p/P/nodes/ID         as ROOT/nodes/ID, for a partition other than the first
 //! ```
 //!
-//! P is decimal; ID and N have 16 hexadecimal digits, so that keys stand in the order of numbers.
-//! The value of `term` names its Term record by hash: no two attempts to take over share one, and a
-//! term never comes again.
+//! P is decimal; ID and N have 16 hexadecimal digits, so that keys sort in numeric order. The value
+//! of `term` names its Term record by hash: no two attempts to take over share one, and a term is
+//! never repeated.
 
 use quartet_model::LogSequence;
 
@@ -25,7 +25,7 @@ use crate::sequencer::{Compare, Operation, Request};
 use crate::words::{ClusterId, NodeId, PartitionId, Position, RecordHash, Term, Writer};
 
 pub(crate) const FORMAT: u32 = 1;
-/// The format of `meta` where there are several partitions: who knows of one alone refuses it.
+/// The format of `meta` for several partitions: a program that supports only one refuses it.
 const SEVERAL: u32 = 2;
 const META_MAGIC: &[u8; 4] = b"QMET";
 const TERM_MAGIC: &[u8; 4] = b"QTRM";
@@ -39,7 +39,7 @@ pub struct Place {
     pub cluster: ClusterId,
     /// The partition.
     pub partition: PartitionId,
-    /// How many the cluster has.
+    /// The number of the cluster's partitions.
     partitions: u32,
 }
 
@@ -50,15 +50,14 @@ pub struct TermValue {
     pub term: Term,
     /// Its home.
     pub writer: Writer,
-    /// Where its Term record stands.
+    /// The sequence of its Term record.
     pub sequence: LogSequence,
     /// The hash of that record.
     pub hash: RecordHash,
 }
 
 impl Place {
-    /// A partition of the cluster whose keys begin with `root` and a slash. The cluster has no
-    /// other.
+    /// The only partition of the cluster with keys under `root` and a slash.
     pub fn new(root: &str, cluster: ClusterId, partition: PartitionId) -> Place {
         let root = root.trim_end_matches('/').to_owned();
         Place {
@@ -75,7 +74,7 @@ impl Place {
         Place { partitions, ..self }
     }
 
-    /// How many partitions the cluster has.
+    /// The number of the cluster's partitions.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }
@@ -89,7 +88,7 @@ impl Place {
         }
     }
 
-    /// The first partition of the cluster whose `meta` this is.
+    /// The first partition of the cluster with this `meta`.
     pub fn of_meta(root: &str, meta: &[u8]) -> Option<Place> {
         let (cluster, partitions) = read_meta(meta)?;
         Some(Place::new(root, cluster, PartitionId(0)).with_partitions(partitions))
@@ -100,8 +99,8 @@ impl Place {
         &self.root
     }
 
-    /// Founds the cluster, if nothing has been founded below its root: `Done`, or `Refused` with
-    /// the value of `meta` that is there.
+    /// Founds the cluster, if none has been founded below its root: `Done`, or `Refused` with the
+    /// existing value of `meta`.
     pub fn found(&self) -> Request {
         Request::Transact {
             compares: vec![Compare::Absent(meta_key(&self.root))],
@@ -173,7 +172,7 @@ impl Place {
         format!("{}/p/{}/r/{:016x}", self.root, self.partition.0, sequence.0).into_bytes()
     }
 
-    /// Behind the keys of all records.
+    /// The end of the keys of all records.
     pub fn records_end(&self) -> Vec<u8> {
         format!("{}/p/{}/r0", self.root, self.partition.0).into_bytes()
     }
@@ -190,7 +189,7 @@ impl Place {
         format!("{}/p/{}/hold/{:016x}", self.root, self.partition.0, node.0).into_bytes()
     }
 
-    /// `ROOT/p/P/hold/` and the end of the keys that begin so.
+    /// `ROOT/p/P/hold/` and the end of the keys with that prefix.
     pub fn holds(&self) -> (Vec<u8>, Vec<u8>) {
         let path = |end| format!("{}/p/{}/hold{end}", self.root, self.partition.0).into_bytes();
         (path('/'), path('0'))
@@ -201,20 +200,20 @@ impl Place {
         format!("{}/configured/{:016x}", self.root, node.0).into_bytes()
     }
 
-    /// `ROOT/configured/` and the end of the keys that begin so.
+    /// `ROOT/configured/` and the end of the keys with that prefix.
     pub fn configured(&self) -> (Vec<u8>, Vec<u8>) {
         let path = |end| format!("{}/configured{end}", self.root).into_bytes();
         (path('/'), path('0'))
     }
 
-    /// `ROOT/nodes/ID`, or `ROOT/p/P/nodes/ID` behind the first partition.
+    /// `ROOT/nodes/ID`, or `ROOT/p/P/nodes/ID` after the first partition.
     pub fn node_key(&self, node: NodeId) -> Vec<u8> {
         let (mut key, _) = self.nodes();
         key.extend_from_slice(format!("{:016x}", node.0).as_bytes());
         key
     }
 
-    /// The beginning of the keys of `node_key`, and the end of the keys that begin so.
+    /// The prefix of the keys of `node_key`, and the end of the keys with that prefix.
     pub fn nodes(&self) -> (Vec<u8>, Vec<u8>) {
         let above = match self.partition.0 {
             0 => self.root.clone(),
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_page_and_stand_in_order() {
+    fn keys_are_those_of_the_page_and_in_order() {
         let place = place();
         assert_eq!(place.record_key(LogSequence(255)), b"/prod/p/2/r/00000000000000ff");
         assert_eq!(place.term_key(), b"/prod/p/2/term");

@@ -1,9 +1,9 @@
-//! The words of objects: what is asked of their store, and how a record points to one.
+//! The types of objects: requests to their store, and a record's pointer to an object.
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Longest epoch that an object holds, in bytes: what one transaction of 1 GiB takes, with the row
-/// that made it so long.
+/// Longest epoch in an object, in bytes: one transaction of 1 GiB, including the row that exceeded
+/// the limit.
 pub const OBJECT_BYTES_MAX: u64 = 2 << 30;
 /// Longest piece of an object, in bytes.
 pub const PIECE_BYTES_MAX: usize = 8 << 20;
@@ -24,12 +24,12 @@ pub enum ObjectRequest {
     Get {
         /// The name.
         name: String,
-        /// The length of an object that is whole; a longer one is not read.
+        /// The expected length of a complete object; a longer object is not read.
         length: usize,
     },
     /// Lists names. Answer: `Names`.
     List {
-        /// Their beginning.
+        /// Their prefix.
         prefix: String,
     },
     /// Removes an object. Answer: `Done`, also if there is none.
@@ -100,19 +100,19 @@ impl Pointer {
         pointer.is_in_range().then_some(pointer)
     }
 
-    /// How many pieces the object has.
+    /// The number of the object's pieces.
     pub fn pieces(&self) -> u32 {
         self.length.div_ceil(u64::from(self.piece_bytes)) as u32
     }
 
-    /// Where a piece is in the epoch.
+    /// The range of a piece in the epoch.
     pub fn piece(&self, piece: u32) -> std::ops::Range<usize> {
         let start = u64::from(piece) * u64::from(self.piece_bytes);
         let end = (start + u64::from(self.piece_bytes)).min(self.length);
         start as usize..end as usize
     }
 
-    /// True if these bytes are the epoch.
+    /// Returns true if these bytes are the epoch.
     pub fn fits(&self, epoch: &[u8]) -> bool {
         epoch.len() as u64 == self.length && xxh3_128(epoch) == self.hash
     }

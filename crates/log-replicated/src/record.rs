@@ -10,10 +10,10 @@
 //! | hash of the one before | body, packed or not | checksum u32 |
 //! ```
 //!
-//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash. `packed` is 1 if the body is
-//! an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are packed, and only if that makes
-//! them smaller. `body length` is that of the body unpacked. The checksum is the CRC-32 of all
-//! bytes before it.
+//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding;
+//! `packed` is 1 if the body is an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are
+//! packed, and only if that makes them smaller. `body length` is that of the body unpacked. The
+//! checksum is the CRC-32 of all bytes before it.
 //!
 //! ```text
 //! epoch   any bytes
@@ -22,11 +22,12 @@
 //! mark    nothing
 //! hash    sequence of the mark u64 | state hash u128
 //! object  length u64 | bytes of a piece u32 | hash of the epoch u128
+//! founding  version floor u64 | last record u64 | version u64 | state hash u128 of the folder
 //! ```
 //!
-//! Decoding takes bytes from a peer: it answers with an error and never panics. Memory is taken by
-//! what an LZ4 block of the length at hand can hold at most, and never more than
-//! [`BODY_BYTES_MAX`], whatever the header announces.
+//! Decoding takes bytes from a peer: it returns an error and never panics. Memory is bounded by the
+//! maximum expansion of an LZ4 block of the given length, and by [`BODY_BYTES_MAX`], regardless of
+//! the header.
 
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
@@ -47,7 +48,7 @@ const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 80;
 const CHECKSUM_BYTES: usize = 4;
 const OVERHEAD_BYTES: usize = HEADER_BYTES + CHECKSUM_BYTES;
-/// Bytes of a chunk's body before what it carries.
+/// Length of the header in a chunk's body.
 pub(crate) const CHUNK_HEADER_BYTES: usize = 8;
 /// No LZ4 block grows by more than this factor.
 const LZ4_GROWTH_MAX: usize = 255;
@@ -59,9 +60,9 @@ pub struct Record {
     pub cluster: ClusterId,
     /// The partition.
     pub partition: PartitionId,
-    /// Where the record stands, from 1 on.
+    /// The record's sequence, from 1 on.
     pub sequence: LogSequence,
-    /// The term it was written in; a Term record begins it.
+    /// The term it was written in; a Term record starts it.
     pub term: Term,
     /// The home of that term.
     pub writer: Writer,
@@ -69,6 +70,17 @@ pub struct Record {
     pub before: RecordHash,
     /// The content.
     pub body: Body,
+}
+
+/// The state of one partition's folder at the start of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundedState {
+    /// The last record of its file log; zero if the partition has none.
+    pub last: LogSequence,
+    /// The version of its newest transaction.
+    pub version: Version,
+    /// The hash of all its rows.
+    pub state: u128,
 }
 
 /// The content of a record, by kind.
@@ -86,10 +98,18 @@ pub enum Body {
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// A term begins. Commit versions in it are above `floor`.
+    /// A term starts. Commit versions in it are above `floor`.
     Term {
         /// The version that the new home's versions start from.
         floor: Version,
+    },
+    /// The first term of a cluster that starts with a folder's data. Its record follows immediately
+    /// after the folder's last record.
+    Founding {
+        /// As that of a term.
+        floor: Version,
+        /// The folder's state.
+        founded: FoundedState,
     },
     /// Every node takes its state hash here.
     Mark,
@@ -100,7 +120,7 @@ pub enum Body {
         /// The hash of the state with everything up to the mark applied.
         state: u128,
     },
-    /// One group commit, whose bytes are an object.
+    /// One group commit, stored as an object.
     Object(Pointer),
 }
 
@@ -110,7 +130,7 @@ pub enum RecordError {
     /// Fewer bytes than a header, or more than a record may have.
     #[error("{0} bytes are no record's length")]
     Length(usize),
-    /// Other bytes where a record begins.
+    /// The record does not start with its magic bytes.
     #[error("these bytes are no record")]
     Magic,
     /// A later version of this program has written it.
@@ -171,8 +191,8 @@ pub fn hash(record: &[u8]) -> RecordHash {
     RecordHash(xxh3_128(record))
 }
 
-/// Returns the hash that record 1 of a partition names as the one before it: that of the cluster id
-/// and the partition.
+/// Returns the hash that record 1 of a partition has as its predecessor's: computed from the
+/// cluster id and the partition.
 pub fn origin(cluster: ClusterId, partition: PartitionId) -> RecordHash {
     let mut bytes = [0; 20];
     bytes[..16].copy_from_slice(&cluster.0.to_le_bytes());
@@ -189,6 +209,7 @@ impl Body {
             Body::Mark => 4,
             Body::Hash { .. } => 5,
             Body::Object(_) => 6,
+            Body::Founding { .. } => 7,
         }
     }
 
@@ -200,6 +221,13 @@ impl Body {
             Body::Mark => Vec::new(),
             Body::Hash { at, state } => [&at.0.to_le_bytes()[..], &state.to_le_bytes()].concat(),
             Body::Object(pointer) => pointer.encode(),
+            Body::Founding { floor, founded } => [
+                &floor.0.to_le_bytes()[..],
+                &founded.last.0.to_le_bytes(),
+                &founded.version.0.to_le_bytes(),
+                &founded.state.to_le_bytes(),
+            ]
+            .concat(),
         }
     }
 
@@ -216,6 +244,7 @@ impl Body {
                     .map(Body::Object)
                     .ok_or(RecordError::Field("the body"));
             }
+            7 => fields.founding(),
             _ => return Err(RecordError::Field("the kind")),
         };
         match decoded {
@@ -327,6 +356,16 @@ impl<'a> Fields<'a> {
         (count >= 2 && index < count).then_some(Body::Chunk { index, count, bytes })
     }
 
+    fn founding(&mut self) -> Option<Body> {
+        let floor = Version(self.u64()?);
+        let founded = FoundedState {
+            last: LogSequence(self.u64()?),
+            version: Version(self.u64()?),
+            state: self.u128()?,
+        };
+        Some(Body::Founding { floor, founded })
+    }
+
     fn hash(&mut self) -> Option<Body> {
         let (at, state) = (LogSequence(self.u64()?), self.u128()?);
         Some(Body::Hash { at, state })
@@ -369,6 +408,14 @@ mod tests {
             piece_bytes: 8 << 20,
             hash: 13,
         });
+        let founding = Body::Founding {
+            floor,
+            founded: FoundedState {
+                last: LogSequence(98),
+                version: Version(76),
+                state: 14,
+            },
+        };
         [
             Body::Epoch(b"effects".to_vec()),
             Body::Epoch(Vec::new()),
@@ -377,6 +424,7 @@ mod tests {
             Body::Mark,
             hash,
             object,
+            founding,
         ]
         .map(record)
         .to_vec()

@@ -1,9 +1,9 @@
-//! The requests that the log makes of whatever orders it, and nothing beyond them.
+//! The requests that the log sends to its sequencer, and no others.
 //!
-//! A sequencer is a small linearizable store of keys: each request but a watch takes effect at one
-//! instant between its sending and its answer, or not at all. It promises no order between requests
-//! that are outstanding together, and none between a request whose answer was lost and later ones.
-//! Watches are hints: they may come late, twice, or never.
+//! A sequencer is a small linearizable store of keys: each request except a watch takes effect at
+//! one instant between its sending and its answer, or not at all. It promises no order between
+//! requests that are outstanding together, and none between a request whose answer was lost and
+//! later ones. Watches are hints: they may be late, repeated, or lost.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub enum Request {
     },
     /// Makes a lease. Answer: `Lease`.
     Grant {
-        /// Seconds without renewal after which the lease and its keys go.
+        /// Seconds without renewal after which the lease and its keys expire.
         seconds: u32,
     },
     /// Renews a lease. Answer: `Lease`, or `NoLease` if it has ended.
@@ -65,8 +65,8 @@ pub enum Request {
 /// A condition on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// The key is there and has this value. Its value and not its revision: revisions have gone
-    /// back after a crash (etcd #16693).
+    /// The key exists with this value. Compares the value rather than the revision: revisions have
+    /// gone back after a crash (etcd #16693).
     Value {
         /// The key.
         key: Vec<u8>,
@@ -104,21 +104,21 @@ pub enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseId(pub i64);
 
-/// The sequencer's answer to a request; which to which is said at `Request`.
+/// The sequencer's answer to a request; `Request` documents which is returned for which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The key's value, if there is such a key.
     Value(Option<Vec<u8>>),
     /// Keys with their values, ascending.
     Entries {
-        /// At most as many as were asked for.
+        /// At most the requested number.
         entries: Vec<(Vec<u8>, Vec<u8>)>,
         /// True if the range holds more.
         more: bool,
     },
     /// All conditions held and all was done.
     Done {
-        /// The store's revision behind it.
+        /// The store's revision after it.
         revision: i64,
     },
     /// A condition did not hold, and nothing was done.
@@ -130,7 +130,7 @@ pub enum Answer {
     Compacted,
     /// The lease lives.
     Lease(LeaseId),
-    /// There is no such lease any more.
+    /// The lease does not exist, or has expired.
     NoLease,
     /// The store of objects answers.
     Object(ObjectAnswer),
@@ -141,7 +141,7 @@ pub enum Answer {
 /// request may have done so in any case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// No answer came: a time-out, a broken connection, a change of leader.
+    /// The answer is missing: a time-out, a broken connection, a change of leader.
     #[error("no answer from the sequencer: {0}")]
     Unknown(String),
     /// The sequencer has no room; this request had no effect.
@@ -150,7 +150,7 @@ pub enum Failure {
     /// The sequencer refuses such requests as a matter of its settings; this request had no effect.
     #[error("the sequencer refuses: {0}")]
     Denied(String),
-    /// No answer came from the store of objects, it has refused, or there is none.
+    /// The object store did not answer, has refused, or does not exist.
     #[error("no answer from the object store: {0}")]
     Store(String),
 }
@@ -184,11 +184,11 @@ pub enum Event {
 
 /// One client's handle.
 pub trait Sequencer {
-    /// Begins a request and returns at once. Its answer, or failure, comes out of `receive` in
+    /// Sends a request and returns immediately. Its answer, or failure, is returned by `receive` in
     /// bounded time.
     fn send(&mut self, request: Request) -> RequestId;
 
-    /// Asks for hints about a range, from about now on, for as long as the handle lives.
+    /// Requests hints about a range, starting about now, for as long as the handle lives.
     fn watch(&mut self, from: Vec<u8>, until: Vec<u8>);
 
     /// Waits for the next event, `wait` at most.

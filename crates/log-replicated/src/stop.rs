@@ -28,10 +28,10 @@ pub enum StopReason {
         /// The reason.
         why: RecordError,
     },
-    /// The record says that it stands elsewhere.
-    #[error("record {} says that it stands elsewhere", at.0)]
+    /// The record carries another sequence number.
+    #[error("record {} carries another sequence number", at.0)]
     Misplaced {
-        /// Where it was found.
+        /// The sequence at which it was found.
         at: LogSequence,
     },
     /// The record does not continue the history that this node has.
@@ -80,7 +80,7 @@ pub enum StopReason {
         /// The last record that this node has.
         applied: LogSequence,
     },
-    /// The next record is gone from the sequencer; peers have it.
+    /// The sequencer no longer has the next record; peers have it.
     #[error("records {} to {} are trimmed", next.0, first.0.saturating_sub(1))]
     Trimmed {
         /// The record that this node needs next.
@@ -100,7 +100,7 @@ pub enum StopReason {
         /// The missing record.
         missing: LogSequence,
     },
-    /// Another's record stands where only the writer of this term may append.
+    /// Another writer's record in a place where only the writer of this term may append.
     #[error("record {} was written by another in this node's own term", at.0)]
     ForeignRecord {
         /// The record.

@@ -1,5 +1,5 @@
-//! A follower becomes home. Nothing here decides whether it should: the transaction decides who
-//! does.
+//! A follower's attempt to become home. The caller decides when to try; a transaction decides which
+//! node wins.
 //!
 //! ```text
 //! ReadTerm ----> ReadTail ----> Ready ----> Claim ----> won
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! `term` is read before the tail, both linearizably, so the tail read holds the Term record that
-//! `term` names. The claim holds that `term` is as read, that the record behind the last one
-//! applied is absent and the last one present, and that the store is this cluster's; it puts the
-//! Term record and the new `term` together. Its bytes never change once sent. The new value of
-//! `term` names the record by hash, so finding it shows that this very claim has won, whatever its
-//! answer was.
+//! `term` names. The claim requires that `term` is unchanged, that the record after the last
+//! applied one is absent and the last one present, and that the store is this cluster's; it puts
+//! the Term record and the new `term` together. Its bytes never change once sent. The new value of
+//! `term` names the record by hash, so reading that value proves that this very claim has won, even
+//! if its answer was lost.
 
 use quartet_model::{LogSequence, Version};
 
@@ -25,22 +25,22 @@ use crate::sequencer::{Answer, Compare, Failure, Hint, Request};
 use crate::stop::StopReason;
 use crate::words::Writer;
 
-/// How far taking over has come.
+/// The progress of a take-over.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// Apply these, then ask for the next request.
+    /// Apply these, then send the next request.
     Apply(Vec<Delivery>),
     /// Everything is applied: call `claim` with the version floor.
     Ready,
     /// This node is home. Apply the delivery, its own Term record, before serving anything.
     Won(Box<Home>, Delivery),
-    /// Another was faster, or an answer is missing. Ask for the next request.
+    /// Another was faster, or an answer is missing. Send the next request.
     Again,
 }
 
 /// One node's attempt to become home of a partition. It may be dropped at any step: a claim that
-/// lands afterwards begins a term whose home does nothing, and the next one to try takes over from
-/// that.
+/// takes effect afterwards starts a term whose home does nothing, and the next attempt takes over
+/// from that.
 #[derive(Clone, Debug)]
 pub struct TakeOver {
     me: Writer,
@@ -65,14 +65,14 @@ struct Claim {
 }
 
 impl TakeOver {
-    /// Begins to take over as `me`.
+    /// Starts a take-over as `me`.
     pub fn new(me: Writer) -> TakeOver {
         let step = Step::ReadTerm;
         TakeOver { me, step }
     }
 
-    /// Returns the next request, `None` while `claim` is to be called. Its answer goes to
-    /// `answered`; one is outstanding at a time.
+    /// Returns the next request, or `None` if the caller must call `claim`. Its answer is passed to
+    /// `answered`; one request is outstanding at a time.
     pub fn request(&self, follower: &mut Follower) -> Option<Request> {
         match &self.step {
             Step::ReadTerm => Some(Request::Get {
@@ -143,7 +143,7 @@ impl TakeOver {
             let applied = applied.sequence;
             return Err(StopReason::EndsBefore { applied });
         }
-        // Behind a newer term than the one read, the claim could only be refused.
+        // After a newer term than the one read, the claim could only be refused.
         if applied.term.0 == expected {
             self.step = Step::Ready(term);
         }
@@ -154,7 +154,7 @@ impl TakeOver {
         }
     }
 
-    /// True once everything is applied and `claim` is to be called.
+    /// Returns true once everything is applied and the caller must call `claim`.
     pub fn is_ready(&self) -> bool {
         matches!(self.step, Step::Ready(_))
     }

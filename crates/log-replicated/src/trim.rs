@@ -1,15 +1,15 @@
 //! How far the sequencer's copy of the log may be dropped.
 //!
-//! A record may go once it is durable elsewhere: synced by a majority of the configured nodes, two
-//! at least, or archived. A node that is being copied holds what it still needs; holds are given up
-//! while the records kept exceed the budget. If copies are what is missing, nothing is dropped, and
-//! writes are to be refused: never trimmed without copies.
+//! A record may be dropped once it is durable elsewhere: synced by a majority of the configured
+//! nodes, two at least, or archived. A node that is being copied holds the records that it still
+//! needs; holds are released while the kept records exceed the budget. If copies are missing, no
+//! record is dropped, and writes must be refused: records are never trimmed without copies.
 
 use std::collections::VecDeque;
 
 use quartet_model::LogSequence;
 
-/// Where records are, beside the sequencer.
+/// The places of records other than the sequencer.
 #[derive(Clone, Copy, Debug)]
 pub struct Copies<'a> {
     /// Nodes configured, whether they report or not.
@@ -22,19 +22,19 @@ pub struct Copies<'a> {
     pub holds: &'a [LogSequence],
 }
 
-/// A decision on what to drop.
+/// A decision about trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
     /// Records below this go; at most the last, which always stays.
     pub below: LogSequence,
-    /// Nodes being copied have lost records that they need, and begin again.
+    /// Nodes being copied have lost records that they need, and restart.
     pub holds_given_up: bool,
     /// More is kept than the budget allows, for want of copies: refuse new writes.
     pub writes_refused: bool,
 }
 
-/// Decides what to drop of a log whose last record is `last`, to keep the bytes of `window` within
-/// `budget`.
+/// Decides which records of a log with the last record `last` to drop, to keep the bytes of
+/// `window` within `budget`.
 pub fn trim(copies: &Copies<'_>, last: LogSequence, window: &Window, budget: u64) -> Trim {
     let safe = copies.safe().next().min(last);
     let held = copies.holds.iter().copied().min().unwrap_or(safe).min(safe);
@@ -47,7 +47,7 @@ pub fn trim(copies: &Copies<'_>, last: LogSequence, window: &Window, budget: u64
 }
 
 impl Copies<'_> {
-    /// The last record that is durable elsewhere.
+    /// The last record with enough durable copies.
     fn safe(&self) -> LogSequence {
         let enough = (self.nodes / 2 + 1).max(2);
         let mut synced = self.synced.to_vec();
@@ -57,8 +57,8 @@ impl Copies<'_> {
     }
 }
 
-/// The bytes of the newest records, in steps of about `STEP_BYTES`. Whatever was appended before
-/// the window began is not counted.
+/// The bytes of the newest records, in steps of about `STEP_BYTES`. Records appended before the
+/// window's start are not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     /// Oldest first; each is the last sequence of its step, and the step's bytes.

@@ -12,8 +12,8 @@ pub struct ClusterId(pub u128);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 
-/// The number of a period in which one node is home of a partition. The first is 1; each is one
-/// more than the last.
+/// The number of a period in which one node is home (leader) of a partition. The first is 1; each
+/// later number is one higher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
@@ -21,7 +21,7 @@ impl Term {
     /// Before the first.
     pub const ZERO: Term = Term(0);
 
-    /// The one behind it.
+    /// The next term.
     pub fn next(self) -> Term {
         Term(self.0 + 1)
     }
@@ -52,7 +52,7 @@ pub struct Position {
     pub sequence: LogSequence,
     /// The hash of that record.
     pub hash: RecordHash,
-    /// The term that was running behind it.
+    /// The term that was running at the record.
     pub term: Term,
     /// The writer of that term.
     pub writer: Writer,

@@ -1,9 +1,9 @@
 //! The cost of one durable append: `cargo bench -p quartet-log --bench append_sync --
 //! DIRECTORY`.
 //!
-//! Compares the log with the plainest thing that is as safe, a file that grows by each record, and
-//! with one whose room is only reserved. All write records of 544 bytes (a payload of 512) and sync
-//! after each.
+//! Compares the log with the simplest equally safe alternative, a file that grows by each record,
+//! and with a file that only reserves its space. All write records of 544 bytes (a payload of 512)
+//! and sync after each.
 
 use quartet_env::{Disk, File, RealDisk};
 use quartet_log::{FileLog, FileLogOptions, Log};

@@ -10,10 +10,10 @@ use quartet_model::LogSequence;
 /// Contents of a sound log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogReport {
-    /// Segments, and how many of them were not read because all they hold lies before the
+    /// Segments, and how many of them were not read because all their records are older than the
     /// checkpoint.
     pub segments: usize,
-    /// How many of these were not read.
+    /// The number of unread segments among them.
     pub segments_unread: usize,
     /// The first record read, and the last. `last` is before `first` if there is none.
     pub first: LogSequence,
@@ -26,7 +26,7 @@ pub struct LogReport {
     pub unfinished: Option<UnfinishedWrite>,
 }
 
-/// Where a record was begun and not ended.
+/// A record whose write was not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedWrite {
     /// The segment.

@@ -1,7 +1,7 @@
 //! The contract of a log, as one check that any implementation's tests can call.
 //!
 //! Random but seeded steps are applied to the log and to a list side by side; every answer, every
-//! reading and what comes back after a restart or a crash are compared.
+//! read and the records after a restart or a crash are compared.
 
 use quartet_model::LogSequence;
 
@@ -9,13 +9,13 @@ use crate::{Log, LogCursor, LogError};
 
 type Records = Vec<(u64, Vec<u8>)>;
 
-/// Where a log lives: it can be opened there again and again, by one writer at a time.
+/// The storage of a log: it can be opened there repeatedly, by one writer at a time.
 pub trait Place {
-    /// Opens the log, and tells what it replayed from `replay_from` on.
+    /// Opens the log, and returns the records that it replayed from `replay_from` on.
     fn open(&mut self, replay_from: LogSequence) -> (Box<dyn Log>, Records);
 
-    /// Loses, as by a loss of power, some of the bytes that were not durable. Returns false where
-    /// that cannot be brought about.
+    /// Loses, as by a loss of power, some of the bytes that were not durable. Returns false if the
+    /// log does not support it.
     fn crash(&mut self, seed: u64) -> bool;
 }
 
@@ -50,7 +50,7 @@ struct Check {
     place: Box<dyn Place>,
     /// None while it is opened again.
     log: Option<Box<dyn Log>>,
-    /// Record N stands at N - 1.
+    /// Record N is at index N - 1.
     records: Vec<Vec<u8>>,
     /// The last answer of `sync`.
     durable: u64,
@@ -132,7 +132,7 @@ impl Check {
             let found = self.read_from(from, tail).unwrap();
             assert_eq!(found, self.expected(from), "seed {}: read from {from}", self.seed);
         }
-        // Older records are there whole, or are reported as gone.
+        // Older records are complete, or reported as trimmed.
         let starts = self.log().source().starts().unwrap();
         let oldest = starts.first().map_or(1, |first| first.0);
         match self.read_from(1, tail) {
@@ -155,7 +155,7 @@ impl Check {
         Ok(found)
     }
 
-    /// Reading begins where something can be dropped, and what can be dropped is all there is.
+    /// Reads start where parts start, and the parts together are the whole log.
     fn parts_add_up(&mut self, starts: Vec<LogSequence>) {
         let parts = self.log().parts();
         let bytes = parts.iter().map(|part| part.bytes).sum::<u64>();
@@ -164,8 +164,8 @@ impl Check {
         assert_eq!(firsts, starts, "seed {}", self.seed);
     }
 
-    /// A reader beside the writer gets each durable record once, in order, until it has fallen
-    /// behind what is kept.
+    /// A reader concurrent with the writer gets each durable record once, in order, until the
+    /// records it needs are trimmed.
     fn follow(&mut self) {
         let (durable, steps) = (self.durable, self.below(20));
         let mut cursor = match self.follower.take() {

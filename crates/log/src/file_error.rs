@@ -1,16 +1,16 @@
-//! The errors of the file log, with the file concerned, for an operator who has to repair it.
+//! The errors of the file log, with the affected file, for an operator who has to repair it.
 
 use crate::LogError;
 use crate::error::Cause;
 use quartet_model::LogSequence;
 use std::io;
 
-/// Why the file log could not be opened, or did not do what it was asked to.
+/// The reason why the file log could not be opened, or why an operation failed.
 #[expect(missing_docs, reason = "the fields are what the messages say")]
 #[derive(Debug, thiserror::Error)]
 pub enum FileLogError {
-    /// The disk failed. While appending or syncing, it is unknown how much of what was not yet
-    /// synced is on disk.
+    /// The disk failed. While appending or syncing, it is unknown which of the unsynced bytes are
+    /// on disk.
     #[error("cannot {operation} {file}: {source}")]
     Disk {
         operation: &'static str,
@@ -28,7 +28,7 @@ pub enum FileLogError {
     /// Data that was durable cannot be read back.
     #[error(
         "{file} is damaged at byte {offset}, in record {}, which was durable: {reason}. \
-         Restore this file from a backup or a replica; `quartet check` says how to go on without it", sequence.0
+         Restore this file from a backup or a replica; `quartet check` says how to continue without it", sequence.0
     )]
     Damaged {
         file: String,
@@ -39,7 +39,7 @@ pub enum FileLogError {
     /// Records between the checkpoint and the log, or inside the log, are missing as a whole.
     #[error(
         "the log continues at record {} but record {} is needed: {reason}. \
-         Restore the missing files from a backup or a replica; `quartet check` says how to go on without them", found.0, needed.0
+         Restore the missing files from a backup or a replica; `quartet check` says how to continue without them", found.0, needed.0
     )]
     Gap {
         needed: LogSequence,
@@ -49,7 +49,7 @@ pub enum FileLogError {
     /// Records at the log's end that were durable are missing with their file, or with all files.
     #[error(
         "{file}, which the log had begun, is missing: the log ends at record {}, and it was durable at least up to \
-         record {}. Restore the missing files from a backup or a replica; `quartet check` says how to go on without them",
+         record {}. Restore the missing files from a backup or a replica; `quartet check` says how to continue without them",
         tail.0, durable.0
     )]
     EndMissing {
@@ -57,14 +57,13 @@ pub enum FileLogError {
         durable: LogSequence,
         file: String,
     },
-    /// The statement of how far the log reached cannot be read, so nobody can tell whether its end
-    /// is missing.
+    /// The statement of the log's reach is unreadable, so a missing end would go unnoticed.
     #[error(
         "log-reach, which says how far the log reached, is damaged. \
-         Restore it from a backup; `quartet check` says how to go on without it"
+         Restore it from a backup; `quartet check` says how to continue without it"
     )]
     ReachUnreadable,
-    /// The file was written by a version of the program that this one does not know.
+    /// A version of the program that this one does not know wrote the file.
     #[error("{file} has log format {version}, which this version cannot read; use the version that wrote it")]
     Format { file: String, version: u32 },
     /// The caller could not apply a record while the log was opened.
@@ -96,7 +95,7 @@ impl From<FileLogError> for LogError {
 }
 
 impl FileLogError {
-    /// For `map_err`: wraps an error of the disk with what was done to which file.
+    /// For `map_err`: wraps an error of the disk with the operation and the file.
     pub(crate) fn disk(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> FileLogError {
         let file = file.to_owned();
         move |source| FileLogError::Disk {
@@ -106,8 +105,8 @@ impl FileLogError {
         }
     }
 
-    /// The same, for an operation after whose failure nothing is lost: if the system is short of
-    /// something, it may be tried again. Never for a sync.
+    /// The same, for an operation that loses nothing when it fails: if the system is short of a
+    /// resource, it may be retried. Never for a sync.
     pub(crate) fn no_room(operation: &'static str, file: &str) -> impl FnOnce(io::Error) -> FileLogError {
         let file = file.to_owned();
         move |source| match quartet_env::is_shortage(&source) {

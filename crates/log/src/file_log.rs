@@ -2,11 +2,11 @@
 //!
 //! An append is one write, or a few if its payload has pieces of a megabyte or more; a sync is one
 //! fdatasync of the newest segment; older segments are durable as a whole because a segment is
-//! synced before the next one is begun. The next one's file is made ahead of need (`reserve`).
+//! synced before the next is started. The next segment's file is created ahead of need (`reserve`).
 //!
-//! How far the log reaches is stated in a file of its own, so that a segment that is missing is
-//! missed (`reach`): durably when a segment is begun, when the log is trimmed and when it is
-//! closed; in between now and then, without a sync.
+//! A separate file states how far the log reaches, so that a missing segment is detected (`reach`):
+//! durably when a segment is started, when the log is trimmed and when it is closed; at intervals
+//! in between, without a sync.
 //!
 //! Invariants: `marked <= durable <= tail`; a call that failed is never retried, and no other write
 //! follows it.
@@ -43,7 +43,7 @@ pub struct FileLog {
     /// Since the reach was stated.
     syncs: u32,
     failed: bool,
-    /// Where a record is put together; kept for its capacity.
+    /// The buffer that builds a record; kept for its capacity.
     record: Vec<u8>,
 }
 
@@ -52,19 +52,19 @@ pub struct FileLog {
 const SYNCS_UNSTATED_MAX: u32 = 16;
 /// A larger record's buffer is given back after it is written.
 const RECORD_CAPACITY_MAX: usize = 4 * 1024 * 1024;
-/// A piece of a payload that is as large as this is written from where it lies.
+/// Smallest size of a payload's piece that is written without being copied, in bytes.
 const PIECE_BYTES_APART: usize = 1024 * 1024;
 
 impl FileLog {
-    /// Opens the log, or begins one at `replay_from` if there is none, and gives `replay` every
+    /// Opens the log, or starts one at `replay_from` if there is none, and passes `replay` every
     /// record from `replay_from` on, in order and without gaps. Afterwards all of them are durable.
     ///
     /// `replay_from` is the sequence after the checkpoint's; the first ever is 1. An unfinished
     /// tail is cut.
     ///
     /// Errors: `Damaged` and `Gap` if durable records cannot be read: nothing on disk was changed,
-    /// an operator must decide. `Format`, `Disk`, and whatever `replay` answered. Records may have
-    /// been replayed before the error.
+    /// an operator must decide. `Format`, `Disk`, and any error of `replay`. Records may have been
+    /// replayed before the error.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: FileLogOptions,
@@ -154,8 +154,8 @@ impl FileLog {
         Ok(())
     }
 
-    /// Makes the active segment durable and begins the next, with room for a record of `bytes`. An
-    /// empty one is replaced.
+    /// Makes the active segment durable and starts the next, with room for a record of `bytes`. An
+    /// empty segment is replaced.
     fn roll(&mut self, bytes: u64) -> Result<(), FileLogError> {
         if self.durable < self.tail {
             self.sync_active()?;
@@ -230,8 +230,8 @@ impl FileLog {
         self.state_reach()
     }
 
-    /// How many of the oldest segments hold nothing from `sequence` on: the one after begins at or
-    /// before it.
+    /// Returns how many of the oldest segments have no record from `sequence` on: their successor
+    /// starts at or before it.
     fn droppable_below(&self, sequence: LogSequence) -> usize {
         let following = self.sealed.iter().skip(1).map(|segment| segment.first);
         let following = following.chain([self.active.header.first]);
@@ -257,7 +257,7 @@ pub fn record_bytes(payload_bytes: usize) -> u64 {
     framed_bytes(payload_bytes) as u64
 }
 
-/// For what can be done without, and is tried again later.
+/// For operations that are optional, and are retried later.
 fn if_there_is_room<T>(done: Result<T, FileLogError>) -> Result<Option<T>, FileLogError> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -354,8 +354,7 @@ impl Log for FileLog {
     }
 }
 
-/// `gathered` with the pieces that stand apart in their places, each of them with how much of
-/// `gathered` is before it.
+/// Inserts the separate pieces into `gathered`, each at its offset there, without copying.
 fn pieces<'a>(gathered: &'a [u8], apart: &[(usize, &'a [u8])]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::with_capacity(2 * apart.len() + 1);
     let mut from = 0;

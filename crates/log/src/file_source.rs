@@ -1,8 +1,9 @@
 //! Reading the files of a log beside its writer.
 //!
-//! A cursor keeps one segment open, with its place in it. Where the segment has no further record
-//! although one is promised, it was cut because another was begun, which the directory then shows.
-//! A segment that was removed meanwhile stays readable as long as it is open.
+//! A cursor keeps one segment open, with its position in it. Where the segment has no further
+//! record although a later record is promised, the segment was cut because another was started,
+//! which the directory then shows. A segment that was removed meanwhile stays readable as long as
+//! it is open.
 
 use std::io;
 use std::sync::Arc;
@@ -28,20 +29,20 @@ struct FileLogCursor {
     place: Option<Place>,
 }
 
-/// Where the next record is expected.
+/// The expected position of the next record.
 struct Place {
     reader: SegmentReader,
     salt: u64,
     offset: u64,
 }
 
-/// A record, and where its payload lies.
+/// A record, and the offset of its payload.
 struct Found {
     offset: u64,
     payload_bytes: usize,
 }
 
-/// How often the directory is looked at again because a segment was removed between two looks.
+/// The number of repeated looks at the directory because a segment was removed between two looks.
 const LOOKS_MAX: usize = 10;
 
 impl LogSource for FileLogSource {

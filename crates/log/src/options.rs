@@ -7,11 +7,11 @@ use std::hash::{BuildHasher, RandomState};
 pub struct FileLogOptions {
     /// A segment takes no record that would make it larger, unless it holds no other.
     pub segment_bytes: u64,
-    /// Mixed into the checksums of segments begun from now on. Must be unknown to clients, so that
-    /// no value they store can look like a record; random unless a simulation sets it.
+    /// Mixed into the checksums of new segments. Must be unknown to clients, so that no value they
+    /// store can look like a record; random unless a simulation sets it.
     pub salt: u64,
-    /// The folder has one of several partitions, and says so from now on: programs that know of no
-    /// partitions do not open it. One that says so already stays one.
+    /// The folder has one of several partitions, and is marked accordingly: programs without
+    /// support for partitions do not open it. The mark is permanent.
     pub is_one_of_several: bool,
 }
 

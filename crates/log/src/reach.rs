@@ -1,8 +1,9 @@
-//! How far the log is known to have reached, in a small file beside the segments.
+//! The statement of how far the log has reached, in a small file next to the segments.
 //!
-//! A segment cannot testify to its own absence: with the newest file gone, or cut at the end of a
-//! record, what is left looks like a log that ended earlier. `log-reach` names the newest segment
-//! and a sequence that was durable when it was written, so that opening knows what has to be there.
+//! A segment cannot testify to its own absence: without the newest file, or cut at the end of a
+//! record, the remaining files look like a log that ended earlier. `log-reach` names the newest
+//! segment and a sequence that was durable when it was written, so that opening can verify that
+//! they exist.
 //!
 //! ```text
 //! slot   magic 8 | format version u32 | checksum u32 | generation u64 | newest segment u64 | durable u64        40 bytes
@@ -10,12 +11,12 @@
 //! file   slot at 0 | slot at 4096
 //! ```
 //!
-//! All numbers are little endian. A statement goes to the slot that the one before it did not use,
-//! so a torn write leaves the older one, which is still true. It is written in place: on a full
-//! disk too, and without naming a file anew.
+//! All numbers are little endian. A statement is written to the slot that the previous statement
+//! did not use, so a torn write leaves the older one, which is still true. It is written in place:
+//! that works on a full disk too, and needs no new directory entry.
 //!
-//! Invariant: a statement never runs ahead of the segments. It is written only after what it says
-//! is durable, so it may itself be lost, or be old, but is never wrong.
+//! Invariant: a statement is never ahead of the segments. It is written only after the stated
+//! records are durable, so it may itself be lost, or be old, but is never wrong.
 
 use crate::FileLogError;
 use quartet_env::{Disk, File};
@@ -24,7 +25,7 @@ use quartet_model::LogSequence;
 /// The sequence that is known to have been durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// The first sequence of the newest segment, whose header and name are durable.
+    /// The first sequence of the newest segment with a durable header and name.
     pub newest: LogSequence,
     /// Every record up to here is durable.
     pub durable: LogSequence,
@@ -35,7 +36,8 @@ pub(crate) struct Reach {
 pub(crate) struct Stated {
     pub reach: Reach,
     generation: u64,
-    /// The folder has one of several partitions: a program that knows of none is not to open it.
+    /// The folder has one of several partitions: a program without support for partitions must not
+    /// open it.
     pub is_one_of_several: bool,
 }
 
@@ -52,12 +54,12 @@ const MAGIC: &[u8; 8] = b"QRTREACH";
 const WHOLE: u32 = 1;
 const ONE_OF_SEVERAL: u32 = 2;
 const STATEMENT_BYTES: usize = 40;
-/// The slots lie in different sectors, also of a disk whose sectors are 4 KiB.
+/// Offsets of the slots, in different sectors even on a disk with sectors of 4 KiB.
 const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 
 /// The newest statement. `None` if there is none: the log is new.
 ///
-/// Errors: `ReachUnreadable` if something else stands in its place, `Format`, `Disk`.
+/// Errors: `ReachUnreadable` if the file has other content, `Format`, `Disk`.
 pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {
     if !disk
         .exists(REACH_NAME)
@@ -77,14 +79,14 @@ pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Stated>, FileLogError> {
     newest.map(Some).ok_or(FileLogError::ReachUnreadable)
 }
 
-/// Whether the folder says that it has one of several partitions.
+/// Returns true if the folder says that it has one of several partitions.
 pub fn is_one_of_several(disk: &dyn Disk) -> Result<bool, FileLogError> {
     Ok(read(disk)?.is_some_and(|stated| stated.is_one_of_several))
 }
 
 impl ReachFile {
-    /// Goes on from `stated`, or creates the file with `reach` as its first statement. A folder
-    /// that is one of several says so durably when this returns, and stays one.
+    /// Continues from `stated`, or creates the file with `reach` as its first statement. For a
+    /// folder that is one of several, this is stated durably when this returns, and permanently.
     pub fn open(
         disk: &dyn Disk,
         stated: Option<Stated>,
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_statement_counts_and_the_one_before_it_stands_in() {
+    fn the_newest_statement_counts_and_the_previous_is_its_fallback() {
         let disk = FaultyDisk::new();
         assert_eq!(found(&disk), None);
         let mut file = ReachFile::open(&disk, None, reach(1, 0), false).unwrap();
@@ -264,8 +266,8 @@ mod tests {
         assert!(matches!(read(&disk), Err(FileLogError::Format { version: 3, .. })));
     }
 
-    /// A program that knows version 1 alone reads the version at bytes 8 to 11, under the checksum
-    /// that it knows.
+    /// A program that only supports version 1 reads the version at bytes 8 to 11, under the
+    /// checksum of that version.
     #[test]
     fn a_folder_that_is_one_of_several_stays_one_and_has_a_version_of_its_own() {
         let disk = FaultyDisk::new();

@@ -1,5 +1,5 @@
-//! Reads one segment from its start, a window at a time, and judges what lies beyond its last whole
-//! record.
+//! Reads one segment from its start, a window at a time, and classifies the bytes after its last
+//! whole record.
 //!
 //! Memory is bounded by the file's own length: a length that a record announces is compared with it
 //! first.
@@ -18,7 +18,7 @@ pub(crate) struct SegmentReader {
     pub length: u64,
     window: Vec<u8>,
     window_start: u64,
-    /// How much is read at once: twice as much each time.
+    /// The size of the next read: twice as much each time.
     window_bytes: usize,
 }
 
@@ -35,11 +35,11 @@ pub(crate) enum Next<'a> {
 /// The bytes beyond the last whole epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing but zeros and possibly a mark, which says how far the log was durable.
+    /// Only zeros and possibly a mark, which records how far the log was durable.
     Clean { marked: LogSequence },
     /// Unfinished writes, or the remains of something older.
     Remains,
-    /// Proof that the expected epoch, or a later one, was durable.
+    /// Evidence that the expected epoch, or a later one, was durable.
     ProofOfLoss,
 }
 
@@ -61,7 +61,7 @@ impl SegmentReader {
         })
     }
 
-    /// Looks at the file anew: it has grown, or what was read of it has been written since.
+    /// Re-reads the file: it has grown, or bytes that were read have been written since.
     pub fn forget(&mut self) -> Result<(), FileLogError> {
         self.length = self.file.len().map_err(FileLogError::disk("measure", &self.name))?;
         self.window.clear();
@@ -76,7 +76,7 @@ impl SegmentReader {
             .and_then(|bytes| SegmentHeader::decode(&bytes)))
     }
 
-    /// The epoch `sequence` at `offset`, if it is there and whole.
+    /// The epoch `sequence` at `offset`, if it is present and whole.
     pub fn epoch_at(&mut self, salt: u64, offset: u64, sequence: LogSequence) -> Result<Next<'_>, FileLogError> {
         let Some(bytes) = self.array_at(offset)? else {
             return Ok(Next::End("the file ends"));
@@ -98,7 +98,7 @@ impl SegmentReader {
         }
     }
 
-    /// Judges everything from `offset`, where `expected` should stand but does not.
+    /// Classifies all bytes from `offset` on, where `expected` should be but is not.
     pub fn rest(&mut self, salt: u64, offset: u64, expected: LogSequence) -> Result<Rest, FileLogError> {
         if self.proves_durable(salt, offset, expected)? {
             return Ok(Rest::ProofOfLoss);
@@ -125,7 +125,7 @@ impl SegmentReader {
         Ok(true)
     }
 
-    /// True if any record header from `offset` on says that `sequence` was durable.
+    /// Returns true if any record header from `offset` on says that `sequence` was durable.
     fn proves_durable(&mut self, salt: u64, mut offset: u64, sequence: LogSequence) -> Result<bool, FileLogError> {
         while let Some(bytes) = self.array_at(offset)? {
             let header = RecordHeader::decode(&bytes, salt, offset);

@@ -11,16 +11,16 @@
 //!
 //! There are two kinds of record, distinguished by the magic. An *epoch* carries a payload under
 //! its own sequence. A *mark* has no payload and no sequence of its own (it repeats the last
-//! epoch's); it stands where the next epoch will be written, and is overwritten by it.
+//! epoch's); its position is that of the next epoch, which overwrites it.
 //!
-//! `synced through` is the highest sequence known to be durable when the record was written. It is
-//! what tells damage from an unfinished write: an unreadable record N was durable if any other says
-//! "synced through N" or more.
+//! `synced through` is the highest sequence known to be durable when the record was written. It
+//! distinguishes damage from an unfinished write: an unreadable record N was durable if any other
+//! record has "synced through N" or more.
 //!
 //! Checksums are CRC-32. The header's covers the payload's, so a header is evidence by itself even
 //! if its payload is lost; and it covers the segment's salt and the record's offset, so that
-//! neither a record in the wrong place nor the image of a log that a client stored as a value is
-//! ever taken for a record.
+//! neither a misplaced record nor the image of a log that a client stored as a value is ever taken
+//! for a record.
 
 use quartet_model::LogSequence;
 
@@ -156,7 +156,7 @@ fn segment_checksum(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> u32 {
     hasher.finalize()
 }
 
-/// The four bytes at `at`, which must lie inside `bytes`.
+/// The four bytes at `at`, which must be inside `bytes`.
 fn u32_at(bytes: &[u8; 32], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -1,9 +1,9 @@
 //! Opening: reads what the log holds and leaves a segment ready for appending.
 //!
-//! The remains of a record that was never finished are overwritten with zeros, so that no old
-//! record can come back after a new one. Records that nothing proves durable may exist only in the
-//! system's cache, and a sync that failed before a restart may have left them marked as written.
-//! They are written again and synced before they count.
+//! The remains of an unfinished record are overwritten with zeros, so that no old record can
+//! reappear after a new one. Records without evidence of durability may exist only in the system's
+//! cache, and a sync that failed before a restart may have left them marked as written. They are
+//! written again and synced before they count.
 //!
 //! Invariant: after opening, every record up to the tail is durable, gap-free, and was given to
 //! `replay` in order.
@@ -26,7 +26,7 @@ pub(crate) struct Recovered {
     pub tail: LogSequence,
     /// The sequence of the mark at the end of the active segment, or zero.
     pub marked: LogSequence,
-    /// How far the log says that it reached before it was opened.
+    /// The end of the log before its opening, as stated by the log.
     pub stated: Option<Stated>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn recover(
     })
 }
 
-/// Begins a log where the checkpoint ends.
+/// Starts a log where the checkpoint ends.
 fn begin(
     reserve: &Reserve,
     options: &FileLogOptions,
@@ -92,7 +92,7 @@ fn remove(disk: &dyn Disk, first: LogSequence) -> Result<(), FileLogError> {
         .map_err(FileLogError::disk("sync the directory of", &name))
 }
 
-/// Makes the newest segment durable up to its last record, with nothing but zeros behind.
+/// Makes the newest segment durable up to its last record, and zeros the rest.
 fn settle(
     disk: &dyn Disk,
     options: &FileLogOptions,

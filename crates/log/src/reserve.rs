@@ -5,11 +5,11 @@
 //!   | records | ... room ... |                | header | zeros | ... room ... |
 //! ```
 //!
-//! Two files have space reserved: the segment being written, and the next one, which is made ahead
-//! of need, so that beginning a segment neither waits for the disk to find space nor needs a file
-//! descriptor. Records that are still in memory are sure to fit as long as they take no more than
-//! the larger of both rooms: they go into the first while they fit, and all others into the second.
-//! To promise more, extend the second first.
+//! Two files have space reserved: the segment being written, and the next one, which is created
+//! ahead of need, so that starting a segment neither waits for the disk to find space nor needs a
+//! file descriptor. Records that are still in memory are guaranteed to fit as long as they take no
+//! more than the larger of both rooms: they go into the first while they fit, and all others into
+//! the second. To promise more, extend the second first.
 //!
 //! A file system that cannot reserve accepts everything here; there an append may still find the
 //! disk full (`NoRoom`).
@@ -31,7 +31,7 @@ use crate::{FileLogError, LogError, LogRoom};
 pub struct Reserve {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
-    /// For records behind the last one of the segment being written.
+    /// Room for records after the last record of the active segment.
     active_room: AtomicU64,
     /// For records of the next segment; 0 if there is none.
     next_room: AtomicU64,
@@ -48,7 +48,7 @@ struct Prepared {
 
 /// The next segment, until its first record is known.
 pub(crate) const NEXT_NAME: &str = "log-next";
-/// Taken in a segment beside its epochs: its header, and a mark behind the last epoch.
+/// Bytes of a segment besides its epochs: its header, and a mark after the last epoch.
 const FRAME_BYTES: u64 = (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES) as u64;
 
 impl Reserve {
@@ -69,14 +69,14 @@ impl Reserve {
         active.max(self.next_room.load(Ordering::Relaxed))
     }
 
-    /// True if the next segment is there, of the usual size.
+    /// Returns true if the next segment exists, with the usual size.
     #[inline]
     pub fn is_prepared(&self) -> bool {
         self.next_room.load(Ordering::Relaxed) + FRAME_BYTES >= self.segment_bytes
     }
 
-    /// Makes the next segment, unless it is there. On a disk that is nearly full it takes half of
-    /// what is left.
+    /// Creates the next segment, unless it exists. On a disk that is nearly full it reserves half
+    /// of the free space.
     ///
     /// Errors: `NoRoom` if there is no space or no file descriptor: try again later.
     pub fn prepare(&self) -> Result<(), FileLogError> {
@@ -93,7 +93,7 @@ impl Reserve {
     pub fn extend(&self, room: u64) -> Result<(), FileLogError> {
         let mut next = self.next.lock();
         let capacity = room + FRAME_BYTES;
-        // More than asked for, so that a promise that grows bit by bit seldom comes here.
+        // More than requested, so that a gradually growing promise rarely extends.
         let wanted = capacity.max(self.segment_bytes) + capacity / 2;
         self.provide(&mut next, wanted, capacity)
     }
@@ -106,7 +106,7 @@ impl Reserve {
         self.next_room.load(Ordering::Relaxed)
     }
 
-    /// Begins the next segment durably, with room for `record_bytes`. After an error there is no
+    /// Starts the next segment durably, with room for `record_bytes`. After an error there is no
     /// new segment.
     pub(crate) fn begin(&self, header: SegmentHeader, record_bytes: u64) -> Result<Segment, FileLogError> {
         let mut next = self.next.lock();
@@ -158,7 +158,8 @@ impl LogRoom for Reserve {
 }
 
 impl Prepared {
-    /// Takes over what an earlier run prepared, so that its space stays reserved, or begins anew.
+    /// Adopts the file that an earlier run prepared, so that its space stays reserved, or creates
+    /// it.
     fn open(disk: &dyn Disk) -> Result<Prepared, FileLogError> {
         let exists = disk
             .exists(NEXT_NAME)
@@ -182,7 +183,7 @@ impl Prepared {
         })
     }
 
-    /// Writes the first zeros, once: those of an earlier run are as good.
+    /// Writes the first zeros, once: those of an earlier run remain valid.
     fn fill(&mut self) -> Result<(), FileLogError> {
         if self.filled == 0 {
             let to = (SEGMENT_HEADER_BYTES as u64 + FILL_BYTES_MIN).min(self.capacity);
@@ -216,8 +217,8 @@ fn are_zeros(file: &dyn File, end: u64) -> std::io::Result<bool> {
     Ok(read == bytes.len() && bytes.iter().all(|byte| *byte == 0))
 }
 
-/// Reserves `wanted` bytes for the file, or what it has and half of what is left on the disk: a
-/// checkpoint may need the other half. Answers how many bytes are reserved, at least `needed`.
+/// Reserves `wanted` bytes for the file, or its present size plus half of the disk's free space: a
+/// checkpoint may need the other half. Returns the number of reserved bytes, at least `needed`.
 pub(crate) fn reserve_most(
     disk: &dyn Disk,
     file: &dyn File,

@@ -11,8 +11,8 @@
 //! and their own bytes outweigh the journal's.
 //!
 //! Invariants: `end <= filled`, both but `filled` a multiple of 8; the header and the file's name
-//! are durable before the first record is written; all but the newest segment are durable as a
-//! whole, and nothing is written to them any more.
+//! are durable before the first record is written; all segments except the newest are durable as a
+//! whole and never written again.
 
 use crate::FileLogError;
 use crate::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -23,15 +23,15 @@ pub(crate) struct Segment {
     pub file: Box<dyn File>,
     pub name: String,
     pub header: SegmentHeader,
-    /// Where the next record goes.
+    /// The position of the next record.
     pub end: u64,
     /// Length of the file: up to here its blocks have been written once.
     pub filled: u64,
-    /// How many zeros are written next time. Doubles up to `FILL_BYTES_MAX`.
+    /// The number of zeros in the next fill. Doubles up to `FILL_BYTES_MAX`.
     pub fill_bytes: u64,
     /// Up to here room is reserved.
     pub capacity: u64,
-    /// Beyond this no zeros are written ahead, and no second record is begun without need.
+    /// Size beyond which no zeros are written ahead, and no second record is added without need.
     pub segment_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn segment_first(name: &str) -> Option<LogSequence> {
 }
 
 impl Segment {
-    /// A segment that holds nothing but its header and zeros up to `filled`.
+    /// A segment with only its header and zeros up to `filled`.
     pub fn begun(
         file: Box<dyn File>,
         name: String,
@@ -80,20 +80,20 @@ impl Segment {
         self.end - SEGMENT_HEADER_BYTES as u64
     }
 
-    /// Returns the bytes that epochs after the last one may take, if a mark is to fit after them.
+    /// Returns the number of bytes available to further epochs, with room left for a mark.
     pub fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.end + RECORD_HEADER_BYTES as u64)
     }
 
-    /// True if a record of `bytes` should go here. An empty segment takes a record of any size that
-    /// it has room for; so does a full one as long as the next has less room, because that room may
-    /// have been promised.
+    /// Returns true if a record of `bytes` should be written to this segment. An empty segment
+    /// takes a record of any size that fits; so does a full one as long as the next has less room,
+    /// because that room may have been promised.
     pub fn takes(&self, bytes: u64, next_room: u64) -> bool {
         let is_wanted = self.record_bytes() == 0 || self.end + bytes <= self.segment_bytes || next_room < self.room();
         is_wanted && bytes <= self.room()
     }
 
-    /// Writes a record, given in pieces, after the last one.
+    /// Appends a record, given in pieces.
     pub fn write_record(&mut self, record: &[&[u8]]) -> Result<(), FileLogError> {
         let bytes = record.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let end = self.end + bytes;
@@ -146,8 +146,8 @@ impl Segment {
         self.file.sync_data().map_err(FileLogError::disk("sync", &self.name))
     }
 
-    /// Ends the file at its last record, which gives back the room behind it. Nothing is written to
-    /// it afterwards.
+    /// Truncates the file after its last record, which frees the reserved room. The segment is not
+    /// written afterwards.
     pub fn cut(&mut self) -> Result<(), FileLogError> {
         self.file
             .set_len(self.end)

@@ -1,6 +1,6 @@
 //! Reading a log beside its writer.
 //!
-//! The writer alone knows how far the log is durable, so each read beside it names the last record
+//! Only the writer knows how far the log is durable, so each concurrent read names the last record
 //! that it may return. Records at or below a durable sequence never change; they may only be
 //! trimmed.
 
@@ -8,13 +8,13 @@ use quartet_model::LogSequence;
 
 use crate::LogError;
 
-/// Where a log can be read, on any thread, while its writer goes on.
+/// Read access to a log, on any thread, while its writer continues.
 pub trait LogSource: Send + Sync {
-    /// Sequences at which reading begins without reading over others before them, ascending. The
-    /// first is that of the oldest record that is still kept; empty if the log was removed.
+    /// Sequences from which a read can start directly, without skipping earlier records, ascending.
+    /// The first is the oldest kept record; empty if the log was removed.
     fn starts(&self) -> Result<Vec<LogSequence>, LogError>;
 
-    /// Begins to read at `from`. Nothing is looked at yet.
+    /// Creates a cursor at `from`. Nothing is read yet.
     fn cursor(&self, from: LogSequence) -> Box<dyn LogCursor>;
 }
 
@@ -24,10 +24,10 @@ pub trait LogCursor: Send {
     fn position(&self) -> LogSequence;
 
     /// The next record, if it is at or below `through`, which must be the sequence of a record that
-    /// the log holds: a durable one, unless the log's writer itself asks.
+    /// the log holds: a durable one, unless the caller is the log's writer.
     ///
-    /// Errors: `Trimmed`; `Damaged`; `Failing`. The cursor stays where it is, and may be asked
-    /// again.
+    /// Errors: `Trimmed`; `Damaged`; `Failing`. The cursor keeps its position, and the call may be
+    /// repeated.
     fn next(&mut self, through: LogSequence) -> Result<Option<LogRecord<'_>>, LogError>;
 }
 

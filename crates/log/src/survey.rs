@@ -1,10 +1,10 @@
 //! Reading what the log holds, to open it or only to check it. Nothing on disk is changed.
 //!
-//! A segment is begun only after all before it are durable, so only the newest can have an
-//! unfinished tail. Where its first unreadable record N stands, everything behind is searched: if
-//! anything says "synced through N", N was durable and is lost, and the answer is an error.
-//! Otherwise N was never acknowledged, and what remains of it is an unfinished write. `log-reach`
-//! says the same of files that are missing as a whole.
+//! A segment is started only after all earlier segments are durable, so only the newest can have an
+//! unfinished tail. At its first unreadable record N, all following bytes are searched: if any
+//! record has "synced through N", N was durable and is lost, and the answer is an error. Otherwise
+//! N was never acknowledged, and its remains are an unfinished write. `log-reach` is the equivalent
+//! for files that are missing as a whole.
 
 use crate::reach::{self, Stated};
 use crate::reader::{Next, Rest, SegmentReader};
@@ -15,7 +15,7 @@ use quartet_env::Disk;
 use quartet_model::LogSequence;
 use std::collections::VecDeque;
 
-/// A segment that takes no more records.
+/// A segment that is complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sealed {
     pub first: LogSequence,
@@ -33,14 +33,14 @@ pub(crate) struct Survey<'a> {
 pub(crate) struct Surveyed {
     /// Oldest first, without the newest.
     pub sealed: Vec<Sealed>,
-    /// How many of these were not read: all they hold lies before `replay_from`.
+    /// The number of unread ones among them: all their records are before `replay_from`.
     pub unread: usize,
-    /// The newest segment, and what stands behind its last epoch. None: no segment reaches back to
-    /// `replay_from`.
+    /// The newest segment, and the state of the bytes after its last epoch. `None` if no segment
+    /// reaches back to `replay_from`.
     pub newest: Option<(ReadSegment, Rest)>,
-    /// A segment whose creation was never finished.
+    /// A segment with an unfinished creation.
     pub unfinished: Option<LogSequence>,
-    /// How far the log says that it reached.
+    /// The end of the log, as stated by the log.
     pub stated: Option<Stated>,
 }
 
@@ -64,6 +64,12 @@ pub(crate) struct ReadSegment {
 /// Progress is reported about this often.
 const PROGRESS_BYTES: u64 = 1024 * 1024;
 
+/// The first record that the log's files may hold; `None` if there are none.
+pub fn first_record(disk: &dyn Disk) -> Result<Option<LogSequence>, FileLogError> {
+    let names = disk.list().map_err(FileLogError::disk("list", "the log's directory"))?;
+    Ok(names.iter().filter_map(|name| segment_first(name)).min())
+}
+
 impl Survey<'_> {
     pub fn run(mut self) -> Result<Surveyed, FileLogError> {
         let stated = reach::read(self.disk)?;
@@ -79,8 +85,8 @@ impl Survey<'_> {
         Ok(surveyed)
     }
 
-    /// There is no log yet, unless one was begun `oldest` or `unfinished` and what it needs is
-    /// missing.
+    /// There is no log yet, unless a segment `oldest` or `unfinished` exists and its predecessors
+    /// are missing.
     fn nothing_to_read(
         &self,
         oldest: Option<LogSequence>,
@@ -229,7 +235,7 @@ impl Survey<'_> {
 }
 
 impl Surveyed {
-    /// The newest segment must be the one that the log is known to have begun, or a later one.
+    /// The newest segment must be the one in the log's statement of its reach, or a later one.
     fn must_reach(&self, replay_from: LogSequence) -> Result<(), FileLogError> {
         let Some(Stated { reach, .. }) = self.stated else {
             return Ok(());
@@ -275,7 +281,7 @@ impl ReadSegment {
         }
     }
 
-    /// For a segment that another one follows: it must hold everything up to that one.
+    /// For a segment with a successor: it must hold everything up to that.
     fn must_reach(&self, following: LogSequence) -> Result<(), FileLogError> {
         if self.next == following {
             return Ok(());
@@ -291,7 +297,7 @@ impl ReadSegment {
         Err(self.damaged())
     }
 
-    /// For the newest segment: what stands behind its last epoch.
+    /// For the newest segment: classifies the bytes after its last epoch.
     fn judge_rest(&mut self, unfinished: Option<LogSequence>, stated: Option<Stated>) -> Result<Rest, FileLogError> {
         let rest = self.reader.rest(self.header.salt, self.end, self.next)?;
         if let Some(Stated { reach, .. }) = stated.filter(|stated| stated.reach.newest <= self.header.first) {

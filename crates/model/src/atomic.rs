@@ -1,8 +1,8 @@
 //! Atomic operations of interactive transactions: what each makes of the value it finds.
 //!
 //! Pure, so that a client shows a transaction its own operations exactly as the server will resolve
-//! them at commit. The operations and their corner cases are those of FoundationDB at API version
-//! 510 and later. Numbers are little-endian, unsigned, and as long as the operand.
+//! them at commit. The operations and their edge cases are FoundationDB's at API version 510 and
+//! later. Numbers are little-endian, unsigned, and as long as the operand.
 
 /// Longest value that [`AtomicOperation::AppendIfFits`] produces.
 pub const APPEND_BYTES_MAX: usize = 100_000;

@@ -15,22 +15,22 @@
 //! like another key: bytes of its beginning varint, bytes of its end varint, length varint, what stands between them
 //! ```
 //!
-//! In the file log of a node that shares its log with others, an epoch's payload begins with a
-//! *place*: the zero version, which no transaction has, a length as above, and bytes that say where
-//! in the shared log the record stands. Readers of transactions pass over it.
+//! In the file log of a node that shares its log with others, an epoch's payload starts with a
+//! *place*: the zero version, which no transaction has, a length as above, and bytes that give the
+//! record's position in the shared log. Readers of transactions skip it.
 //!
 //! The other key is the last one before it in the transaction that a set, a clear or a patch has in
-//! full. A member of a sorted set is in three keys of a transaction, which differ in a few bytes at
-//! their beginning.
+//! full. A member of a sorted set is in three keys of a transaction, which differ in a few of their
+//! first bytes.
 //!
-//! Effects stand in the order in which the transaction made them, and are replayed in that order: a
-//! set inside a range that the same transaction cleared before survives. Atomic mutations are
-//! resolved to the value they produced before they are written here, so replaying needs no
-//! knowledge of how they compute. A patch is the one effect that needs the state before it: it says
-//! which bytes of a value are new, so that a small change of a large value is a small effect. Every
-//! value can be patched at every offset below the limit of a value, an absent row as an empty
-//! value, so replaying has no case that fails. A row is a set that keeps the version of an earlier
-//! transaction: it comes from another partition. Reading never trusts a length.
+//! Effects are stored and replayed in the order in which the transaction made them: a set inside a
+//! range that the same transaction cleared before survives. Atomic mutations are resolved to their
+//! resulting value before they are written here, so replaying needs no knowledge of how they
+//! compute. A patch is the only effect that needs the previous state: it holds the new bytes of a
+//! part of a value, so that a small change of a large value is a small effect. Every value can be
+//! patched at every offset below the limit of a value, an absent row as an empty value, so
+//! replaying has no case that fails. A row is a set that keeps the version of an earlier
+//! transaction: it was copied from another partition. Reading never trusts a length.
 
 use std::borrow::Cow;
 
@@ -42,14 +42,14 @@ pub enum Effect<'a> {
     /// A row has this value now.
     #[expect(missing_docs, reason = "a key and its value")]
     Set { key: &'a [u8], value: &'a [u8] },
-    /// A row is gone.
+    /// Deletes a row.
     #[expect(missing_docs, reason = "a key")]
     Clear { key: &'a [u8] },
-    /// All rows from `start` on and before `end` are gone.
+    /// Deletes all rows from `start`, inclusive, to `end`, exclusive.
     #[expect(missing_docs, reason = "the bounds of a range")]
     ClearRange { start: &'a [u8], end: &'a [u8] },
-    /// A row's value has `bytes` at `offset` now, and zeros between its former end and `offset` if
-    /// that lies behind it. An absent row counts as an empty value. `offset + bytes.len() <=
+    /// Writes `bytes` at `offset` of a row's value, with zeros between its former end and `offset`
+    /// if the value was shorter. An absent row counts as an empty value. `offset + bytes.len() <=
     /// VALUE_BYTES_MAX`.
     #[expect(missing_docs, reason = "a key, a place in its value and what stands there")]
     Patch {
@@ -90,10 +90,10 @@ impl std::fmt::Display for EffectsError {
 
 impl std::error::Error for EffectsError {}
 
-/// A value that is not copied into the payload: it is written to the log from where it lies.
+/// A value that is not copied into the payload: it is written to the log directly.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Bytes, among them some that lie elsewhere.
+/// Bytes, with references to some that are stored elsewhere.
 #[derive(Default)]
 pub struct Payload {
     bytes: Vec<u8>,
@@ -102,7 +102,7 @@ pub struct Payload {
     shared_bytes: usize,
 }
 
-/// How long a payload was at some moment.
+/// The length of a payload at some moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     bytes: usize,
@@ -154,11 +154,12 @@ impl Payload {
     }
 }
 
-/// Where a key stands in what is gathered, until that is taken.
+/// The position of a key in the gathered effects, valid until those are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct WrittenKey {
     start: usize,
-    /// Distance back, in bytes, to the key that it is like; zero if it stands there in full.
+    /// Distance back, in bytes, to the key that it is encoded relative to; zero if it is stored in
+    /// full.
     like: u32,
 }
 
@@ -168,7 +169,7 @@ const LIKE_FROM: usize = 64;
 /// A key that others may be like.
 #[derive(Clone, Copy, Debug)]
 struct FullKey {
-    /// Where its length stands.
+    /// The offset of its length.
     start: usize,
     bytes: usize,
 }
@@ -177,7 +178,7 @@ struct FullKey {
 #[derive(Default)]
 pub struct EffectsWriter {
     payload: Payload,
-    /// Where the open transaction's header starts; the payload's end when none is open.
+    /// The start of the open transaction's header, or else the payload's end.
     open: Mark,
     /// The last of the open transaction.
     full: Option<FullKey>,
@@ -205,7 +206,7 @@ impl EffectsWriter {
         self.payload.bytes.extend_from_slice(&[0; HEADER_BYTES]);
     }
 
-    /// Adds to the open transaction that `key` has this value. Returns where the key stands.
+    /// Adds a set of `key` to the open transaction. Returns the position of the key.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> WrittenKey {
         let written = self.tag_and_key(SET, SET_LIKE, key);
         self.bytes(value);
@@ -251,7 +252,7 @@ impl EffectsWriter {
         written
     }
 
-    /// A key of the open transaction, or of the one that was closed last.
+    /// A key of the open transaction, or of the transaction that was closed last.
     pub fn key(&self, written: WrittenKey) -> Cow<'_, [u8]> {
         let from = |start: usize| Effects::new(&self.payload.bytes[start..]);
         let mut effects = from(written.start);
@@ -265,7 +266,7 @@ impl EffectsWriter {
         key.expect("a key stands where it was written")
     }
 
-    /// Adds to the open transaction that `key` is gone.
+    /// Adds a deletion of `key` to the open transaction.
     pub fn clear(&mut self, key: &[u8]) {
         self.tag_and_key(CLEAR, CLEAR_LIKE, key);
     }
@@ -284,8 +285,8 @@ impl EffectsWriter {
         WrittenKey { start, like: 0 }
     }
 
-    /// Writes the key as what differs from the last one in full, if that is at most half of it.
-    /// Returns how far that one is away.
+    /// Writes the key as its difference from the last full key, if that is at most half of its
+    /// length. Returns the distance to that key.
     fn key_like_another(&mut self, tag: u8, key: &[u8]) -> Option<u32> {
         let FullKey { start, bytes } = self.full?;
         let full = &self.payload.bytes[start + length_bytes(bytes)..][..bytes];
@@ -304,7 +305,7 @@ impl EffectsWriter {
         Some(away)
     }
 
-    /// Adds to the open transaction that all of `start..end` is gone.
+    /// Adds a deletion of `start..end` to the open transaction.
     pub fn clear_range(&mut self, start: &[u8], end: &[u8]) {
         self.payload.bytes.push(CLEAR_RANGE);
         self.bytes(start);
@@ -328,13 +329,13 @@ impl EffectsWriter {
         self.forget_keys();
     }
 
-    /// Bytes of the open transaction's effects so far; zero if it has none.
+    /// Bytes of the open transaction's effects; zero if it has none.
     pub fn open_bytes(&self) -> usize {
         self.payload.len() - self.open.bytes - self.open.shared_bytes - HEADER_BYTES
     }
 
-    /// The same, as if each key and each value stood in full: a transaction's effects take no less
-    /// memory because keys are alike or values change in part.
+    /// The same, as if each key and each value were stored in full: a transaction's effects take no
+    /// less memory because keys are similar or values change in part.
     pub fn open_bytes_in_full(&self) -> usize {
         self.open_bytes() + self.spared
     }
@@ -349,7 +350,7 @@ impl EffectsWriter {
         self.payload.len()
     }
 
-    /// There is no transaction, not even an open one.
+    /// Returns true if there is no transaction, not even an open one.
     pub fn is_empty(&self) -> bool {
         self.payload.is_empty()
     }
@@ -393,7 +394,7 @@ fn length_bytes(length: usize) -> usize {
     (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// How many bytes both begin with.
+/// The length of the common prefix.
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_chunks().0.iter().zip(b.as_chunks().0);
     let mut equal = 0;
@@ -407,7 +408,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     equal + a[equal..].iter().zip(&b[equal..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes both end with.
+/// The length of the common suffix, in bytes.
 fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let words = a.as_rchunks().1.iter().rev().zip(b.as_rchunks().1.iter().rev());
     let mut equal = 0;
@@ -423,14 +424,14 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     equal + a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Returns the header that stands before a place of this many bytes.
+/// Returns the header that precedes a place of this many bytes.
 pub fn place_header(place_bytes: u32) -> [u8; 12] {
     let mut header = [0; HEADER_BYTES];
     header[8..].copy_from_slice(&place_bytes.to_le_bytes());
     header
 }
 
-/// Returns the place that a payload begins with, if there is one, and the rest.
+/// Splits a payload into its place, if it has one, and the rest.
 pub fn split_place(payload: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let place = || {
         let (header, rest) = payload.split_first_chunk::<HEADER_BYTES>()?;
@@ -453,7 +454,7 @@ pub struct EffectsReader<'a> {
 }
 
 impl<'a> EffectsReader<'a> {
-    /// Reads the payload of one epoch, behind its place if it has one.
+    /// Reads the payload of one epoch, without its place if it has one.
     pub fn new(payload: &'a [u8]) -> EffectsReader<'a> {
         let (_, rest) = split_place(payload);
         EffectsReader { rest }
@@ -477,7 +478,7 @@ impl<'a> EffectsReader<'a> {
 #[derive(Clone, Debug)]
 pub struct Effects<'a> {
     rest: &'a [u8],
-    /// The last key that stood in full.
+    /// The last key that was stored in full.
     full: &'a [u8],
     /// The key that was put together last.
     key: Vec<u8>,
@@ -492,7 +493,7 @@ impl<'a> Effects<'a> {
         }
     }
 
-    /// The next effect; `None` at the end, and behind an error.
+    /// The next effect; `None` at the end, and after an error.
     #[expect(
         clippy::should_implement_trait,
         reason = "an effect may lie in what the next call changes"
@@ -589,7 +590,7 @@ impl<'a> Effects<'a> {
     }
 }
 
-/// An effect whose key may have been put together.
+/// An effect whose key may have been assembled.
 struct ReadEffect<'a> {
     key: Option<&'a [u8]>,
     rest: Rest<'a>,
@@ -601,7 +602,7 @@ enum Rest<'a> {
     Value(&'a [u8]),
     /// The end of a range.
     End(&'a [u8]),
-    /// A part of a value: where it begins, and its bytes.
+    /// A part of a value: its offset, and its bytes.
     Part(usize, &'a [u8]),
     /// The version since which a row is so, and its value.
     Row(Version, &'a [u8]),
@@ -613,7 +614,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rolled_back_transactions_leave_no_trace_and_empty_ones_their_version() {
+    fn rolled_back_transactions_leave_no_trace_and_empty_transactions_their_version() {
         let mut writer = EffectsWriter::default();
         writer.begin();
         writer.set(b"k", b"v");

@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_comes_first() {
+    fn the_first_byte_is_first() {
         assert_eq!(hexadecimal(b""), "");
         let mut text = String::from("0x");
         push_hexadecimal(&mut text, &[0x00, 0x0a, 0xf0, 0xff]);

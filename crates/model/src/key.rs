@@ -1,10 +1,10 @@
 //! Keys are byte strings ordered bytewise; a range includes its start and excludes its end.
 
-/// Longest key accepted, prefix included: 64 KiB. A longer one is the caller's error, never
+/// Longest accepted key, including the prefix: 64 KiB. A longer key is the caller's error, never
 /// truncated.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Longest value accepted: 512 MiB, Redis' own limit for a string, and a kilobyte for what a layer
-/// puts beside it.
+/// Longest accepted value: 512 MiB, Redis' own limit for a string, and a kilobyte for a layer's own
+/// data.
 pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 1024;
 
 /// A half-open interval of keys. Empty when `start >= end`.
@@ -12,7 +12,7 @@ pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024 + 1024;
 pub struct KeyRange {
     /// The first key of it.
     pub start: Vec<u8>,
-    /// The first key behind it.
+    /// End of the range, exclusive.
     pub end: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ impl KeyRange {
         }
     }
 
-    /// Every key that begins with `prefix`. The prefix must hold a byte other than 0xff.
+    /// Every key with the prefix `prefix`, which must hold a byte other than 0xff.
     pub fn prefix(prefix: &[u8]) -> KeyRange {
         KeyRange {
             start: prefix.to_vec(),
@@ -33,7 +33,7 @@ impl KeyRange {
         }
     }
 
-    /// The one key `key`.
+    /// The single key `key`.
     pub fn point(key: &[u8]) -> KeyRange {
         let mut end = Vec::with_capacity(key.len() + 1);
         end.extend_from_slice(key);
@@ -44,24 +44,24 @@ impl KeyRange {
         }
     }
 
-    /// `key` lies in it.
+    /// Returns true if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && key < self.end.as_slice()
     }
 
-    /// No key lies in it.
+    /// Returns true if the range has no keys.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end
     }
 
-    /// Some key lies in both.
+    /// Returns true if some key is in both ranges.
     pub fn overlaps(&self, other: &KeyRange) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end && other.start < self.end
     }
 }
 
-/// The first key after every key that begins with `prefix`. Panics if `prefix` is empty or all
-/// 0xff: no such key exists.
+/// The first key after every key with the prefix `prefix`. Panics if `prefix` is empty or all 0xff:
+/// no such key exists.
 pub fn next_prefix(prefix: &[u8]) -> Vec<u8> {
     let last = prefix
         .iter()

@@ -1,5 +1,5 @@
-//! The words of the design as types, and the bytes that a transaction's effects become in the log.
-//! Beside them stands one encoder of hexadecimal digits, for every crate.
+//! The terms of the design as types, and the encoding of a transaction's effects in the log; also
+//! one encoder of hexadecimal digits, for every crate.
 //!
 //! No I/O, no clock, no threads. Every other crate depends on this one; it depends on none of them.
 
@@ -28,7 +28,7 @@ pub struct Version(pub u64);
 impl Version {
     /// Before every commit.
     pub const ZERO: Version = Version(0);
-    /// Behind every commit.
+    /// Greater than every commit's.
     pub const MAX: Version = Version(u64::MAX);
 }
 
@@ -40,7 +40,7 @@ impl LogSequence {
     /// Before the first epoch.
     pub const ZERO: LogSequence = LogSequence(0);
 
-    /// The one behind it.
+    /// The next sequence.
     pub fn next(self) -> LogSequence {
         LogSequence(self.0 + 1)
     }

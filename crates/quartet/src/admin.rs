@@ -5,8 +5,7 @@
 //! refusals are the server's. Only `reset-key` asks no server: it is for those who have lost the
 //! key that a server asks for, and own the data directory.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use quartet_env::RealDisk;
 use quartet_server::credentials::{hand_in_access_key, hand_in_root_key};
 use serde_json::{Map, Value, json};
 
-use crate::operator_key::OperatorKey;
+use crate::admin_api::{Server, exchange};
 use crate::settings::DEFAULT_DATA;
 
 #[derive(Args)]
@@ -25,21 +24,6 @@ pub struct AdminArguments {
     server: Server,
     #[command(subcommand)]
     request: Request,
-}
-
-/// The server that is asked, and the key that it is shown.
-#[derive(Args)]
-pub struct Server {
-    /// Address of the server's HTTP listener
-    #[arg(
-        long = "server",
-        env = "QUARTET_SERVER",
-        default_value = "127.0.0.1:8080",
-        global = true
-    )]
-    address: String,
-    #[command(flatten)]
-    key: OperatorKey,
 }
 
 #[derive(Subcommand)]
@@ -61,16 +45,21 @@ enum Request {
         decisions: Decisions,
     },
     /// Deletes a database and all that it holds
-    Delete { name: String },
+    Delete {
+        name: String,
+        /// Deletes without asking
+        #[arg(long)]
+        yes: bool,
+    },
     /// Replaces all credentials of a database with new ones
     RenewCredentials { name: String },
-    /// Moves a database to another partition while it is used, and waits until it is there
+    /// Moves a database to another partition under load, and waits for the end of the move
     Move {
         name: String,
         /// The number of the partition
         #[arg(long, required_unless_present = "cancel")]
         to: Option<u32>,
-        /// Ends a move that is under way, so that the database stays where it is
+        /// Cancels a running move, so that the database stays in its partition
         #[arg(long, conflicts_with = "to")]
         cancel: bool,
     },
@@ -108,14 +97,15 @@ struct Decisions {
     quotas: Vec<(String, Value)>,
 }
 
-/// The longest that a server may take; it waits for the log.
-const TIMEOUT: Duration = Duration::from_secs(60);
 const DATABASES: &str = "/admin/v1/databases";
 const PARTITIONS: &str = "/admin/v1/partitions";
 
 pub fn admin(arguments: AdminArguments) -> Result<()> {
     if let Request::ResetKey { data, dynamodb } = &arguments.request {
         return reset_key(data, *dynamodb);
+    }
+    if let Request::Delete { name, yes: false } = &arguments.request {
+        ask_before_deleting(name)?;
     }
     let (method, path, body) = arguments.request.parts();
     let (status, answer) = match &arguments.request {
@@ -136,13 +126,27 @@ pub fn admin(arguments: AdminArguments) -> Result<()> {
     Ok(())
 }
 
+/// Everything that the database holds is gone afterwards, so its name is to be typed again.
+fn ask_before_deleting(name: &str) -> Result<()> {
+    if !std::io::stdin().is_terminal() {
+        bail!("deleting {name} deletes all that it holds: say so with --yes");
+    }
+    eprint!("This deletes {name} and all that it holds. Type its name to go on: ");
+    let mut typed = String::new();
+    std::io::stdin().read_line(&mut typed)?;
+    match typed.trim() == name {
+        true => Ok(()),
+        false => bail!("{name} stays"),
+    }
+}
+
 /// How long a server is asked for a move again that is not ready for one. The homes of a cluster's
 /// partitions gather at one node first, one after the other.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// Asks for a move, again while the server is not ready for one. Status and body of the last
-/// answer.
+/// Requests a move, repeatedly while the server is not ready for one. Returns status and body of
+/// the last answer.
 fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> {
     let (until, mut was_told) = (Instant::now() + BEGIN_TIMEOUT, false);
     loop {
@@ -164,10 +168,10 @@ fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> 
     }
 }
 
-/// How often it is asked how far a move has come.
+/// Polling interval of a move's progress.
 const MOVE_LOOK: Duration = Duration::from_millis(200);
 
-/// Waits for the end of a move and tells how far it has come.
+/// Waits for the end of a move and prints its progress.
 fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
     if begun["is_there"] == true {
         println!("{name} is in partition {}", begun["to"]);
@@ -182,7 +186,7 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
         let described: Value = serde_json::from_str(&answer)?;
         let mut moves = described["moves"].as_array().into_iter().flatten();
         let mine = moves.find(|one| one["database"] == name);
-        let mine = mine.with_context(|| format!("the server has been started anew, or {name} was deleted"))?;
+        let mine = mine.with_context(|| format!("the server was restarted, or {name} was deleted"))?;
         let line = describe_move(mine);
         if line != told {
             println!("{line}");
@@ -249,8 +253,8 @@ fn print_partitions(described: &Value) {
     }
 }
 
-/// Makes a key that the next start takes in. The lock of the directory is held meanwhile, so that
-/// no server goes on with the old key.
+/// Creates a key that the next start adopts. The lock of the directory is held meanwhile, so that
+/// no server keeps running with the old key.
 fn reset_key(data: &Path, is_dynamodb: bool) -> Result<()> {
     if !data.is_dir() {
         bail!("there is no directory {}", data.display());
@@ -281,7 +285,7 @@ impl Request {
                 let body = Value::Object(decisions.body()).to_string();
                 ("PATCH", format!("{DATABASES}/{name}"), body)
             }
-            Request::Delete { name } => ("DELETE", format!("{DATABASES}/{name}"), none()),
+            Request::Delete { name, .. } => ("DELETE", format!("{DATABASES}/{name}"), none()),
             Request::RenewCredentials { name } => ("POST", format!("{DATABASES}/{name}/credentials"), none()),
             Request::Move { name, to: Some(to), .. } => (
                 "POST",
@@ -320,25 +324,6 @@ fn quota(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), value))
 }
 
-/// Status and body.
-pub fn exchange(server: &Server, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-    let Server { address, key } = server;
-    let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\
-         content-length: {}\r\n\r\n{body}",
-        key.read()?,
-        body.len()
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).context("reading the answer")?;
-    let (head, body) = reply.split_once("\r\n\r\n").context("an answer that is not HTTP")?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    Ok((status.context("an answer that is not HTTP")?, body.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn given_options_are_asked_for_and_no_others() {
+    fn only_given_options_are_requested() {
         let decisions = Decisions {
             durability: Some("none".into()),
             consistency: None,

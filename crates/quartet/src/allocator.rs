@@ -1,9 +1,9 @@
-//! The allocator of the server: mimalloc, and the system itself for what is very large.
+//! The allocator of the server: mimalloc, and the system itself for very large blocks.
 //!
-//! A block of [`LARGE`] bytes or more is a mapping of its own. It is the system's again the moment
-//! it is freed, and it grows by moving its pages and not their bytes, so a buffer that doubles on
-//! its way to 400 MB never stands there twice. Everything smaller is mimalloc's; what that keeps
-//! for later is given back by [`purge`].
+//! A block of [`LARGE`] bytes or more is a mapping of its own. It is returned to the system as soon
+//! as it is freed, and it grows by moving its pages and not their bytes, so a buffer that doubles
+//! on its way to 400 MB is never in memory twice. Smaller blocks are mimalloc's; [`purge`] returns
+//! its unused memory.
 
 #![allow(unsafe_code)]
 
@@ -22,20 +22,20 @@ fn is_large(layout: Layout) -> bool {
     layout.size() >= LARGE && layout.align() <= PAGE_BYTES_MIN
 }
 
-/// Whether a block is aligned as it should be without asking for that: of every block of mimalloc's
-/// the address is a multiple of 16, and of 8 if it has no more than 8 bytes. Nearly every block is
-/// of this kind, and asking costs more than the block.
+/// Returns whether a block has its alignment without requesting it: every block of mimalloc has an
+/// address that is a multiple of 16, or of 8 if it has at most 8 bytes. Nearly every block is of
+/// this kind, and the request costs more than the block.
 #[inline]
 fn is_aligned_anyway(size: usize, align: usize) -> bool {
     align <= size && align <= 16
 }
 
-/// Mappings begin at multiples of a page, which no system makes smaller than this.
+/// Mappings start at multiples of a page, which no system makes smaller than this.
 const PAGE_BYTES_MIN: usize = 4096;
 
-// SAFETY: a block is the mapping's or mimalloc's by its layout alone, which `dealloc` and `realloc`
-// are given again unchanged, so each block goes back to where it came from. Mappings are fresh,
-// zeroed, at least as long as asked for, and aligned to a page. Nothing here unwinds.
+// SAFETY: a block is the mapping's or mimalloc's by its layout only, which `dealloc` and `realloc`
+// receive unchanged, so each block returns to its origin. Mappings are fresh, zeroed, at least as
+// long as requested, and aligned to a page. Nothing here unwinds.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Allocator {
             return map(layout.size());
         }
         if is_aligned_anyway(layout.size(), layout.align()) {
-            // SAFETY: any size may be asked for.
+            // SAFETY: any size may be requested.
             return unsafe { libmimalloc_sys::mi_malloc(layout.size()).cast() };
         }
         // SAFETY: the caller's promise about the layout is passed on.
@@ -66,7 +66,7 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if is_large(layout) {
-            // SAFETY: the block is a mapping of this length, and nobody uses it any more.
+            // SAFETY: the block is a mapping of this length, and is no longer used.
             let unmapped = unsafe { rustix::mm::munmap(block.cast(), layout.size()) };
             debug_assert!(unmapped.is_ok());
             return;
@@ -87,14 +87,14 @@ unsafe impl GlobalAlloc for Allocator {
             },
             // SAFETY: the block is mimalloc's and stays so.
             (false, false) => unsafe { MiMalloc.realloc(block, layout, new_size) },
-            // SAFETY: the block is a mapping of the old length, which nobody else uses.
+            // SAFETY: the block is a mapping of the old length, without other users.
             (true, true) => unsafe {
                 let flags = MremapFlags::MAYMOVE;
                 rustix::mm::mremap(block.cast(), layout.size(), new_size, flags)
                     .map_or(null_mut(), |moved| moved.cast())
             },
-            // SAFETY: both blocks are as long as their layouts say, and the new one is nobody
-            // else's.
+            // SAFETY: both blocks are as long as their layouts say, and the new one has no other
+            // user.
             _ => unsafe {
                 let Some(moved) = NonNull::new(self.alloc(new)) else {
                     return null_mut();
@@ -111,8 +111,8 @@ unsafe impl GlobalAlloc for Allocator {
 
 fn map(bytes: usize) -> *mut u8 {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: an anonymous mapping at an address that the system chooses touches nothing that is
-    // there.
+    // SAFETY: an anonymous mapping at an address that the system chooses affects no existing
+    // memory.
     let mapped = unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE) };
     mapped.map_or(null_mut(), |mapped| mapped.cast())
 }
@@ -127,7 +127,8 @@ pub fn purge() {
 mod tests {
     use super::*;
 
-    /// All sizes that a program has many of, each as aligned as a type of that size may ask for.
+    /// All frequent sizes of a program, each with the alignments that a type of that size may
+    /// require.
     #[test]
     fn small_blocks_are_aligned() {
         for align in [1, 2, 4, 8, 16, 32, 64] {

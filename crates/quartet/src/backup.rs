@@ -16,36 +16,32 @@ use quartet_env::{Runtime, SystemRuntime};
 use quartet_model::{LogSequence, hexadecimal};
 use serde_json::{Value, json};
 
-use crate::operator_key::OperatorKey;
+use crate::admin_api;
 
 #[derive(Args)]
 pub struct BackupArguments {
-    /// Address of the server's HTTP listener
-    #[arg(long, env = "QUARTET_SERVER", default_value = "127.0.0.1:8080")]
-    server: String,
     #[command(flatten)]
-    key: OperatorKey,
+    server: admin_api::Server,
     /// Where backups are kept: a folder, or s3://BUCKET/PREFIX (credentials and endpoint from the
     /// AWS_ variables)
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     to: String,
-    /// One partition alone, where the server has several [default: all of them, each below the
-    /// target]
+    /// A single partition of a server with several [default: all of them, each below the target]
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,
     /// Take all rows, also if the log reaches back to what the target holds
     #[arg(long)]
     full: bool,
-    /// Go on until SIGTERM or SIGINT: add what is new each --interval-seconds. Needs --partition
+    /// Run until SIGTERM or SIGINT: add new records each --interval-seconds. Needs --partition
     /// where the server has several
     #[arg(long)]
     follow: bool,
     /// See --follow
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     interval_seconds: u64,
-    /// Keep every version younger than as many days: all rows are taken again once the newest are a
-    /// day old, and what only older versions need is removed at the beginning [default: nothing is
-    /// removed]
+    /// Keep every version younger than this number of days: all rows are taken again once the
+    /// newest base is a day old, and a backup starts by removing files that only older versions
+    /// need [default: nothing is removed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
     /// Take no more bytes in a second [default: as fast as it goes]
@@ -55,13 +51,11 @@ pub struct BackupArguments {
 
 /// An answer is hardly longer.
 const ANSWER_BYTES: u64 = 4 << 20;
-/// The server waits for its log, and for the disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn backup(arguments: &BackupArguments) -> Result<()> {
     // The server, if it is on this machine, and who asks it come first.
     SystemRuntime::default().make_way();
-    let mut server = Server::new(&arguments.server, &arguments.key.read()?, arguments.partition);
+    let mut server = Server::new(&arguments.server, arguments.partition)?;
     let partitions = match arguments.partition {
         Some(_) => 1,
         None => server.partitions()?,
@@ -87,7 +81,7 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
     for partition in 0..partitions {
         ensure!(
             partition == 0 || !stop.load(Ordering::Relaxed),
-            "it was asked to end before partition {partition}"
+            "it was stopped before partition {partition}"
         );
         let target = open_target(&partition_address(&arguments.to, partition), true)?;
         if partitions > 1 {
@@ -142,12 +136,11 @@ fn warn_of_gap(gap: Option<Gap>) {
     let Some(Gap { after, before }) = gap else { return };
     match after < before {
         true => eprintln!(
-            "warning: the server's log does not reach back to the last step: what was written behind version {} and before version {} is in no \
-             backup",
+            "warning: the server's log does not reach back to the last step: writes after version {} and before version {} are in no backup",
             after.0, before.0
         ),
         false => eprintln!(
-            "warning: the server does not continue what was backed up last, at version {}: a new base begins at version {}",
+            "warning: the server does not continue the last backup, at version {}: a new base starts at version {}",
             after.0, before.0
         ),
     }
@@ -165,13 +158,13 @@ fn describe(taken: &BackupSummary) -> String {
     }
 }
 
-/// For how far a backup has come, where somebody looks.
+/// Shows a backup's progress on a terminal.
 pub fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// True once the process was asked to end.
+/// Returns a flag that is set once the process was requested to end.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
@@ -196,31 +189,22 @@ struct Server {
     base: String,
     key: String,
     partition: Option<u32>,
-    /// The partition is one of those that are backed up together.
+    /// The partition is one of several that are backed up together.
     is_of_all: bool,
-    /// The chain of the backup that it has begun.
+    /// The chain of the backup that it has started.
     id: Option<String>,
 }
 
 impl Server {
-    fn new(address: &str, key: &str, partition: Option<u32>) -> Server {
-        let base = match address.contains("://") {
-            true => address.to_owned(),
-            false => format!("http://{address}"),
-        };
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .build();
-        Server {
-            agent: config.into(),
-            base,
-            key: format!("Bearer {key}"),
+    fn new(server: &admin_api::Server, partition: Option<u32>) -> Result<Server> {
+        Ok(Server {
+            agent: server.agent()?,
+            base: server.base()?,
+            key: format!("Bearer {}", server.key()?),
             partition,
             is_of_all: false,
             id: None,
-        }
+        })
     }
 
     /// Returns how many partitions the server has.
@@ -250,7 +234,7 @@ impl Server {
     fn end(&self) {
         if let Some(id) = &self.id {
             let url = format!("{}/admin/v1/backups/{id}", self.base);
-            // If this is not heard, the server ends it by itself.
+            // If this does not arrive, the server ends it by itself.
             let _ = self.agent.delete(&url).header("authorization", &self.key).call();
         }
     }
@@ -330,7 +314,7 @@ fn check_partition(address: &str, out: &mut dyn Write) -> Result<()> {
         if let Some(after) = before.filter(|after| !chain.follows() && *after < chain.oldest()) {
             writeln!(
                 out,
-                "what was written behind version {} and before version {} is in no backup",
+                "writes after version {} and before version {} are in no backup",
                 after.0,
                 chain.oldest().0
             )?;
@@ -341,7 +325,7 @@ fn check_partition(address: &str, out: &mut dyn Write) -> Result<()> {
         bar.finish_and_clear();
         writeln!(
             out,
-            "versions {} to {}: {} rows at its beginning, {} steps, {} bytes",
+            "versions {} to {}: {} rows in its base, {} steps, {} bytes",
             chain.oldest().0,
             chain.covered().0,
             chain.base().rows,

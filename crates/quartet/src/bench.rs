@@ -1,9 +1,8 @@
 //! The server that `quartet bench` starts when it is given no target: this very program, as a
 //! child, on a free port.
 //!
-//! A child process, so that its CPU time can be separated from the load generator's. And, for the
-//! key-value benchmark alone, an engine in this process, with nothing between it and the loop that
-//! calls it.
+//! A child process, so that its CPU time can be separated from the load generator's. And, only for
+//! the key-value benchmark, an engine in this process, called directly by its loop.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
+        // It may have ended by itself; either way it has ended afterwards.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -93,8 +92,7 @@ fn listener(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The benchmark's URL for what the server printed; that of the key-value protocol is the line
-/// itself.
+/// The benchmark's URL from the server's output; for the key-value protocol it is the line itself.
 fn target(wanted: Wanted, told: &str) -> Result<String> {
     let (scheme, credentials) = match wanted.protocol {
         Protocol::Redis => ("redis", format!(":{PASSWORD}@")),
@@ -109,7 +107,7 @@ fn target(wanted: Wanted, told: &str) -> Result<String> {
     Ok(format!("{scheme}{secured}://{credentials}127.0.0.1:{port}"))
 }
 
-/// A certificate for loopback that is its own root. Returns where it lies.
+/// A certificate for loopback that is its own root. Returns its path.
 fn make_certificate(folder: &Path, command: &mut Command) -> Result<PathBuf> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));

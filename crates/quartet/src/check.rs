@@ -1,9 +1,9 @@
-//! `quartet check`: tells whether a data directory is sound, what it holds, and, if it is damaged,
-//! what to do.
+//! `quartet check`: reports whether a data directory is sound, its content, and, if it is damaged,
+//! how to proceed.
 //!
 //! It reads everything that a server would read at its start, checks the layers' invariants about
-//! their rows, and changes nothing unless it is asked to repair (`repair`). A directory that a
-//! server uses is refused.
+//! their rows, and changes nothing unless a repair is requested (`repair`). A directory in use by a
+//! server is refused.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,8 @@ pub struct CheckArguments {
 
 /// The exit status for a damaged directory, and for one in which something does not hold.
 pub const EXIT_DAMAGED: u8 = 1;
-/// The exit status if the directory could not be judged: it is in use, is not there, cannot be
-/// read.
+/// The exit status if the directory could not be checked: it is in use, does not exist, or cannot
+/// be read.
 pub const EXIT_UNKNOWN: u8 = 2;
 
 /// Verifies a backup.
@@ -60,8 +60,8 @@ pub fn judge_backup(address: &str, out: &mut dyn Write) -> Result<ExitCode> {
     }
 }
 
-/// Judges every partition of a data directory, the first one first: it has the catalogue, which
-/// says what the others have.
+/// Checks every partition of a data directory, the first one first: it has the catalogue, which
+/// lists the databases of the others.
 pub fn judge(data: &Path, announces_repair: bool, out: &mut dyn Write) -> Result<ExitCode> {
     let (folders, invariants) = (partition_folders(data)?, invariants());
     let mut worst = ExitCode::SUCCESS;
@@ -178,7 +178,7 @@ pub fn log_files(disk: &dyn Disk) -> std::io::Result<Vec<String>> {
     Ok(files)
 }
 
-/// Says to standard error how far it has come, each second.
+/// Prints the progress to standard error, each second.
 pub fn progress() -> impl FnMut(OpenProgress) {
     let mut reported = Instant::now();
     move |progress| {
@@ -247,8 +247,7 @@ pub fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()
     )
 }
 
-/// How to go on when there is no backup: what is lost, and what is to be done to the files of the
-/// directory.
+/// How to proceed without a backup: the lost data, and the steps with the files of the directory.
 pub struct DamagedEnd {
     pub lost: String,
     pub steps: Vec<Step>,
@@ -275,9 +274,8 @@ impl Step {
     }
 }
 
-/// For a log whose end cannot be read; `None` if something else is damaged. The file that says how
-/// far the log reached, `log-reach`, sorts after all segments and goes with those that are given
-/// up.
+/// For a log with an unreadable end; `None` if something else is damaged. The file with the log's
+/// reach, `log-reach`, sorts after all segments and is removed with the abandoned ones.
 pub fn damaged_end(error: &OpenError, log_files: &[String]) -> Option<DamagedEnd> {
     let removed_from = |first: &str| {
         let files = log_files.iter().filter(|name| name.as_str() >= first);
@@ -304,7 +302,7 @@ pub fn damaged_end(error: &OpenError, log_files: &[String]) -> Option<DamagedEnd
             let first = if found < needed { 0 } else { found.0 };
             (lost(needed.0), removed_from(&format!("log-{first:020}")))
         }
-        // Only the statement of what is missing stands in the way.
+        // Only the statement of the missing records has to be removed.
         FileLogError::EndMissing { tail, .. } => (lost(tail.0 + 1), removed_from("log-reach")),
         FileLogError::ReachUnreadable => {
             let unknown = "without a backup, this command gives up knowing whether the log's end is missing:";
@@ -472,7 +470,8 @@ pub mod tests {
         }
     }
 
-    /// The newest segment gone, or all of them beside a checkpoint: what was left opened as sound.
+    /// The newest segment was missing, or all of them next to a checkpoint: the remaining files
+    /// opened as sound.
     #[test]
     fn a_missing_end_is_damage() {
         for kept in [0, 2] {
@@ -546,7 +545,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_directory_in_use_or_missing_is_not_judged() {
+    fn a_directory_in_use_or_missing_is_not_checked() {
         let (data, _) = directory();
         let engine = open(data.path());
         let refused = judge(data.path(), false, &mut Vec::new()).unwrap_err();

@@ -1,5 +1,5 @@
-//! `quartet cluster`: asks a node of a cluster about all of them, hands the home over, removes a
-//! node, and begins a new cluster with what a node has.
+//! `quartet cluster`: lists the nodes of a cluster, hands the home over, removes a node, and founds
+//! a new cluster from a node's data.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::admin::{Server, exchange};
+use crate::admin_api::{Server, exchange};
 use crate::settings::ServeArguments;
 
 #[derive(Args)]
@@ -23,32 +23,32 @@ pub struct ClusterArguments {
 
 #[derive(Subcommand)]
 enum Request {
-    /// Shows which node is home, and how far each of the others is behind it
+    /// Shows which node is home (leader), and how far each of the others lags
     Status,
-    /// Lists the nodes that are there, and where they are reached
+    /// Lists the nodes and their addresses
     Nodes,
-    /// Makes another node home; no write that was begun is lost
+    /// Makes another node home; no write in progress is lost
     HandOver {
         /// The node's name
         to: String,
     },
-    /// Removes a node that is gone for good: what it has is not waited for any more
+    /// Removes a node that has left permanently, so that the log no longer waits for it
     Remove {
         /// The node's name
         node: String,
     },
-    /// Begins a new log with what this node's folder has, while no node runs and etcd has lost the
-    /// cluster or has gone back in time; takes the options of `serve` for that node
+    /// Starts a new log from this node's folder, while no node runs and etcd has lost the cluster
+    /// or was restored from an old state; takes the options of `serve` for that node
     Adopt(Box<AdoptArguments>),
 }
 
 #[derive(Args)]
 struct AdoptArguments {
-    /// Name of the node whose folder this is: the one that has the most records
+    /// Name of the node of this folder: the node with the most records
     #[arg(long)]
     from: String,
-    /// Goes on although another node has more records, or etcd's log has gone on without this node:
-    /// what this node does not have is lost
+    /// Continues although another node has more records, or etcd's log has grown without this node:
+    /// records that this node does not have are lost
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ struct AdoptArguments {
 }
 
 const CLUSTER: &str = "/admin/v1/cluster";
-/// How long a hand-over may take.
+/// Time limit of a hand-over.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn cluster(arguments: &ClusterArguments) -> Result<()> {
@@ -84,7 +84,7 @@ fn describe(server: &Server) -> Result<Value> {
     serde_json::from_str(&answer).context("an answer that is not JSON")
 }
 
-/// The home that answers is the one that goes, and may close the connection first.
+/// The answering node is the home that steps down, and may close the connection first.
 fn hand_over(server: &Server, to: &str) -> Result<()> {
     let body = json!({ "to": to }).to_string();
     let asked = exchange(server, "POST", &format!("{CLUSTER}/hand-over"), &body);
@@ -99,7 +99,7 @@ fn hand_over(server: &Server, to: &str) -> Result<()> {
             return Ok(());
         }
         if Instant::now() >= until {
-            bail!("{to} is not home yet; `quartet cluster status` tells which node is");
+            bail!("{to} is not home yet; `quartet cluster status` shows which node is");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -128,7 +128,7 @@ fn adopt(arguments: &AdoptArguments, is_json: bool) -> Result<()> {
         return Ok(());
     }
     println!(
-        "cluster {} goes on behind record {} of cluster {}, in term {}",
+        "cluster {} continues after record {} of cluster {}, in term {}",
         adopted.cluster, adopted.last, adopted.from, adopted.term
     );
     println!("start {} first, then the other nodes: they copy it", arguments.from);
@@ -148,7 +148,7 @@ fn print_status(described: &Value) {
     for partition in homes.into_iter().flatten() {
         println!(
             "partition {:<10}term {:<6} home {}",
-            partition["partition"],
+            text(&partition["partition"]),
             text(&partition["term"]),
             partition["home"].as_str().unwrap_or("none")
         );
@@ -168,6 +168,12 @@ fn print_status(described: &Value) {
             node["lag_milliseconds"],
             node["clock_ahead_milliseconds"].as_i64().unwrap_or_default(),
         );
+        if let Some(mismatches) = node["state_mismatches"].as_u64().filter(|count| *count > 0) {
+            println!(
+                "{:<20}its state has differed from the home's {mismatches} times, and was copied anew",
+                ""
+            );
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The cluster file in the data directory, by which clients of FoundationDB find this server: one
 //! line, `quartet:CREDENTIAL@HOST:PORT`.
 //!
-//! The root key is known only when it is made, so the file is written then, for its owner's eyes
-//! alone, and keeps the credential it has when the address changes.
+//! The root key is known only when it is created, so the file is written then, readable only to its
+//! owner, and keeps its credential when the address changes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const FILE: &str = "fdb.cluster";
 /// With `--dev` any credential will do, and a cluster file needs one.
 const DEVELOPMENT_CREDENTIAL: &str = "dev";
 
-/// Where a server that keeps its data in the directory `data` writes it.
+/// The path at which a server with the data directory `data` writes it.
 pub fn path(data: impl AsRef<Path>) -> PathBuf {
     data.as_ref().join(FILE)
 }

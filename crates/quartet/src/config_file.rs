@@ -19,7 +19,7 @@ use quartet_server::credentials::file::replace_with_mode;
 
 const TABLE: &str = "redis";
 
-/// A parameter's value as it may stand in the file.
+/// A parameter's value in the file's form.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum ParameterValue {
@@ -40,12 +40,12 @@ impl ParameterValue {
     }
 }
 
-/// The credentials that this server shows to the one that it copies.
+/// The credentials that this server presents to its source.
 const CREDENTIAL: [&str; 2] = ["masteruser", "masterauth"];
 const OWNER_ONLY: u32 = 0o700;
 
-/// Gives parameters new values in the file. It is replaced as a whole, and keeps its permissions; a
-/// credential is written into one that its owner alone may read.
+/// Sets parameters in the file. It is replaced atomically, and keeps its permissions; a file with a
+/// credential is readable only to its owner.
 pub fn write_parameters(path: &Path, parameters: &[(&'static str, String)]) -> Result<(), String> {
     let write = || -> io::Result<()> {
         // A link stays one.
@@ -72,7 +72,7 @@ fn with_parameters(text: &str, parameters: &[(&'static str, String)]) -> Result<
     for (name, text) in parameters {
         let mut value = match text.parse::<i64>() {
             Ok(number) if number.to_string() == *text => Value::from(number),
-            // A password of digits may begin with a zero.
+            // A password of digits may have leading zeros.
             _ => Value::from(text.as_str()),
         };
         match table.get_mut(name).and_then(Item::as_value_mut) {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays_as_it_is() {
+    fn everything_else_is_unchanged() {
         check("# mine\ndata = 'd'  # here\n", &[], "# mine\ndata = 'd'  # here\n");
         check(
             "# mine\ndata = 'd'  # here\n",

@@ -17,7 +17,7 @@ pub struct ConvertArguments {
     /// Directory that holds the data; no server may be using it
     #[arg(long, env = "QUARTET_DATA", default_value = DEFAULT_DATA)]
     data: PathBuf,
-    /// The engine that is to open it from now on
+    /// The engine that opens it afterwards
     #[arg(long, value_parser = ["memory", "ssd"])]
     to: String,
 }

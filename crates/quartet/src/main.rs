@@ -1,6 +1,7 @@
 //! The `quartet` command.
 
 mod admin;
+mod admin_api;
 mod allocator;
 mod backup;
 mod bench;
@@ -27,6 +28,7 @@ mod settings;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rustix::fs::Mode;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
@@ -43,8 +45,8 @@ struct Arguments {
 enum Command {
     /// Runs the server until SIGTERM or SIGINT.
     Serve(Box<settings::ServeArguments>),
-    /// Tells whether a data directory is sound, what it holds, and whether all indexes and counts
-    /// agree with the data. Exits with 0: sound, 1: damaged, 2: cannot tell.
+    /// Checks whether a data directory is sound, reports its contents, and compares all indexes and
+    /// counts with the data. Exits with 0: sound, 1: damaged, 2: not checked.
     Check(check::CheckArguments),
     /// Brings a data directory from one engine to the other, while no server uses it.
     Convert(convert::ConvertArguments),
@@ -59,7 +61,7 @@ enum Command {
     Restore(restore::RestoreArguments),
     /// Makes, changes, lists and deletes the logical databases of a running server.
     Admin(admin::AdminArguments),
-    /// Shows the nodes of a cluster, hands the home over, removes a node, or begins a new log.
+    /// Shows the nodes of a cluster, hands the home over, removes a node, or starts a new log.
     Cluster(cluster::ClusterArguments),
     /// Prints a configuration file, or the list of metrics.
     #[command(subcommand)]
@@ -75,14 +77,16 @@ enum Command {
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
-        // On one line, and without a backtrace even if the environment asks for one: it is the
-        // operator's to mend, not ours.
+        // On one line, and without a backtrace even if the environment requests one: the operator
+        // has to mend it, not us.
         eprintln!("Error: {error:#}");
         ExitCode::FAILURE
     })
 }
 
 fn run() -> anyhow::Result<ExitCode> {
+    // Data, backups, exports and reports are private to their owner and may contain credentials.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(*arguments)?,
         Command::Check(arguments) => return Ok(repair::check_or_repair(&arguments)),

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-/// Sends one message, lines such as `READY=1`, if somebody wants to hear it.
+/// Sends one message, lines such as `READY=1`, if there is a listener.
 pub fn notify(message: &str) {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
         let _ = send(&socket, message);

@@ -1,11 +1,11 @@
-//! The root key, as the commands that ask a running server take it.
+//! The root key, as the commands that call a running server accept it.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-/// The credentials that a server started with `--dev` asks for.
+/// The credentials of a server started with `--dev`.
 const DEVELOPMENT_KEY: &str = "dev";
 
 #[derive(Args)]

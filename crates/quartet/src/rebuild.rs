@@ -1,9 +1,8 @@
-//! Puts what can be trusted of a damaged checkpoint, or of the ssd engine's damaged tree, in its
-//! place.
+//! Replaces a damaged checkpoint, or the ssd engine's damaged tree, by its trustworthy rows.
 //!
-//! A sound one is written in a directory beside it, `repairing`. The damaged files get second
-//! names, `dropped-...`, then the new files are moved here, the one that says what counts as the
-//! last. So a crash at any moment leaves the damaged one or the sound one.
+//! A sound one is written in a directory next to it, `repairing`. The damaged files get second
+//! names, `dropped-...`, then the new files are moved here, the authoritative one last. So a crash
+//! at any moment leaves the damaged one or the sound one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +55,7 @@ fn remove(work: &Path) -> Result<()> {
     fs::remove_dir_all(work).with_context(|| format!("removing {}", work.display()))
 }
 
-/// The files of a store: those that it names, and last the one that names them.
+/// The files of a store: base files, followed by the root that names them; or the checkpoint.
 fn store_files(disk: &dyn Disk) -> Result<Vec<String>> {
     let names = disk.list()?;
     let is_of = |prefix: &str| {
@@ -104,7 +103,7 @@ pub fn foresee(disk: Arc<RealDisk>, tell: &mut dyn FnMut(String)) -> Result<(), 
     match quartet_engine::salvage(&damaged, &mut |damage| tell(in_words(&damage))) {
         Ok(salvaged) => tell(sum_in_words(&salvaged)),
         Err(error) if error.is_damage() => {
-            tell("nothing can be put in its place but a backup: see `quartet restore`".into());
+            tell("only a backup can replace it: see `quartet restore`".into());
         }
         Err(error) => return Err(error),
     }
@@ -129,7 +128,7 @@ fn lost_in_words(lost: &Lost) -> String {
     if let (Some(1), [only]) = (rows, likely.as_slice()) {
         return format!("dropped: {}: {what}", key_in_words(only));
     }
-    let rows = rows.map_or("the rows that stood there".into(), |rows| format!("{rows} rows"));
+    let rows = rows.map_or("the rows that were there".into(), |rows| format!("{rows} rows"));
     let before = match before {
         Some(before) => format!("before {}", key_in_words(before)),
         None => "up to the end".into(),

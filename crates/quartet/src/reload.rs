@@ -58,6 +58,6 @@ fn is_about_certificate(name: &str) -> bool {
 fn told(name: &str, changed: Result<(), String>) {
     match changed {
         Ok(()) => tracing::info!("{name} has changed, and is in force"),
-        Err(reason) => tracing::error!("{name} stays as it was: {reason}"),
+        Err(reason) => tracing::error!("{name} is unchanged: {reason}"),
     }
 }

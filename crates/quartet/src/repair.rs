@@ -1,10 +1,10 @@
-//! `quartet check --repair`: drops what cannot be trusted, rebuilds what follows from other rows,
-//! and reports each thing.
+//! `quartet check --repair`: drops untrustworthy data, rebuilds derived rows, and reports each
+//! repair.
 //!
-//! For a damaged log it gives up the first record that cannot be read and all after it, for a
-//! damaged checkpoint or tree the rows that cannot be read (`rebuild`); the bytes are set aside in
-//! the directory under names that begin with `dropped-`. Between rows it makes the repairs that the
-//! layers name. Faults that only a person or a backup can decide are reported and left.
+//! For a damaged log it drops the first unreadable record and all later ones, for a damaged
+//! checkpoint or tree the unreadable rows (`rebuild`); the bytes are set aside in the directory
+//! under names with the prefix `dropped-`. Between rows it makes the repairs that the layers
+//! propose. Faults that only a person or a backup can decide are reported and left.
 
 use std::fs;
 use std::io::Write;
@@ -77,10 +77,7 @@ fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<E
                 };
                 if !repaired {
                     writeln!(out, "damaged: {error}")?;
-                    writeln!(
-                        out,
-                        "nothing can be put in its place but a backup: see `quartet restore`"
-                    )?;
+                    writeln!(out, "only a backup can replace it: see `quartet restore`")?;
                     report.say(&format!("left as it is: {error}"))?;
                     return Ok(ExitCode::from(EXIT_DAMAGED));
                 }

@@ -23,7 +23,7 @@ impl Report {
         Ok(Report { path, file })
     }
 
-    /// Where it is.
+    /// The path of the report.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -24,10 +24,10 @@ pub struct RestoreArguments {
     /// The state as of a version, or of a time as 2026-11-22T18:00:00Z [default: the newest]
     #[arg(long, value_name = "VERSION|TIME")]
     at: Option<String>,
-    /// This logical database alone
+    /// Only this logical database
     #[arg(long)]
     database: Option<String>,
-    /// The engine that is to open the folder
+    /// The engine that opens the folder
     #[arg(long, default_value = "memory", value_parser = ["memory", "ssd"])]
     engine: String,
 }

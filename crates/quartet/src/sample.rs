@@ -20,7 +20,7 @@ pub fn config(command: &ConfigCommand) {
     }
 }
 
-/// Settings that cannot stand in the file.
+/// Settings that are not allowed in the file.
 const NOT_IN_FILE: &[&str] = &["config"];
 
 const HEAD: &str = "\
@@ -53,8 +53,8 @@ fn arguments() -> Vec<Arg> {
     in_file.cloned().collect()
 }
 
-/// The help as a comment, and the setting with its default, commented out. A default that is no
-/// value is in the help alone.
+/// The help as a comment, and the setting with its default, commented out. A default that is not a
+/// value is only in the help.
 fn entry(argument: &Arg) -> String {
     let name = argument.get_long().unwrap_or_default();
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();

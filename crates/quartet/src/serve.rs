@@ -1,5 +1,6 @@
 //! `quartet serve`: assembles a server, says where it listens, and waits for the end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -20,9 +21,12 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     warn_of_secrets_on_the_command_line(std::env::args());
     let mut ending = Ending::new(arguments.stops_with_stdin())?;
     let settings = arguments.validated()?;
+    if let Data::Folder(folder) = arguments.data() {
+        warn_of_files_of_redis(&folder);
+    }
     let server = ending.may_come_before(|| Server::start(settings))?;
     if arguments.data() == Data::Memory {
-        println!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+        println!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
     }
     let endpoints = server.endpoints();
     for endpoint in &endpoints {
@@ -51,6 +55,19 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     tracing::info!("stopping");
     notify::notify("STOPPING=1\nSTATUS=stopping");
     server.shutdown(stop_limit)
+}
+
+/// A folder of another Redis is easily taken for one that this server opens.
+fn warn_of_files_of_redis(folder: &Path) {
+    for name in ["dump.rdb", "appendonlydir", "appendonly.aof"] {
+        let path = folder.join(name);
+        if path.exists() {
+            let path = path.display();
+            tracing::warn!(
+                "{path} is Redis' and is not read: `quartet import redis --from {path}` brings what it holds"
+            );
+        }
+    }
 }
 
 /// The signals that end the server or make it look at its settings again. They are handled from the
@@ -85,8 +102,8 @@ impl Ending {
         })
     }
 
-    /// Ends the process while something begins that may take long: all that is acknowledged is on
-    /// disk. Process 1, as in a container, would not be ended by a signal that nobody handles.
+    /// Ends the process on a signal during a long start: everything acknowledged is on disk.
+    /// Process 1, as in a container, is not ended by an unhandled signal.
     fn may_come_before<T: Send>(&mut self, begin: impl FnOnce() -> T) -> T {
         let (beginning, begun) = oneshot::channel::<()>();
         std::thread::scope(|scope| {
@@ -100,7 +117,7 @@ impl Ending {
                     }
                 });
                 if is_over {
-                    tracing::info!("stopping before the server has begun");
+                    tracing::info!("stopping before the server has started");
                     std::process::exit(0);
                 }
             });
@@ -144,8 +161,8 @@ fn warn_of_secrets_on_the_command_line(arguments: impl Iterator<Item = String>) 
     }
 }
 
-/// Resolves when standard input has ended. A thread of its own reads it, because the pipe of a
-/// parent that was killed is closed for us by the kernel, whatever the parent could still do.
+/// Resolves when standard input has ended. A thread of its own reads it, because the kernel closes
+/// the pipe of a killed parent for us, even if the parent could do nothing else.
 fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
     let (ended, receiver) = oneshot::channel();
     std::thread::Builder::new().name("stdin".into()).spawn(move || {
@@ -156,8 +173,7 @@ fn end_of_stdin() -> Result<oneshot::Receiver<()>> {
     Ok(receiver)
 }
 
-/// Process 1 is handed the children of processes that have ended, as in a container, and nobody
-/// else lets go of them.
+/// Process 1 inherits the children of ended processes, as in a container, and has to reap them.
 fn collect_orphans() {
     if std::process::id() == 1 {
         while let Ok(Some(_)) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {}

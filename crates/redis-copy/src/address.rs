@@ -1,5 +1,5 @@
-//! Where a server is, and with which credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or
-//! `rediss://` for TLS.
+//! A server's address and credential: `redis://[USER[:PASSWORD]@]HOST[:PORT]`, or `rediss://` for
+//! TLS.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -78,7 +78,7 @@ fn decoded(text: &str) -> Result<String, String> {
         bytes.push(match byte {
             b'%' => match (digit(rest.next()), digit(rest.next())) {
                 (Some(high), Some(low)) => (high << 4 | low) as u8,
-                _ => return Err("two hexadecimal digits belong behind % in a credential".into()),
+                _ => return Err("two hexadecimal digits must follow % in a credential".into()),
             },
             byte => byte,
         });

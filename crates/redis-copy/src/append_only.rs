@@ -75,7 +75,7 @@ pub fn copy(path: &Path, target: &mut dyn Target, watcher: &mut dyn Watcher, mer
     Ok(copied)
 }
 
-/// Where a copy begins.
+/// The start of a copy.
 struct Begin {
     index: usize,
     offset: u64,
@@ -98,7 +98,8 @@ impl Begin {
             });
         };
         let index = files.iter().position(|file| file_name(file) == name);
-        let index = index.ok_or_else(|| Error::Source(format!("{name}, where the copy had come to, is gone")))?;
+        let index =
+            index.ok_or_else(|| Error::Source(format!("{name}, the file at the copy's position, is missing")))?;
         Ok(Begin {
             index,
             offset,
@@ -153,7 +154,7 @@ fn copy_file(path: &Path, carrier: &mut Carrier<'_>, part: Part) -> Result<u64> 
     )
 }
 
-/// A file that ends early is damaged, where a connection might have come back.
+/// Maps an error for a file: an early end is damage, whereas a connection might have been restored.
 fn at_file(error: Error, name: &str) -> Error {
     match error {
         Error::Link(text) => Error::Source(format!("{name} is not whole: {text}")),
@@ -181,7 +182,7 @@ fn begins_with_records(file: &mut File, path: &Path) -> Result<bool> {
 fn copy_commands(mut file: File, path: &Path, carrier: &mut Carrier<'_>, part: &Part) -> Result<u64> {
     let name = file_name(path);
     let mut commands = Commands::new(part.db);
-    // Behind the last command that was whole, with its transaction.
+    // Position after the last whole command, with its transaction.
     let (mut whole, mut whole_db) = (part.skip_before, part.db);
     let mut mark = carrier.mark();
     let (mut buffer, mut start, mut at) = (Vec::new(), 0, part.skip_before);
@@ -247,7 +248,7 @@ fn read_more(file: &mut File, path: &Path, buffer: &mut Vec<u8>, start: &mut usi
     Ok(count)
 }
 
-/// The files, in the order in which they are read.
+/// The files, in reading order.
 fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         File::open(path).map_err(|error| Error::file(path, error))?;
@@ -274,7 +275,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| path.join(name)).collect())
 }
 
-/// The base's name, and then those of the increments. The error is a line that is not understood.
+/// The base's name, then the increments' names. The error is a line of unknown form.
 fn manifest_files(text: &str) -> std::result::Result<Vec<String>, String> {
     let mut found: Vec<(bool, u64, String)> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -1,15 +1,15 @@
-//! Brings requests to the target, many in one transaction, with how far the copy has come.
+//! Sends requests to the target, many in one transaction, together with the copy's progress.
 //!
 //! ```text
 //! MULTI  SELECT db  request ...  SELECT 0  SET quartet:import progress  EXEC     or, within a replica,  REPLCONF  quartet-whole progress  EXEC
 //! ```
 //!
-//! Keys are brought with several transactions in flight; the progress that each writes is the
-//! position confirmed when it leaves, so none that is lost is passed over. Commands are brought one
+//! Keys are sent with several transactions in flight; each writes as its progress the position
+//! confirmed when it is sent, so a lost transaction is never skipped. Commands are sent one
 //! transaction after the other, and the progress is that of the transaction itself. A request that
-//! the target does not even queue is reported and left out, and the transaction brought again
-//! without it; one that fails when it is executed is reported, and the rest of its transaction
-//! stays, as on the source.
+//! the target refuses to queue is reported and left out, and the transaction is sent again without
+//! it; a request that fails when it is executed is reported, and the rest of its transaction stays,
+//! as on the source.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::progress::{Keeper, Progress, Step, refused};
 use crate::watcher::{Rejected, Watcher, shown};
 
-/// Requests or bytes at which a transaction is sent.
+/// Number of requests or bytes at which a transaction is sent.
 const REQUESTS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 /// Transactions under way.
@@ -47,12 +47,12 @@ pub struct Carrier<'c> {
     batch: Batch,
     in_flight: VecDeque<Sent>,
     in_flight_bytes: usize,
-    /// How far everything has come that is confirmed.
+    /// The confirmed progress.
     confirmed: Step,
-    /// Keys and commands that are with the target.
+    /// Keys and commands that the target has confirmed.
     pub done: u64,
     pub rejected: u64,
-    /// Bytes of the source that were read, for whoever watches.
+    /// Bytes read from the source, for the watcher.
     pub bytes_read: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct Mark {
 #[derive(Default)]
 struct Batch {
     requests: Vec<u8>,
-    /// Where each ends, its database, and what a report calls it.
+    /// The ends of the requests, with their databases and their names in a report.
     ends: Vec<Request>,
     /// The database that the requests have selected last.
     db: Option<u64>,
@@ -78,13 +78,13 @@ struct Request {
     end: usize,
     db: u64,
     label: String,
-    /// It selects a database: nobody counts it.
+    /// It selects a database: it is not counted.
     is_own: bool,
 }
 
 struct Sent {
     batch: Batch,
-    /// How far the copy is when this has arrived.
+    /// The progress of the copy after the arrival of this batch.
     step: Step,
     bytes: usize,
     /// To the requests that write the progress.
@@ -114,17 +114,17 @@ impl<'c> Carrier<'c> {
         }
     }
 
-    /// How far everything has come that is confirmed.
+    /// The confirmed progress.
     pub fn confirmed(&self) -> &Step {
         &self.confirmed
     }
 
-    /// Writes down that the copy has begun, or goes on.
+    /// Writes the progress at the start of the copy, or at its resumption.
     pub fn begin(&mut self) -> Result<()> {
         self.bring_commands(self.confirmed.clone())
     }
 
-    /// Removes everything from the target, so that the copy can begin anew.
+    /// Removes everything from the target, so that the copy can restart.
     pub fn clear(&mut self) -> Result<()> {
         self.confirmed = Step::FirstCopy;
         self.batch.push(&[b"FLUSHALL"], 0, "FLUSHALL".into(), true);
@@ -135,12 +135,12 @@ impl<'c> Carrier<'c> {
         self.begin()
     }
 
-    /// Forgets what was added and not sent: the source is to say it again.
+    /// Discards unsent requests: the source is going to repeat them.
     pub fn forget(&mut self) {
         self.batch = Batch::default();
     }
 
-    /// The target and the watcher, while nothing is under way.
+    /// The target and the watcher, while nothing is in flight.
     pub fn parts(&mut self) -> (&mut dyn Target, &mut dyn Watcher) {
         (self.target, self.watcher)
     }
@@ -187,7 +187,7 @@ impl<'c> Carrier<'c> {
         self.batch.db = mark.db;
     }
 
-    /// Sends what was added, keys that may be brought again. `step` is how far the copy is with
+    /// Sends the added requests for keys, which may be repeated. `step` is the copy's progress with
     /// them.
     pub fn send_keys(&mut self, step: Step) -> Result<()> {
         let told = self.confirmed.clone();
@@ -195,7 +195,7 @@ impl<'c> Carrier<'c> {
         self.settle(IN_FLIGHT_MAX, IN_FLIGHT_BYTES_MAX)
     }
 
-    /// Brings what was added, commands that must be executed once, and waits until they are.
+    /// Sends the added commands, which must be executed exactly once, and waits until they are.
     pub fn bring_commands(&mut self, step: Step) -> Result<()> {
         self.settle(0, 0)?;
         let told = step.clone();
@@ -203,7 +203,7 @@ impl<'c> Carrier<'c> {
         self.settle(0, 0)
     }
 
-    /// Waits for everything that is under way.
+    /// Waits for everything in flight.
     pub fn wait(&mut self) -> Result<()> {
         self.settle(0, 0)
     }
@@ -236,7 +236,7 @@ impl<'c> Carrier<'c> {
         Ok(())
     }
 
-    /// Takes replies until no more is under way than may be.
+    /// Receives replies until at most this much is in flight.
     fn settle(&mut self, count_max: usize, bytes_max: usize) -> Result<()> {
         while self.in_flight.len() > count_max || self.in_flight_bytes > bytes_max {
             let Some(sent) = self.in_flight.pop_front() else { break };
@@ -296,7 +296,7 @@ impl<'c> Carrier<'c> {
         Ok(())
     }
 
-    /// The transaction was discarded as a whole: it is brought again without what was not queued.
+    /// Resends a discarded transaction without the requests that were not queued.
     fn bring_without(&mut self, sent: Sent, refusals: &[(usize, String)]) -> Result<()> {
         let mut rest = Batch::default();
         for (index, request) in sent.batch.ends.iter().enumerate() {
@@ -305,8 +305,8 @@ impl<'c> Carrier<'c> {
                 None => rest.append(request, &sent.batch.requests),
             }
         }
-        // Others may be under way, of keys: this one is settled when they are, and what they tell
-        // lies before it.
+        // Other transactions, of keys, may be in flight: this one is settled after them, and the
+        // progress that they report is before it.
         let told = match sent.step {
             Step::Following { .. } => sent.step.clone(),
             _ => self.confirmed.clone(),
@@ -357,7 +357,7 @@ impl Batch {
     }
 }
 
-/// A connection's errors, those of the target.
+/// Maps a connection's errors to the target's.
 fn of_target(error: Error) -> Error {
     match error {
         Error::Link(text) | Error::Source(text) => Error::Target(text),

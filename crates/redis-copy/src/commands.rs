@@ -1,8 +1,8 @@
-//! Commands as a server writes them to its replicas and to its append-only file: what each says to
-//! the copy.
+//! Commands as a server writes them to its replicas and to its append-only file, and their meaning
+//! for the copy.
 //!
-//! They are the effects of what clients asked for, in the order of their commits, and need nothing
-//! but the state before them.
+//! They are the effects of clients' requests, in commit order, and depend only on the state before
+//! them.
 
 use quartet_wire_rdb::DATABASES;
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
@@ -14,15 +14,15 @@ use crate::watcher::shown;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     Nothing,
-    /// The server asks how far we are.
+    /// The server requests our position.
     Asked,
 }
 
 pub struct Commands {
     pub db: u64,
-    /// A transaction of the source's has begun and not ended.
+    /// A transaction of the source is open.
     in_transaction: bool,
-    /// Messages to channels are brought as well.
+    /// Messages to channels are copied as well.
     brings_messages: bool,
     parser: Parser,
 }
@@ -41,7 +41,7 @@ impl Commands {
         }
     }
 
-    /// For whoever has clients that listen to the source's channels.
+    /// For servers with clients that subscribe to the source's channels.
     pub fn with_messages(self) -> Commands {
         Commands {
             brings_messages: true,
@@ -49,8 +49,8 @@ impl Commands {
         }
     }
 
-    /// True while a transaction of the source's is half read: what came so far must not be brought
-    /// alone.
+    /// Returns true while a transaction of the source is incomplete: its first commands must not be
+    /// sent by themselves.
     pub fn is_in_transaction(&self) -> bool {
         self.in_transaction
     }
@@ -59,7 +59,7 @@ impl Commands {
     /// arrive. The error is what is wrong with the bytes.
     pub fn take(&mut self, bytes: &[u8], carrier: &mut Carrier<'_>) -> Result<Option<(usize, Said)>, String> {
         if bytes.first() == Some(&b'#') {
-            // A note between commands, such as the time of the next ones.
+            // A comment between commands, such as the time of the next ones.
             return Ok(bytes
                 .iter()
                 .position(|&byte| byte == b'\n')

@@ -33,9 +33,9 @@ pub trait Target {
 pub const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
 const READ_BYTES: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the other side may say nothing. A request may wait for a disk.
+/// Longest silence of the other side. A request may wait for a disk.
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How often a wait looks whether it is to end.
+/// Polling interval of the stop flag during a wait.
 const STOP_LOOK: Duration = Duration::from_millis(200);
 
 pub struct Connection {
@@ -46,15 +46,15 @@ pub struct Connection {
     start: usize,
     /// Bytes sent that the socket has perhaps not taken yet.
     output: Vec<u8>,
-    /// How long the other side may say nothing.
+    /// Longest silence of the other side.
     patience: Duration,
-    /// Set when nobody wants to wait any longer.
+    /// Set to end a wait.
     stop: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
-    /// Connects and shows the credential. Errors are [`Error::Link`], or [`Error::Source`] if one
-    /// side does not trust the other.
+    /// Connects and authenticates. Errors are [`Error::Link`], or [`Error::Source`] if one side
+    /// does not trust the other.
     pub fn open(address: &Address) -> Result<Connection> {
         let failed = |error: io::Error| Error::Link(format!("connecting to {address}: {error}"));
         let places = (address.host.as_str(), address.port)
@@ -123,8 +123,8 @@ impl Connection {
         self.stop = stop;
     }
 
-    /// Whether the socket has more: reads it, waiting no longer than `timeout`. False if nothing
-    /// came.
+    /// Reads more from the socket, waiting for at most `timeout`. Returns false if no bytes
+    /// arrived.
     pub fn read_more(&mut self, timeout: Duration) -> Result<bool> {
         self.socket.set_read_timeout(Some(timeout)).map_err(link)?;
         self.patience = timeout;
@@ -134,7 +134,7 @@ impl Connection {
         read
     }
 
-    /// False if the time for it was over.
+    /// Returns false on a timeout.
     fn fill(&mut self) -> Result<bool> {
         if self.start > 0 && self.start == self.input.len() {
             (self.start, _) = (0, self.input.clear());
@@ -142,7 +142,8 @@ impl Connection {
             self.input.drain(..self.start);
             self.start = 0;
         }
-        // As much as is there already, so that whoever looks at the whole again does so seldom.
+        // Reads up to the size of the buffered input, so that a caller that rescans the whole does
+        // so rarely.
         let unread = self.input.len() - self.start;
         let old = self.input.len();
         self.input.resize(old + unread.clamp(READ_BYTES, 16 << 20), 0);
@@ -217,8 +218,8 @@ impl Read for Connection {
 }
 
 impl Target for Connection {
-    /// Never waits for a socket whose peer waits for us to read: what it does not take at once is
-    /// sent while replies are taken.
+    /// Never blocks on a socket whose peer waits for our reads: bytes that it does not accept
+    /// immediately are sent while replies are received.
     fn send(&mut self, requests: &[u8]) -> Result<()> {
         self.output.extend_from_slice(requests);
         self.write_some()
@@ -301,7 +302,7 @@ pub fn text(value: &Value) -> String {
 }
 
 impl Connection {
-    /// Bytes that were taken too many are the next ones again.
+    /// Prepends bytes to the unread input, which a caller has read too far.
     pub fn give_back(&mut self, bytes: Vec<u8>) {
         let unread = self.unread().to_vec();
         self.input = [bytes, unread].concat();

@@ -1,9 +1,9 @@
 //! Closing a source to writers, so that what it has acknowledged is all there will ever be.
 //!
 //! `min-replicas-to-write` is set to more replicas than there can be: from then on every write is
-//! refused with NOREPLICAS, also one that was waiting, so none is acknowledged that would not be
-//! copied. Where the source does not let it be set, its clients are paused: their writes wait, and
-//! go to the source if nobody ends them before the pause does.
+//! refused with NOREPLICAS, including waiting ones, so none is acknowledged that would not be
+//! copied. If the source does not allow to set it, its clients are paused: their writes wait, and
+//! go to the source if they are still connected when the pause ends.
 
 use quartet_wire_resp::Value;
 
@@ -66,7 +66,7 @@ impl Closed {
         }
     }
 
-    /// The end of its stream of commands, behind everything that was acknowledged.
+    /// The end of its stream of commands, after everything that was acknowledged.
     pub fn offset(&mut self) -> Result<u64> {
         link::replication_offset(&mut self.connection)
     }

@@ -6,7 +6,7 @@ use quartet_wire_rdb::file::Unreadable;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The connection to the source broke: the copy may go on over a new one.
+    /// The connection to the source broke: the copy may continue over a new one.
     #[error("the source: {0}")]
     Link(String),
     /// The source does not give what is needed. Trying again does not help.
@@ -17,14 +17,14 @@ pub enum Error {
     Unreadable { name: String, unreadable: Unreadable },
     #[error("{name}: {error}")]
     File { name: String, error: io::Error },
-    /// The target is gone, or takes nothing at all.
+    /// The target is unreachable, or accepts no requests.
     #[error("the target: {0}")]
     Target(String),
     /// The target holds what the copy would mix with.
     #[error("{0}")]
     NotEmpty(String),
-    /// The watcher has asked for it.
-    #[error("stopped; the same command goes on from here")]
+    /// The watcher has requested it.
+    #[error("stopped; the same command continues from here")]
     Stopped,
 }
 

@@ -1,7 +1,7 @@
-//! Copying a live server: its first copy, and its stream of commands behind that.
+//! Copying a live server: its first copy, and the following stream of commands.
 //!
-//! A broken connection is made anew and asks for the rest; if the server no longer has that, or the
-//! first copy was not whole, everything begins again with an empty target. Received data is
+//! A broken connection is re-established and requests the rest; if the server no longer has that,
+//! or the first copy was incomplete, the copy restarts with an empty target. Received data is
 //! acknowledged to the source when it is durable at the target.
 
 use std::time::{Duration, Instant};
@@ -26,13 +26,13 @@ const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// The source's last commands arrive within this time.
 const CUT_OVER_MAX: Duration = Duration::from_secs(60);
-/// A copy that does not follow gives up after so long without the source.
+/// Longest absence of the source in a copy that does not follow.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 
 pub struct CopyOptions {
-    /// Go on with the stream until the cut-over.
+    /// Continues with the stream until the cut-over.
     pub follows: bool,
-    /// Keys that are there already stay.
+    /// Existing keys stay.
     pub merges: bool,
 }
 
@@ -65,8 +65,9 @@ impl Purpose<'_> {
     }
 }
 
-/// Copies for as long as nobody ends it: the target is the source's replica. `begin` is how far the
-/// target has come; whatever else it holds goes before a first copy. Answers why it has ended.
+/// Copies until it is stopped: the target is the source's replica. `begin` is the target's
+/// progress; other data of the target is removed before a first copy. Returns the reason of the
+/// end.
 pub fn replicate(
     source: &Address,
     target: &mut dyn Target,
@@ -205,7 +206,7 @@ impl Copy<'_, '_> {
         let bytes = records.offset();
         let (rest, first) = records.into_rest();
         let link = first.into_link(rest, bytes)?;
-        // From here on the copy can go on where it was.
+        // From here on the copy can resume at this position.
         self.carrier.bring_commands(Step::Following {
             id: position.id,
             offset: position.offset,
@@ -223,7 +224,7 @@ impl Copy<'_, '_> {
         let mut heard = Instant::now();
         self.carrier.watcher.stage(Stage::Following(offset));
         self.carrier.watcher.phase("following", None);
-        // A source begins its stream when it hears that the first copy has arrived.
+        // A source starts its stream once it knows that the first copy has arrived.
         link.acknowledge(offset, true)?;
         let goal = match self.purpose.follows() {
             true => None,
@@ -252,7 +253,7 @@ impl Copy<'_, '_> {
         }
     }
 
-    /// Brings every whole command that has been read.
+    /// Sends every whole command that has been read.
     fn drain(&mut self, link: &mut Link, stream: &mut Stream) -> Result<()> {
         let mut asked = false;
         loop {
@@ -277,7 +278,7 @@ impl Copy<'_, '_> {
         Ok(())
     }
 
-    /// Brings what was read, unless that ends within a transaction of the source's.
+    /// Sends the commands read, unless they end within a transaction of the source.
     fn bring(&mut self, link: &Link, stream: &Stream) -> Result<()> {
         if stream.commands.is_in_transaction() {
             return Ok(());
@@ -296,8 +297,8 @@ impl Copy<'_, '_> {
         }
     }
 
-    /// Closes the source to writers, waits for what it has acknowledged to them, and compares both
-    /// sides. Only if they are equal does it stay closed.
+    /// Closes the source to writers, waits for its acknowledged writes, and compares both sides. It
+    /// stays closed only if they are equal.
     fn cut_over(&mut self, link: &mut Link, stream: &mut Stream) -> Result<Verdict> {
         self.carrier
             .watcher

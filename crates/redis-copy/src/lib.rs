@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A key arrives whole or not at all, and the position of the copy is written by the same
-//! transaction as the keys up to it ([`progress`]), so a copy that was killed goes on where it was.
+//! transaction as the keys up to it ([`progress`]), so a killed copy resumes at its position.
 //! Refused requests are reported and left out; unknown input ends the copy. A target is anything
-//! that takes requests and answers in order: a server far away, or the session of one's own.
+//! that takes requests and answers in order: a remote server, or a session of this one.
 //!
 //! Sockets and files are read by blocking calls: a copy has a thread of its own.
 

@@ -1,5 +1,5 @@
-//! A live server that takes us for its replica: the handshake, the first copy, and the stream of
-//! commands behind it.
+//! A live server with this copy as its replica: the handshake, the first copy, and the following
+//! stream of commands.
 //!
 //! ```text
 //! us:     AUTH?  REPLCONF capa eof capa psync2   PSYNC id offset+1 | ? -1
@@ -21,9 +21,9 @@ use crate::connection::{Connection, Target, error_text};
 use crate::error::{Error, Result};
 
 const MARK_BYTES: usize = 40;
-/// Interval at which the server gets our position; it drops replicas that say nothing.
+/// Interval at which the server receives our position; it drops silent replicas.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
-/// A server may take so long to begin with its first copy.
+/// Longest time that a server may take to start its first copy.
 const PREPARATION_MAX: Duration = Duration::from_secs(600);
 
 /// A position in a server's stream of commands.
@@ -33,11 +33,11 @@ pub struct Position {
     pub offset: u64,
 }
 
-/// How the server has begun.
+/// The server's answer to the handshake.
 pub enum LinkStart {
-    /// The stream goes on at the position that was asked for; it may have another name now.
+    /// The stream continues at the requested position; its id may have changed.
     GoesOn(Link),
-    /// Records come first.
+    /// Records precede the stream.
     FirstCopy(FirstCopy),
 }
 
@@ -50,14 +50,14 @@ pub struct Link {
 
 pub struct FirstCopy {
     connection: Connection,
-    /// Where the stream of commands begins, behind the records.
+    /// The start of the stream of commands, after the records.
     pub position: Position,
     /// Bytes of the records, if the server knows.
     pub bytes: Option<u64>,
     mark: Option<Vec<u8>>,
 }
 
-/// Asks for a first copy, and nothing of the stream behind it.
+/// Requests a first copy, without the stream after it.
 pub fn begin_records(address: &Address) -> Result<LinkStart> {
     begin_with(
         Connection::open(address)?,
@@ -67,8 +67,8 @@ pub fn begin_records(address: &Address) -> Result<LinkStart> {
     )
 }
 
-/// Asks for everything behind `position`, or for a first copy. `port`: where others reach this
-/// server, if it is one.
+/// Requests everything after `position`, or a first copy. `port`: this server's own port, for a
+/// replica that is a server.
 pub fn begin(
     connection: Connection,
     address: &Address,
@@ -137,14 +137,14 @@ fn answered(mut connection: Connection, asked: Option<&Position>, address: &Addr
 
 fn first_copy(mut connection: Connection, position: Position, address: &Address) -> Result<FirstCopy> {
     let started = Instant::now();
-    // Empty lines come while it prepares.
+    // The server sends empty lines while it prepares.
     let line = loop {
         match connection.line() {
             Err(Error::Link(text)) if text == "no answer" && started.elapsed() < PREPARATION_MAX => {}
             line => break line?,
         }
     };
-    let unknown = || Error::Source(format!("{address} begins its copy with {}", line.escape_ascii()));
+    let unknown = || Error::Source(format!("{address} starts its copy with {}", line.escape_ascii()));
     let (bytes, mark) = match line.strip_prefix(b"$EOF:") {
         Some(mark) if mark.len() == MARK_BYTES => (None, Some(mark.to_vec())),
         Some(_) => return Err(unknown()),
@@ -174,7 +174,7 @@ impl Read for FirstCopy {
 }
 
 impl FirstCopy {
-    /// The records are over: `rest` is what was read beyond them.
+    /// Continues after the records: `rest` was read beyond them.
     pub fn into_link(mut self, mut rest: Vec<u8>, records_bytes: u64) -> Result<Link> {
         if self.bytes.is_some_and(|bytes| bytes != records_bytes) {
             return Err(Error::Link("the copy ended before its announced length".into()));
@@ -210,7 +210,7 @@ impl Link {
         }
     }
 
-    /// Tells the server how far we are, if it has not heard for a while, or `now`.
+    /// Sends our position to the server, if it has not received it for a while, or `now`.
     pub fn acknowledge(&mut self, offset: u64, now: bool) -> Result<()> {
         if now || self.acknowledged.elapsed() >= ACKNOWLEDGE_EVERY {
             let mut request = Vec::new();
@@ -234,10 +234,10 @@ pub fn info(connection: &mut Connection, section: &str) -> Result<Vec<(String, S
     }
 }
 
-/// How long the stream of commands is by now.
+/// The present length of the stream of commands.
 pub fn replication_offset(connection: &mut Connection) -> Result<u64> {
     let fields = info(connection, "replication")?;
     let offset = fields.iter().find(|(name, _)| name == "master_repl_offset");
     let offset = offset.and_then(|(_, value)| value.parse().ok());
-    offset.ok_or_else(|| Error::Source("INFO does not tell how long its stream of commands is".into()))
+    offset.ok_or_else(|| Error::Source("INFO does not report the length of its stream of commands".into()))
 }

@@ -1,8 +1,8 @@
-//! How far a copy has come, as the target keeps it: the string at the key [`KEY`] of database 0.
+//! The progress of a copy, as the target stores it: the string at the key [`KEY`] of database 0.
 //!
-//! It is written by the transactions that carry the data and removed when the copy is over; while
-//! it is there, the copy is not whole. It never runs ahead of what has arrived. For keys it may lie
-//! a little behind, since to bring a key again changes nothing; for commands it is exact.
+//! It is written by the transactions that carry the data and removed at the end of the copy; while
+//! it exists, the copy is incomplete. It is never ahead of the arrived data. For keys it may lag
+//! slightly, since sending a key again changes nothing; for commands it is exact.
 
 use quartet_wire_resp::{Value, encode_command};
 use serde::{Deserialize, Serialize};
@@ -22,11 +22,11 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Nothing of the source's is there yet; what is there is the target's own.
+    /// None of the source's data has arrived; existing data is the target's own.
     Nothing,
     /// Records of a file, or of a file of several.
     File { name: String, offset: u64, db: u64 },
-    /// Records of a live server's first copy, which begins anew if it breaks.
+    /// Records of a live server's first copy, which restarts if it breaks.
     FirstCopy,
     /// Keys of an Upstash database, as far as this cursor.
     Scan { cursor: String },
@@ -34,7 +34,7 @@ pub enum Step {
     Following { id: String, offset: u64, db: u64 },
 }
 
-/// Where the progress is written.
+/// The target of the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// At [`KEY`], as any server lets us.
@@ -44,7 +44,7 @@ pub enum Keeper {
 }
 
 impl Keeper {
-    /// The requests that write it, one behind the other, and how many replies they have.
+    /// The concatenated requests that write it, and their number of replies.
     pub fn requests(self, progress: &Progress) -> (Vec<u8>, usize) {
         let (mut requests, text) = (Vec::new(), progress.text());
         match self {
@@ -117,14 +117,14 @@ pub fn key_count(target: &mut dyn Target, databases: u64) -> Result<u64> {
     }
 }
 
-/// Makes the target ready for a copy of `source`: it must be empty, or have what this copy brought
-/// before. Returns how far that came.
+/// Prepares the target for a copy of `source`: it must be empty, or hold an earlier run of this
+/// copy. Returns the progress of that run.
 pub fn prepare(target: &mut dyn Target, source: &str, databases: u64, merges: bool) -> Result<Option<Progress>> {
     match Progress::read(target)? {
         Some(progress) if progress.source == source => return Ok(Some(progress)),
         Some(progress) => {
             return Err(Error::NotEmpty(format!(
-                "the target holds part of {}: go on with that, or empty it with FLUSHALL",
+                "the target holds part of {}: continue that import, or empty the target with FLUSHALL",
                 progress.source
             )));
         }

@@ -1,5 +1,4 @@
-//! The records of an RDB file or stream, one after the other, and how each is brought to the
-//! target.
+//! The records of an RDB file or stream, in order, and their requests to the target.
 
 use std::io::Read;
 
@@ -18,8 +17,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Most that is read at once for a large record.
 const READ_BYTES_MAX: usize = 64 << 20;
 
-/// Reads records from the front of something. Holds no more of it than the largest record and one
-/// read.
+/// Reads records from the front of a source. Buffers at most the largest record and one read.
 pub struct Records<R> {
     name: String,
     source: R,
@@ -56,8 +54,8 @@ impl<R: Read> Records<R> {
                     }
                 }
                 Ok(Found::Nothing { missing }) => {
-                    // A look at all of it follows, so a large record is read in large parts; never
-                    // by what it announces alone.
+                    // The scanner rescans all of it, so a large record is read in large parts;
+                    // never the whole announced length.
                     let wanted = missing.min(unread.len()).clamp(READ_BYTES, READ_BYTES_MAX);
                     self.fill(wanted)?;
                 }
@@ -99,18 +97,18 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// Where the records of a file stand in a copy.
+/// The position of a file's records in a copy.
 pub struct Place {
     pub db: u64,
-    /// Records before this byte have been brought by an earlier run.
+    /// An earlier run has sent the records before this byte.
     pub skip_before: u64,
 }
 
 /// Words of dictionaries in one request.
 const WORDS_AT_ONCE: usize = 1000;
 
-/// Brings all records: search indexes behind the keys, so that they are filled at once, in the
-/// background, and not key by key. `step` makes of an offset and a database how far the copy is.
+/// Sends all records, with search indexes after the keys, so that each is filled at once in the
+/// background, and not key by key. `step` builds the progress from an offset and a database.
 pub fn bring<R: Read>(
     records: &mut Records<R>,
     carrier: &mut Carrier<'_>,
@@ -181,7 +179,7 @@ fn kind_of(module: &str) -> String {
     format!("{kind} (a value of the module {module})")
 }
 
-/// `is_resumed`: an earlier run may have brought it without having heard so.
+/// `is_resumed`: an earlier run may have sent it without receiving the reply.
 fn add_definition(carrier: &mut Carrier<'_>, words: &[Vec<u8>], is_resumed: bool) {
     let mut request: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     if is_resumed {

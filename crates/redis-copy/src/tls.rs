@@ -1,8 +1,8 @@
 //! TLS to a source or a target, as Redis' clients have it.
 //!
-//! A caller that names the roots trusts all certificates they have signed, whatever their names, as
-//! Redis does between servers: such roots are one's own. Without roots of one's own the public ones
-//! count, and the certificate must bear the host's name.
+//! A caller that names the roots trusts all certificates signed by them, regardless of their names,
+//! like Redis between servers: such roots are private. Without private roots the public ones apply,
+//! and the certificate must have the host's name.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -18,11 +18,11 @@ use rustls::{ClientConfig, ClientConnection};
 pub struct Tls {
     /// PEM of the roots that count instead of the public ones.
     pub roots: Option<PathBuf>,
-    /// PEM of a certificate, with those that lead to its root, and of its key.
+    /// PEM of the own certificate, with its chain, and of its key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// A handshake is over, and bytes come and go in records.
+/// A connection after its handshake, which transfers bytes in records.
 pub struct Secured {
     session: ClientConnection,
 }
@@ -82,7 +82,7 @@ impl Secured {
         }
     }
 
-    /// As much as has room. The socket does not wait.
+    /// Writes the bytes that have room. The socket does not block.
     pub fn write(&mut self, socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
         self.send_pending(socket)?;
         let taken = self.session.writer().write(bytes)?;
@@ -92,7 +92,7 @@ impl Secured {
         }
     }
 
-    /// True if records wait for room in the socket.
+    /// Returns true if records wait for room in the socket.
     pub fn has_pending(&self) -> bool {
         self.session.wants_write()
     }

@@ -4,9 +4,9 @@
 //! SCAN cursor --names--> TYPE and PTTL of each --> each value by its kind's own commands, in pieces --> one transaction of the target
 //! ```
 //!
-//! It is no copy of one moment: what is written meanwhile may or may not be in it, so writers are
-//! to be stopped. Everything is asked for in base64, as JSON knows no bytes; what is asked with
-//! bytes that are no text goes into the path.
+//! It is not a copy of one moment: concurrent writes may or may not be in it, so writers should be
+//! stopped. All replies are requested in base64, as JSON has no bytes; arguments that are not text
+//! go into the path.
 //!
 //! Source: the Upstash documentation, "REST API". A stream keeps its entries, its last ID and its
 //! groups with their last delivered IDs; pending entries of a group are reported and left out.
@@ -27,17 +27,17 @@ use crate::progress::{self, Keeper, Step};
 use crate::watcher::{Watcher, shown};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A source that cannot be reached for so long is gone.
+/// Longest time for which the source may be unreachable.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(200);
 const BODY_BYTES_MAX: u64 = 1 << 30;
-/// Elements of a collection that are asked for at once.
+/// Number of a collection's elements per request.
 const PIECE: usize = 1000;
 
 /// A command's words.
 type Words = Vec<Vec<u8>>;
 
-/// An Upstash database, or whatever speaks its REST API.
+/// An Upstash database, or another server with its REST API.
 pub struct Rest {
     agent: ureq::Agent,
     url: String,
@@ -84,7 +84,7 @@ impl Rest {
         answers.pop().ok_or_else(|| Error::Source("it answers nothing".into()))
     }
 
-    /// Asks again while the source cannot be reached.
+    /// Repeats the request while the source is unreachable.
     fn post(&self, path: &str, body: String) -> Result<Value> {
         let since = Instant::now();
         loop {
@@ -217,7 +217,7 @@ fn copy_keys(source: &Rest, names: &[Vec<u8>], carrier: &mut Carrier<'_>) -> Res
     let told = source.ask(&asked)?;
     for (name, told) in names.iter().zip(told.chunks(2)) {
         let [Ok(kind), Ok(remaining)] = told else {
-            carrier.reject(0, shown(name), "the source does not tell what it holds");
+            carrier.reject(0, shown(name), "the source does not list its keys");
             continue;
         };
         let mark = carrier.mark();
@@ -273,7 +273,7 @@ impl Key<'_, '_> {
 
     fn whole(&mut self, read: &[u8], write: &[u8], between: &[&[u8]]) -> Brought {
         let value = match self.ask(&[read, self.name])? {
-            // It is gone by now.
+            // It has been deleted meanwhile.
             Ok(Value::Null) => return Ok(Ok(())),
             Ok(value) => bytes(&value),
             Err(text) => return Ok(Err(text)),
@@ -303,7 +303,7 @@ impl Key<'_, '_> {
         }
     }
 
-    /// `swaps`: a member comes before its score, and goes behind it.
+    /// `swaps`: a member precedes its score in the reply, and follows it in the request.
     fn scanned(&mut self, read: &[u8], write: &[u8], swaps: bool) -> Brought {
         let (mut cursor, count) = (b"0".to_vec(), PIECE.to_string());
         loop {
@@ -355,7 +355,7 @@ impl Key<'_, '_> {
         self.groups()
     }
 
-    /// Behind the entries: groups, and the last ID, which may be that of an entry that is gone.
+    /// Copies the groups, and the last ID, which may be a deleted entry's, after the entries.
     fn groups(&mut self) -> Brought {
         let asked = [
             words(&[b"XINFO", b"GROUPS", self.name]),
@@ -363,7 +363,7 @@ impl Key<'_, '_> {
         ];
         let mut told = self.source.ask(&asked)?.into_iter();
         let (Some(Ok(groups)), Some(Ok(stream))) = (told.next(), told.next()) else {
-            return Ok(Err("the source does not tell of its groups".into()));
+            return Ok(Err("the source does not report its groups".into()));
         };
         for group in groups.as_array().into_iter().flatten() {
             let (name, last) = (field(group, "name"), field(group, "last-delivered-id"));
@@ -382,7 +382,7 @@ impl Key<'_, '_> {
     }
 }
 
-/// A field of what XINFO tells: name and value by turns.
+/// A field of an XINFO reply: name and value alternate.
 fn field(told: &Value, name: &str) -> Vec<u8> {
     let told: Words = list(told).collect();
     let found = told.chunks_exact(2).find(|pair| pair[0] == name.as_bytes());

@@ -1,9 +1,9 @@
-//! Compares two servers key by key, by what DUMP gives of each.
+//! Compares two servers key by key, by the output of DUMP.
 //!
-//! A value is compared by its meaning: members of a set and fields of a hash in any order, an
-//! encoding like any other. Deadlines are compared to the millisecond where both servers return
-//! them so. Facts that no client can see are left out, and so is when a consumer was last heard of.
-//! A key whose deadline passes while it is looked at may be gone on one side already.
+//! A value is compared by its meaning: members of a set and fields of a hash in any order,
+//! regardless of encodings. Deadlines are compared to the millisecond where both servers return
+//! times. Facts that no client can see are ignored, and so is a consumer's last activity. A key
+//! that expires during the comparison may already be missing on one side.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,13 +42,13 @@ struct Comparison<'c> {
     source: &'c mut dyn Target,
     target: &'c mut dyn Target,
     watcher: &'c mut dyn Watcher,
-    /// Both tell a deadline as a time; otherwise as a distance.
+    /// Both return a deadline as a time; otherwise as a remaining duration.
     tells_times: bool,
     verdict: Verdict,
 }
 
 /// Compares every key of every database. `merges`: keys that only the target has are no difference.
-/// `alive` is called now and then.
+/// `alive` is called at intervals.
 pub fn compare(
     source: &mut dyn Target,
     target: &mut dyn Target,
@@ -75,7 +75,7 @@ pub fn compare(
     Ok(comparison.verdict)
 }
 
-/// It tells deadlines as times.
+/// Returns true if the server returns deadlines as times.
 fn tells_times(side: &mut dyn Target) -> Result<bool> {
     Ok(error_text(&side.call(&[b"PEXPIRETIME", KEY])?).is_none())
 }
@@ -122,7 +122,7 @@ impl Comparison<'_> {
                     extra.push(name);
                 }
             }
-            // One that expires just now is found by what it says itself.
+            // An expiring key is recognized by its own deadline.
             for name in extra {
                 let seen = look(self.target, std::slice::from_ref(&name), self.tells_times)?;
                 if seen[0].value.is_some() && !seen[0].is_ending() {
@@ -158,7 +158,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The next names. The cursor is "0" again behind the last ones. A name may come twice.
+/// Returns the next names. The cursor is "0" again after the last. A name may be repeated.
 fn scan(side: &mut dyn Target, cursor: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
     match side.call(&[b"SCAN", cursor, b"COUNT", b"1000"])? {
         Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
@@ -182,7 +182,7 @@ fn scan(side: &mut dyn Target, cursor: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
 struct Seen {
     /// The result of DUMP; an error is its text.
     value: Option<std::result::Result<Vec<u8>, String>>,
-    /// As the server tells it: a time, or a distance from now.
+    /// As returned by the server: a time, or a remaining duration.
     deadline_ms: Option<u64>,
     tells_times: bool,
 }
@@ -235,7 +235,7 @@ fn difference(here: &Seen, there: &Seen, tells_times: bool) -> Option<&'static s
         (None, None) => return None,
         (None, Some(_)) if there.is_ending() => return None,
         (Some(_), None) if here.is_ending() => return None,
-        // It was deleted between the look for its name and this one, as it expired.
+        // It expired between the scan of its name and this look-up.
         (None, Some(_)) => return Some("only the target has it"),
         (Some(_), None) => return Some("the target does not have it"),
         (Some(Ok(here)), Some(Ok(there))) => (here, there),
@@ -297,8 +297,8 @@ fn in_order(value: Stored) -> Stored {
     }
 }
 
-/// One node, groups and consumers by name, pending entries by ID, and nothing that no client asks
-/// for.
+/// One node, groups and consumers by name, pending entries by ID, and no fields that clients cannot
+/// query.
 fn stream_in_order(mut stream: Stream) -> Stream {
     stream.nodes = vec![stream.nodes.into_iter().flatten().collect()];
     stream.groups.sort_by(|left, right| left.name.cmp(&right.name));
@@ -325,7 +325,7 @@ fn is_same_value(here: Stored, there: Stored) -> bool {
     let (Stored::Stream(mut here), Stored::Stream(mut there)) = (here.clone(), there.clone()) else {
         return here == there;
     };
-    // Before Redis 7.0 nobody counted these.
+    // Before Redis 7.0 these were not counted.
     if here.entries_added.is_none() || there.entries_added.is_none() {
         for stream in [&mut here, &mut there] {
             stream.entries_added = None;

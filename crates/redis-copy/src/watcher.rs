@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
     pub db: u64,
-    /// The key, or the command and what it begins with.
+    /// The key, or the command with its first words.
     pub what: String,
     pub reason: String,
 }
@@ -18,7 +18,7 @@ impl std::fmt::Display for Rejected {
     }
 }
 
-/// How a copy of a live server stands with it.
+/// The state of the copy of a live server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// There is no connection.
@@ -32,12 +32,12 @@ pub trait Watcher {
     /// Receives each stage of a live server's copy, and the arrivals.
     fn stage(&mut self, _: Stage) {}
 
-    /// Set when the copy is to end; whoever waits for the source looks at it meanwhile.
+    /// Set to end the copy; waits for the source poll it.
     fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
         None
     }
 
-    /// Begins a stage; `bytes_max` is how much there is to read, if that is known.
+    /// Starts a stage; `bytes_max` is the number of bytes to read, if it is known.
     fn phase(&mut self, text: &str, bytes_max: Option<u64>);
 
     /// Reports the keys or commands at the target, and the bytes of the source read.
@@ -48,10 +48,10 @@ pub trait Watcher {
     /// Something worth a line.
     fn note(&mut self, text: &str);
 
-    /// The copy is to end as soon as what is under way is whole.
+    /// Returns true if the copy shall end as soon as the transactions in flight are complete.
     fn is_stopped(&self) -> bool;
 
-    /// The source is to be cut over now. Asked while a copy follows.
+    /// Returns true if the source shall be cut over now. Called while a copy follows.
     fn wants_cut_over(&mut self) -> bool;
 }
 

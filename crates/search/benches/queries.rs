@@ -60,7 +60,7 @@ fn fill(engine: &Engine, schema: &Schema, documents: usize) {
     }
 }
 
-/// Names, how many hits are asked for, and the queries by their numbers.
+/// Names, the number of requested hits, and the queries by their numbers.
 type Kind = (&'static str, usize, fn(usize) -> String);
 
 fn kinds() -> Vec<Kind> {

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 /// Something that is better or worse than others.
 pub(crate) trait Rank {
-    /// Less if this one is better.
+    /// Less if `self` is the better of the two.
     fn rank(&self, other: &Self) -> Ordering;
 }
 

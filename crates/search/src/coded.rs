@@ -1,8 +1,8 @@
 //! Vectors in short: eight bits a component and a scale, with bounds for how far the vector itself
 //! is.
 //!
-//! Equal vectors have equal codes on every processor, so what is decided by codes alone depends on
-//! the vectors alone.
+//! Equal vectors have equal codes on every processor, so a decision from codes depends only on the
+//! vectors.
 
 use crate::lanes::{product, widely};
 use crate::vectors::{Metric, VectorKind};
@@ -25,7 +25,8 @@ const UNDERFLOW: f64 = 1e-36;
 pub(crate) struct Coded {
     /// Not a number if a component is none, or infinite.
     scale: f64,
-    /// How far the code is from the vector, at most; infinite if that says nothing of distances.
+    /// The greatest distance of the code from the vector; infinite if that says nothing of
+    /// distances.
     error: f64,
     length: f64,
 }
@@ -170,7 +171,7 @@ impl CodedQuery {
         self.error.is_finite()
     }
 
-    /// How far the code is: nearly as far as its vector. Infinite if a component is no number.
+    /// The distance of the code: nearly that of its vector. Infinite if a component is no number.
     #[inline]
     pub fn distance(&self, coded: &Coded, codes: &[i8]) -> f64 {
         let product = self.scale * coded.scale * f64::from(product(&self.codes, codes));

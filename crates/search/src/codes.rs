@@ -6,9 +6,8 @@
 //!                   (16 bytes)
 //! ```
 //!
-//! A block in memory belongs to one such row, and serves wherever the same row is seen: at any
-//! snapshot, inside a transaction, after one that was taken back. So it is never stale, and nobody
-//! has to forget it.
+//! A block in memory belongs to one such row and serves every snapshot and transaction that sees
+//! the same row, also after a rollback. So it is never stale and needs no invalidation.
 //!
 //! A *code* has eight bits a component, and a scale. How far it is from its vector is known, so it
 //! gives bounds for the distance, rounding included. Vectors whose least distance is greater than
@@ -31,7 +30,8 @@ use crate::resident::Resident;
 use crate::rows::{Rows, WriteRows};
 use crate::vectors::{QueryVector, VectorKind};
 
-/// How many ids a block has. A change of one of its vectors costs the next search reading it anew.
+/// Ids of a block. After a change of one of its vectors the next search reads the whole block
+/// again.
 const BLOCK_IDS: u64 = 256;
 
 /// The contents of a block of ids.
@@ -68,7 +68,7 @@ pub(crate) fn come(rows: &mut dyn WriteRows, field: u16, id: DocumentId, vectors
     rows.set(&key, &mark.to_row());
 }
 
-/// True if the marks of a field without a graph are those of its vectors.
+/// Returns true if the marks of a field without a graph are those of its vectors.
 pub(crate) fn are_marked(rows: &mut dyn Rows, field: u16) -> bool {
     let mut marks: BTreeMap<u64, Mark> = BTreeMap::new();
     let vectors = field_prefix(b'v', field);
@@ -168,17 +168,17 @@ pub struct Codes {
 }
 
 impl Codes {
-    /// How many bytes they take, about.
+    /// Their approximate size, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.images.bytes()
     }
 
-    /// True if searches have looked for the image of a graph in vain.
+    /// Returns true if searches have missed the image of a graph.
     pub fn are_images_wanted(&self) -> bool {
         self.images.0.lock().values().any(|image| image.is_wanted())
     }
 
-    /// True if there is room for these bytes more.
+    /// Returns true if there is room for these bytes more.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.bytes() + bytes <= self.bytes_max.load(Ordering::Relaxed)
     }
@@ -222,7 +222,7 @@ impl Codes {
         Ok(Some(blocks))
     }
 
-    /// Those that are kept and have these marks. Forgets blocks of the field that have none.
+    /// The kept blocks with these marks. Drops blocks of the field that have no mark here.
     fn known(&self, field: u16, marks: &[(u64, Mark)]) -> Vec<Option<Arc<Block>>> {
         let mut blocks = self.blocks.lock();
         let of_field = |(of, _): &&(u16, u64)| *of == field;
@@ -350,8 +350,8 @@ impl Candidates {
         }
     }
 
-    /// Those that remain, ascending: the nearest are among them, and all that are as near as the
-    /// last.
+    /// The remaining candidates, ascending. They contain the nearest, and all candidates as near as
+    /// the last of these.
     pub fn ids(self) -> Vec<DocumentId> {
         let reach = Candidates::reach(&self.greatest, self.count);
         let found = self.found.into_iter().filter(|(least, _)| least.0 <= reach);
@@ -360,8 +360,9 @@ impl Candidates {
         ids
     }
 
-    /// Reads and compares those that remain, the likeliest first. Nothing if one is not there: who
-    /// makes vectors whose hashes are alike can make a mark that is right of other vectors.
+    /// Reads and compares the remaining candidates, the likeliest first. Returns None if a
+    /// candidate is absent: with vectors of colliding hashes, a client can forge a mark that also
+    /// fits other vectors.
     pub fn compared(
         mut self,
         rows: &mut dyn Rows,
@@ -470,8 +471,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever was kept at another state or with other contents under the same ids, the answer
-        /// is that of comparing every vector.
+        /// The answer equals that of comparing every vector, for any kept blocks: of another state,
+        /// or with other contents under the same ids.
         #[test]
         fn the_nearest_are_those_of_comparing_all(
             (component, metric) in kinds(),
@@ -523,7 +524,7 @@ mod tests {
         codes.set_bytes_max(1 << 20);
         assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 1);
         assert!(codes.bytes() > 0);
-        // A database whose vectors came without marks is searched all the same.
+        // A database whose vectors were written without marks is searched all the same.
         rows.clear(&block_row(0, 0));
         assert_eq!(nearest(&mut rows, &schema, &value, 3, Some(&codes)).total, 1);
         index::remove(&mut rows, b"a");

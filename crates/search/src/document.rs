@@ -1,4 +1,4 @@
-//! A document as it stands in the index: everything that has to be found, and undone, again.
+//! A document's row in the index: everything needed to find the document, and to remove it again.
 //!
 //! ```text
 //! row:     tokens, highest frequency, a byte: form of the words (2 bits), then 1 if the score is not one
@@ -17,11 +17,11 @@
 //!          form 2: positions (their bytes), as many as the frequency says
 //! ```
 //!
-//! The row holds the document's words before they are settled into postings. From then on it tells
-//! which postings to remove when the document goes: by the numbers of its terms, which are a fifth
-//! of the words, or, where these are few or long, as before. The row that a document leaves when it
-//! goes has the terms again, so that searches need not look them up. The fingerprint tells what the
-//! words were: a sum of hashes, one for each term with where it stands.
+//! The row holds the document's words before they are settled into postings. After that it names
+//! the postings to remove together with the document: by the numbers of its terms, which take a
+//! fifth of the bytes of its words, or, if the terms are few or long, by the terms themselves. The
+//! row that a removed document leaves has the terms again, so that searches need not look them up.
+//! The fingerprint represents the words: a sum of hashes, one for each term with its occurrences.
 
 use std::collections::BTreeMap;
 
@@ -39,15 +39,15 @@ use crate::term_numbers::{TERM_BYTES_MAX, TermNumber};
 use crate::values::Values;
 pub use crate::values::{Json, Sortable};
 
-/// How many words could stand between two values of one field, which no phrase reaches over.
+/// The gap in positions between two values of one field, which no phrase spans.
 pub(crate) const POSITIONS_BETWEEN_VALUES: u32 = 99;
 
-/// Where a term stands in a document.
+/// The occurrences of a term in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occurrences {
     /// How often, counted by the weights of the fields.
     pub frequency: u32,
-    /// The fields that it stands in.
+    /// The fields that contain it.
     pub fields: FieldMask,
     /// Positions of its words among all of the document, ascending, the first is 1.
     pub positions: Vec<u32>,
@@ -251,7 +251,7 @@ impl Document {
         self.frequency_max = self.frequency_max.max(of_term.frequency);
     }
 
-    /// Adds a term that stands at these positions, ascending, in a field of its own.
+    /// Adds a term with these positions, ascending, in a field of its own.
     pub(crate) fn add_term(&mut self, term: Vec<u8>, positions: Vec<u32>) {
         let frequency = positions.len() as u32;
         self.frequency_max = self.frequency_max.max(frequency);
@@ -268,7 +268,7 @@ impl Document {
         self.beside.push(Beside::Tag(field, value));
     }
 
-    /// Sets how many words or values a field has, if that counts for its score alone.
+    /// Sets the number of words or values of a field whose score counts only this field's length.
     pub(crate) fn add_field_length(&mut self, field: u16, length: u32) {
         if length > 0 {
             self.length = self.length.saturating_add(length);
@@ -363,7 +363,7 @@ impl Beside {
         }
     }
 
-    /// A vector or shape stands in its own row only.
+    /// Only the own row of a vector or shape holds it.
     fn push(&self, row: &mut Vec<u8>) {
         let (tag, field) = match self {
             Beside::Tag(field, _) => (b'g', *field),
@@ -409,7 +409,7 @@ fn push_sortable(row: &mut Vec<u8>, field: u16, value: &Sortable) {
     }
 }
 
-/// Appends where a term stands in one document. Also how postings hold it.
+/// Appends the occurrences of a term in one document. Postings have the same format.
 fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
     let mut positions = Vec::with_capacity(occurrences.positions.len());
     let mut last = 0;
@@ -425,17 +425,17 @@ fn push_occurrences(out: &mut Vec<u8>, occurrences: &Occurrences) {
     row.push(out);
 }
 
-/// The bits of an occurrence's first byte that tell its form.
+/// The bits of an occurrence's first byte that hold its form.
 const FORM_BITS: u32 = 2;
-/// Fields that stand behind that byte, not in it.
+/// The value of the first byte whose fields follow that byte.
 const FIELDS_APART: u8 = u8::MAX >> FORM_BITS;
 
-/// How an occurrence is written. Any may stand for any, as far as its fields allow.
+/// The form of an occurrence. Forms are interchangeable, as far as the fields of the term allow.
 const WHOLE: u8 = 0;
 const ONE_POSITION: u8 = 1;
 const COUNTED_BY_POSITIONS: u8 = 2;
 
-/// How many numbers stand in `bytes`.
+/// The count of numbers in `bytes`.
 fn number_count(bytes: &[u8]) -> u32 {
     bytes.iter().filter(|byte| **byte < 0x80).count() as u32
 }
@@ -450,7 +450,7 @@ impl Occurrences {
     }
 }
 
-/// Where a term stands in one document, as bytes that are read when somebody asks.
+/// The occurrences of a term in one document, as bytes that are decoded on demand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OccurrencesRow<'a> {
     pub frequency: u32,
@@ -531,7 +531,7 @@ impl<'a> OccurrencesRow<'a> {
     }
 }
 
-/// How the words stand in a row.
+/// The form of the words in a row.
 const WITH_OCCURRENCES: u8 = 0;
 const NUMBERS: u8 = 1;
 const TERMS_ALONE: u8 = 2;
@@ -552,7 +552,7 @@ fn push_score(row: &mut Vec<u8>, form: u8, score: f64) {
 /// Documents of fewer terms keep their words when they are settled.
 const NUMBERED_TERMS_MIN: usize = 4;
 
-/// Stands for the words of a document, in the memory of two numbers.
+/// Represents the words of a document in the memory of two numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub terms: u64,
@@ -560,7 +560,7 @@ pub(crate) struct Fingerprint {
     pub hashes: u128,
 }
 
-/// The hash of a term, as it stands in keys, and of where it stands in a document.
+/// The hash of a term, as in keys, and of its occurrences in a document.
 pub(crate) fn posting_hash(bounded: &[u8], at: OccurrencesRow<'_>) -> u128 {
     let mut bytes = Vec::with_capacity(32 + bounded.len());
     push_number(&mut bytes, at.frequency.into());
@@ -577,9 +577,9 @@ pub(crate) struct DocumentRow<'a> {
     pub score: f64,
     pub key: &'a [u8],
     parts: Cursor<'a>,
-    /// How the words stand there.
+    /// The form of the words.
     form: u8,
-    /// Zeros where the words themselves stand there.
+    /// Zeros if the row has the words themselves.
     hashes: u128,
     words: &'a [u8],
 }
@@ -621,7 +621,8 @@ impl<'a> DocumentRow<'a> {
         row
     }
 
-    /// Whether the numbers of its terms stand there instead of its words once it is settled.
+    /// Returns true if the row gets the numbers of its terms in place of its words when it is
+    /// settled.
     pub fn takes_numbers(&self) -> bool {
         let (mut count, mut is_long) = (0, false);
         self.terms(|term, _| {
@@ -642,7 +643,7 @@ impl<'a> DocumentRow<'a> {
         self.with_words(NUMBERS, self.parts.0, &words)
     }
 
-    /// The row that the document leaves when it goes; the terms are those that its numbers name.
+    /// The row that a removed document leaves; `terms` are the terms that its numbers name.
     pub fn left_behind(&self, mut terms: Vec<Vec<u8>>) -> Vec<u8> {
         terms.sort_unstable();
         let mut words = Vec::with_capacity(8 * terms.len());
@@ -650,7 +651,7 @@ impl<'a> DocumentRow<'a> {
         self.with_words(TERMS_ALONE, &[], &words)
     }
 
-    /// The numbers of its terms, ascending; nothing if its terms stand there themselves.
+    /// The numbers of its terms, ascending; None if the row has the terms themselves.
     pub fn numbers(&self) -> Option<Vec<TermNumber>> {
         if self.form != NUMBERS {
             return None;
@@ -663,7 +664,7 @@ impl<'a> DocumentRow<'a> {
         Some(numbers)
     }
 
-    /// Stands for its words.
+    /// Computes the fingerprint of its words.
     pub fn fingerprint(&self) -> Fingerprint {
         let mut fingerprint = Fingerprint {
             terms: 0,
@@ -696,8 +697,8 @@ impl<'a> DocumentRow<'a> {
         head(self) == head(other) && self.key == other.key && self.parts.0 == other.parts.0 && are_words_same()
     }
 
-    /// The terms in byte order, with where they stand: nowhere for one that has left only its
-    /// terms. Not for a document that has but their numbers.
+    /// Visits the terms in byte order with their occurrences, which are empty for a row that has
+    /// only terms. Not for a row that has only numbers.
     pub fn terms(&self, mut visit: impl FnMut(&'a [u8], OccurrencesRow<'a>)) {
         self.words().for_each(|(term, at)| visit(term, at));
     }
@@ -710,7 +711,7 @@ impl<'a> DocumentRow<'a> {
         }
     }
 
-    /// Where these terms stand that the document has; both are in byte order.
+    /// Visits the occurrences of these terms that the document contains; both are in byte order.
     pub fn find<'t>(&self, wanted: impl Iterator<Item = &'t [u8]>, mut visit: impl FnMut(usize, OccurrencesRow<'a>)) {
         let mut wanted = wanted.enumerate().peekable();
         for (term, at) in self.words() {
@@ -878,7 +879,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_row_is_that_of_the_same_words() {
+    fn a_settled_row_is_equal_for_equal_words() {
         let row = document(&[("title", "red green blue pink pink"), ("price", "3")])
             .unwrap()
             .to_row();
@@ -912,7 +913,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_absent_is_noted_where_that_is_asked_for() {
+    fn an_absent_field_is_recorded_if_the_schema_requires_it() {
         let rows: Vec<_> = document(&[]).unwrap().rows_beside(1).map(|(key, _)| key).collect();
         assert_eq!(rows, [missing_row(2, 1)]);
     }

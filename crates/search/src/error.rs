@@ -4,8 +4,8 @@
 //! (<https://redis.io/docs/latest/develop/reference/errors/all/search/>); [`SearchError::text`] is
 //! the whole reply.
 
-/// Why something was refused. All depend on the request and the schema alone, so every replica
-/// refuses the same.
+/// The reason why a request is refused. It depends only on the request and the schema, so every
+/// replica refuses alike.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
     /// The query does not follow the grammar, or names a field that cannot be searched so.
@@ -17,7 +17,7 @@ pub enum SearchError {
     /// An argument of the request or of the schema is wrong.
     #[error("{0}")]
     Arguments(String),
-    /// A word of the request stands where none of its kind may.
+    /// A word of the request in a place where its kind is not allowed.
     #[error("{0}")]
     Unrecognized(String),
     /// A query names a parameter that PARAMS does not give.

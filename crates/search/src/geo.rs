@@ -1,9 +1,9 @@
-//! Places on the Earth, how far one is from another, and the cells in which they stand in order.
+//! Places on the Earth, distances between them, and the cells that order them.
 //!
-//! The Earth is a sphere. A place is kept as the original keeps it, as a cell of a grid: longitude
-//! and latitude in 26 bits each, bit by bit in turn (a geohash). Cells that are near each other in
-//! this order are near each other on the ground, so a circle is a few ranges of cells. Each cell is
-//! then compared by the distance of its centre.
+//! The Earth is a sphere. A place is kept as in the original, as a cell of a grid: longitude and
+//! latitude in 26 bits each, interleaved (a geohash). Cells that are near each other in this order
+//! are near each other on the ground, so a circle is a few ranges of cells. Each cell is then
+//! compared by the distance of its centre.
 
 use crate::SearchError;
 
@@ -75,8 +75,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Reads `longitude,latitude`; a blank may stand for the comma, or behind it. Nothing is zero,
-    /// as at the original.
+    /// Parses `longitude,latitude`; a blank may replace or follow the comma. An empty part is zero,
+    /// as in the original.
     pub fn parse(text: &[u8]) -> Option<Place> {
         let text = std::str::from_utf8(text).ok()?;
         let (longitude, latitude) = text.split_once([' ', ','])?;
@@ -88,7 +88,7 @@ impl Place {
         Some(Place { longitude, latitude })
     }
 
-    /// How far another place is, in metres along the ground.
+    /// The distance to another place, in metres along the ground.
     pub fn meters_to(&self, other: &Place) -> f64 {
         let (latitude, other_latitude) = (self.latitude.to_radians(), other.latitude.to_radians());
         let of_latitudes = ((other_latitude - latitude) / 2.0).sin();

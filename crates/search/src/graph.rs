@@ -1,5 +1,5 @@
-//! A graph of near vectors as rows (HNSW): each vector is linked to some that are near it, on a
-//! lowest level that has all and on higher ones that each have fewer.
+//! A graph of near vectors as rows (HNSW): each vector is linked to some near vectors, on a lowest
+//! level that has all vectors and on higher levels that each have fewer.
 //!
 //! ```text
 //! 'h' field       first node (8 bytes), last id that was taken in (8 bytes); both zero if there is none.
@@ -9,15 +9,14 @@
 //! 'y' field id    a node whose document is gone; its vector stays until the node is taken out
 //! ```
 //!
-//! Vectors are taken in and out later than their documents, many at a time: changes are
-//! [`prepare`]d from a snapshot, and written if the graph is still the same
-//! ([`Prepared::write`]). A search compares those that are not taken in yet one by one, and passes
-//! over the documents that are gone. The graph depends on the order of ids alone: a node's level
-//! comes from a hash of its id.
+//! Vectors are inserted and removed later than their documents, many at a time: changes are
+//! [`prepare`]d from a snapshot, and written if the graph is still the same ([`Prepared::write`]).
+//! A search compares vectors that are not yet inserted one by one, and skips removed documents. The
+//! graph depends only on the order of ids: a node's level is derived from a hash of its id.
 //!
-//! Nodes are compared by the codes of their vectors, which come from the vectors alone. They are
-//! read from rows, or from the [`Image`] of the graph that is in memory: both lead to the same
-//! nodes, in the same order.
+//! Nodes are compared by the codes of their vectors, which depend only on the vectors. They are
+//! read from rows, or from the [`Image`] of the graph in memory: both give the same nodes, in the
+//! same order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -46,7 +45,7 @@ const LEVELS_MAX: usize = 16;
 /// More codes than these are not kept while a graph is built from rows.
 const POINTS_KEPT_MAX: usize = 16_384;
 
-/// After how many nodes a walk asks whether it has to end.
+/// Number of nodes between two checks of the deadline.
 const NODES_BETWEEN_CHECKS: usize = 64;
 
 /// Codes that are fetched ahead of their comparison.
@@ -56,7 +55,7 @@ const POINTS_FETCHED: usize = 4;
 /// as many rows.
 const NODES_OF_WAITING: u64 = 512;
 
-/// A node with its distance. Equally far ones stand in the order of ids.
+/// A node with its distance. Equally distant nodes are in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Near<Id> {
     distance: f64,
@@ -80,7 +79,7 @@ impl<Id: Ord> PartialOrd for Near<Id> {
     }
 }
 
-/// Where a graph begins, and what it holds.
+/// The entry of a graph, and its contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// A node of the highest level; zero if there is no node.
@@ -112,7 +111,7 @@ impl Head {
     }
 }
 
-/// The nodes of documents that are gone, ascending, at most `count_max`.
+/// The nodes of removed documents, ascending, at most `count_max`.
 pub(crate) fn gone_nodes(rows: &mut dyn Rows, field: u16, count_max: usize) -> BTreeSet<DocumentId> {
     ids_between(rows, &field_prefix(b'y', field), 0, count_max)
 }
@@ -143,8 +142,8 @@ pub(crate) fn leave(rows: &mut dyn WriteRows, field: u16, id: DocumentId) -> boo
     is_in_graph
 }
 
-/// Takes the vectors of documents that are gone out of the graphs, and others in, the oldest
-/// first: at most `count_max` of both for each field. Returns true if there is more to do.
+/// Removes the vectors of removed documents from the graphs and inserts new vectors, the oldest
+/// first: at most `count_max` of both for each field. Returns true if more remain.
 pub fn settle(rows: &mut dyn WriteRows, schema: &Schema, codes: Option<&Codes>, count_max: usize) -> bool {
     let mut is_more = false;
     for prepared in prepare(rows, schema, codes, count_max) {
@@ -224,14 +223,14 @@ fn read_image(rows: &mut dyn Rows, field: u16, kind: &VectorKind, head: Head) ->
     is_whole.then_some(image)
 }
 
-/// Whether a field has a graph.
+/// Returns true if a field has a graph.
 pub fn has_graph(schema: &Schema) -> bool {
     let mut fields = schema.fields();
     fields.any(|(_, field)| matches!(&field.kind, FieldKind::Vector(kind) if kind.graph().is_some()))
 }
 
-/// How many vectors wait to be taken into the graphs or out of them. A search compares each of the
-/// former.
+/// The number of vectors that wait to be inserted into the graphs or removed from them. A search
+/// compares each of the former.
 pub fn waiting(rows: &mut dyn Rows, schema: &Schema) -> u64 {
     let mut waiting = 0;
     for (field, of_schema) in schema.fields() {
@@ -244,12 +243,12 @@ pub fn waiting(rows: &mut dyn Rows, schema: &Schema) -> u64 {
     waiting
 }
 
-/// The changes of a graph when vectors are taken in and out.
+/// The changes of a graph by inserted and removed vectors.
 pub struct Prepared {
     field: u16,
     before: Head,
     after: Head,
-    /// How many vectors are taken in and out.
+    /// The number of inserted and removed vectors.
     count: usize,
     /// The rows of nodes that change or go.
     nodes: BTreeMap<DocumentId, Option<Vec<u8>>>,
@@ -277,7 +276,7 @@ impl Prepared {
             rows.clear(&vector_row(self.field, *id));
         }
         for (id, vectors) in &self.added {
-            // A document that is gone by now waits to be taken out.
+            // A document that was removed meanwhile waits for its removal from the graph.
             if !rows.show(&vector_row(self.field, *id), &mut |_| {}) {
                 rows.set(&vector_row(self.field, *id), vectors);
                 rows.set(&gone_node_row(self.field, *id), b"");
@@ -291,7 +290,7 @@ impl Prepared {
         true
     }
 
-    /// The mark behind these changes.
+    /// The mark after these changes.
     fn mark(&self) -> Mark {
         let mut hash = Sha256::new_with_prefix(self.before.mark);
         for (id, node) in &self.nodes {
@@ -403,8 +402,7 @@ impl Prepared {
 }
 
 /// The documents that may be among the `count` nearest to a vector, as far as the graph leads to
-/// them, each with its distance: the nearest of `candidates` are among them. Passes over those that
-/// are gone.
+/// them, each with its distance: they contain the nearest of `candidates`. Skips removed documents.
 pub(crate) fn nearest(
     rows: &mut dyn Rows,
     field: u16,
@@ -435,8 +433,8 @@ pub(crate) fn nearest(
     Ok(compared.expect("a node has a vector"))
 }
 
-/// The documents of the `count` nodes that are nearest to a vector, as far as the graph leads to
-/// them, ascending. Passes over those that are gone.
+/// The documents of the `count` nodes nearest to a vector, as far as the graph leads to them,
+/// ascending. Skips removed documents.
 pub(crate) fn nearest_ids(
     rows: &mut dyn Rows,
     field: u16,
@@ -469,14 +467,14 @@ pub(crate) fn waiting_ids(rows: &mut dyn Rows, field: u16, head: Head) -> BTreeS
 struct Wanted<'s> {
     query: &'s CodedQuery,
     first: DocumentId,
-    /// How many nodes.
+    /// The number of nodes.
     count: usize,
     /// Leads on, and is not looked for.
     gone: &'s BTreeSet<DocumentId>,
 }
 
-/// Whether every vector up to the last that was taken in has its node, and links lead to nodes that
-/// know of them. Holds the links of all nodes meanwhile.
+/// Returns true if every vector up to the last inserted id has its node, and every link leads to a
+/// node that has the link back. Holds the links of all nodes in memory.
 pub(crate) fn is_sound(rows: &mut dyn Rows, field: u16, last_id: DocumentId) -> bool {
     let head = Head::read(rows, field);
     let mut nodes = FxHashMap::default();
@@ -520,7 +518,7 @@ fn has_sound_links(nodes: &FxHashMap<DocumentId, Node<DocumentId>>, id: Document
 struct Links<Id> {
     /// To which nodes.
     to: Vec<Id>,
-    /// From which nodes to which there is none.
+    /// Nodes that link here and that this node does not link back to.
     from: Vec<DocumentId>,
 }
 
@@ -557,7 +555,7 @@ impl Node<DocumentId> {
     /// Adds the links to others that a row has on one level.
     fn read_links(row: &[u8], level: usize, links: &mut Vec<DocumentId>) {
         let mut cursor = Cursor(row);
-        // Links to others and from others stand in turn.
+        // Outgoing and incoming links alternate.
         for _ in 0..2 * level {
             (0..cursor.number()).for_each(|_| _ = cursor.number());
         }
@@ -583,22 +581,22 @@ fn level_of(id: DocumentId, links: usize) -> usize {
     (level as usize).min(LEVELS_MAX)
 }
 
-/// The nodes of a graph before it changes, and those that come.
+/// The nodes of a graph before its change, and new nodes.
 trait Nodes {
-    /// Stands for a node. In the order of documents.
+    /// Identifies a node, in the order of documents.
     type Id: Copy + Ord + Hash;
 
     fn of_document(&mut self, document: DocumentId) -> Self::Id;
     fn document(&self, id: Self::Id) -> DocumentId;
-    /// How many levels a node has.
+    /// The number of a node's levels.
     fn levels(&mut self, id: Self::Id) -> usize;
     /// Adds the nodes to which a node has a link.
     fn add_links(&mut self, id: Self::Id, level: usize, links: &mut Vec<Self::Id>);
     fn node(&mut self, id: Self::Id) -> Node<Self::Id>;
     fn distance(&mut self, query: &CodedQuery, id: Self::Id) -> f64;
-    /// The node's distance will soon be asked for.
+    /// A hint that the node's distance will soon be needed.
     fn fetch_point(&self, _id: Self::Id) {}
-    /// The node's links on the lowest level will soon be asked for.
+    /// A hint that the node's links on the lowest level will soon be needed.
     fn fetch_links(&self, _id: Self::Id) {}
     fn bounds(&mut self, query: &CodedQuery, id: Self::Id) -> (f64, f64);
     /// The node's vector, to be compared with others.
@@ -707,13 +705,13 @@ impl Nodes for RowNodes<'_> {
     }
 }
 
-/// Nodes as an image has them. The row of a node that changes has those that link to it.
+/// Nodes from an image. The row of a changed node also has the nodes that link to it.
 struct ImageNodes<'w> {
     rows: &'w mut dyn Rows,
     field: u16,
     kind: &'w VectorKind,
     image: Arc<Image>,
-    /// Their slots are behind those of the image.
+    /// Their slots follow those of the image.
     added: Vec<Point>,
     seen: Seen,
 }
@@ -824,12 +822,12 @@ impl Nodes for ImageNodes<'_> {
     }
 }
 
-/// A graph as it is read, and as it changes while vectors are taken in and out.
+/// A graph during reads, and during the insertion and removal of vectors.
 struct Walk<N: Nodes> {
     nodes: N,
     /// Nodes that are there otherwise, or may soon be.
     changed: FxHashMap<N::Id, Node<N::Id>>,
-    /// Those of them whose rows change, and those that go.
+    /// The nodes with changed rows, and the removed nodes.
     written: BTreeSet<N::Id>,
 }
 
@@ -1291,7 +1289,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_are_not_taken_in_or_are_gone_do_not_show() {
+    fn unlinked_or_deleted_vectors_do_not_show() {
         let mut rows = MemoryRows::default();
         for key in 0..COUNT {
             put(&mut rows, key, &vector(key, false));
@@ -1350,9 +1348,9 @@ mod tests {
         Put(u8, u64),
         Remove(u8),
         Settle(usize),
-        /// The transaction that settles is taken back.
+        /// The settling transaction is rolled back.
         SettleInVain(usize),
-        /// Keys go between preparing and writing.
+        /// Keys are removed between preparing and writing.
         SettleLate(usize, Vec<u8>),
         /// Another was faster.
         SettleTwice(usize),
@@ -1410,8 +1408,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// An image does not show: neither in answers, at this state and at older ones, nor in the
-        /// rows of the graph.
+        /// An image has no visible effect: neither on answers, at this state and at older states,
+        /// nor on the rows of the graph.
         #[test]
         fn answers_and_graphs_are_the_same_with_an_image(
             kind in kinds(),

@@ -17,10 +17,10 @@ use crate::search::Place;
 /// Words that are so far apart are in two fragments.
 const APART_MAX: u32 = 8;
 
-/// How many bytes a word of the context has, about.
+/// The approximate length of a word of the context, in bytes.
 const WORD_BYTES: usize = 6;
 
-/// The marks before and behind a word.
+/// The tags around a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tags {
     /// Before it.
@@ -38,14 +38,14 @@ impl Default for Tags {
     }
 }
 
-/// How much of a text is shown.
+/// The extent of a text's excerpt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// How many fragments at most.
+    /// The most fragments.
     pub fragments: usize,
-    /// How many words stand around those of the query in each, about.
+    /// The approximate number of words around the matched words in each fragment.
     pub words: usize,
-    /// It is written behind each fragment.
+    /// The text after each fragment.
     pub separator: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ struct OfField {
     found: Vec<Found>,
 }
 
-/// Where the words of a query stand in one document.
+/// The matched words of a query in one document.
 pub struct Matches(BTreeMap<u16, OfField>);
 
 impl Matches {
@@ -156,7 +156,7 @@ fn marked(text: &[u8], range: Range<usize>, found: &[Found], tags: Option<&Tags>
     out
 }
 
-/// How much of a text without words of the query is shown: whole words from its beginning.
+/// The length of the excerpt from a text without matched words: whole words from its start.
 fn beginning(text: &[u8], summary: &Summary) -> usize {
     let words = summary.fragments.saturating_mul(summary.words).saturating_add(1);
     let mut end = words.saturating_mul(WORD_BYTES).min(text.len());
@@ -169,7 +169,7 @@ fn beginning(text: &[u8], summary: &Summary) -> usize {
     end
 }
 
-/// Words of the query that stand near each other.
+/// Matched words that are near each other.
 struct Fragment<'f> {
     found: &'f [Found],
     score: f64,
@@ -187,7 +187,7 @@ impl<'f> Fragment<'f> {
         self.found[0].span.start..self.found[self.found.len() - 1].span.end
     }
 
-    /// How many other words it has.
+    /// The number of its other words.
     fn others(&self) -> usize {
         let words = self.found[self.found.len() - 1].number - self.found[0].number + 1;
         words as usize - self.found.len()
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(shown(REDIS, &[], Some(&tags), Some(&summary(3))), REDIS);
     }
 
-    /// Words behind the first text stand far behind it, and in the next field behind all of them.
+    /// Positions leave a gap of 100 between texts of a field, and continue in the next field.
     #[test]
     fn of_several_texts_the_first_is_marked() {
         let schema = Schema::new(vec![Field::text("a", 1.0), Field::text("b", 1.0)]).unwrap();

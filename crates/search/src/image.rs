@@ -17,7 +17,7 @@ pub(crate) type Slot = u32;
 
 const BLOCK_SLOTS: usize = 256;
 
-/// More links on the lowest level than these stand elsewhere.
+/// Nodes with more links on the lowest level than these keep them in another place.
 const LINKS_KEPT_TOGETHER: usize = 128;
 
 /// A node may have one or two links more than it should.
@@ -49,7 +49,7 @@ impl Point {
     }
 }
 
-/// The same, where it lies.
+/// The same codes, borrowed from the block.
 #[derive(Clone, Copy)]
 pub(crate) struct PointCodes<'p> {
     coded: &'p [Coded],
@@ -77,15 +77,15 @@ impl PointCodes<'_> {
         })
     }
 
-    /// Asks for the codes, which will be read soon.
+    /// Prefetches the codes, which will be read soon.
     #[inline]
     pub fn prefetch(self) {
         prefetch(self.coded);
         prefetch(self.codes);
     }
 
-    /// The first vector, to be compared with others. Those with several are near to what is near to
-    /// the first.
+    /// The first vector, as a query. The neighbours of a document with several vectors are those of
+    /// its first.
     pub fn first(self, kind: &VectorKind) -> CodedQuery {
         let (coded, codes) = self.each().next().expect("a document in a graph has a vector");
         CodedQuery::of_code(kind, coded, codes)
@@ -101,7 +101,7 @@ impl PointCodes<'_> {
 #[derive(Clone, Debug, Default)]
 struct Points {
     documents: Vec<DocumentId>,
-    /// Where the codes of a slot end.
+    /// The ends of the slots' codes.
     ends: Vec<u32>,
     coded: Vec<Coded>,
     codes: Vec<i8>,
@@ -109,7 +109,7 @@ struct Points {
 
 #[derive(Clone, Debug, Default)]
 struct Links {
-    /// How many levels a node has; zero if it was taken out.
+    /// The number of a node's levels; zero if it was removed.
     levels: Vec<u8>,
     /// For each node the count of links on the lowest level, and room for the most.
     lowest: Vec<u32>,
@@ -170,7 +170,7 @@ impl Image {
         self.removed > self.slots / 2
     }
 
-    /// How many slots were given.
+    /// The number of assigned slots.
     #[inline]
     pub(crate) fn slots(&self) -> usize {
         self.slots
@@ -224,7 +224,7 @@ impl Image {
         }
     }
 
-    /// How many levels a node has.
+    /// The number of a node's levels.
     pub(crate) fn levels(&self, slot: Slot) -> usize {
         let (block, at) = place(slot);
         self.blocks[block].links.levels[at].into()
@@ -242,7 +242,7 @@ impl Image {
         }
     }
 
-    /// Asks for a node's links on the lowest level, which will be read soon.
+    /// Prefetches a node's links on the lowest level, which will be read soon.
     #[inline]
     pub(crate) fn fetch_links(&self, slot: Slot) {
         let (block, at) = place(slot);

@@ -1,4 +1,4 @@
-//! An index's rows as documents come, change and go.
+//! An index's rows as documents are added, changed and removed.
 //!
 //! A document is written as one row that holds all its words, a row for its key and one for each
 //! TAG value, number and vector. Its words are *settled* later, many documents at a time, into one
@@ -41,9 +41,9 @@ pub struct State {
     pub last_id: DocumentId,
     /// The words of every document up to this id are in postings.
     pub settled: DocumentId,
-    /// How many documents there are.
+    /// The number of documents.
     pub documents: u64,
-    /// How many tokens they have together.
+    /// The number of their tokens.
     pub tokens: u64,
     /// The last number that was given to a term.
     pub last_term: u64,
@@ -75,7 +75,7 @@ impl State {
         rows.set(INDEX, &row);
     }
 
-    /// How many ids are not settled, of documents that are there and that are not.
+    /// The number of unsettled ids, of present and of removed documents.
     pub fn unsettled(&self) -> u64 {
         self.last_id - self.settled
     }
@@ -125,7 +125,7 @@ pub fn put(rows: &mut dyn WriteRows, document: &Document) -> DocumentId {
     id
 }
 
-/// How many tokens a field that counts its own has in all documents.
+/// The total tokens of a field that counts its own, over all documents.
 pub fn tokens_of_field(rows: &mut dyn Rows, field: u16) -> u64 {
     let row = rows.get(&tokens_row(field));
     row.map_or(0, |row| {
@@ -227,14 +227,14 @@ impl SeveralNumbers {
     }
 }
 
-/// How many documents wait to be settled: those that came, and those that went while their postings
-/// are still there. Each search reads them all.
+/// The number of documents that wait to be settled: new documents, and removed documents whose
+/// postings remain. Each search reads them all.
 pub fn waiting(rows: &mut dyn Rows) -> u64 {
     let (start, end) = removed_rows();
     State::read(rows).unsettled() + rows.count(&start, &end)
 }
 
-/// How many terms the settled documents have.
+/// The number of the settled documents' terms.
 pub fn term_count(rows: &mut dyn Rows) -> u64 {
     rows.count(b"w", b"x")
 }
@@ -278,16 +278,15 @@ pub fn record_counts(rows: &mut dyn Rows, terms_max: u64) -> RecordCounts {
     RecordCounts { of_terms, of_values }
 }
 
-/// How many documents have a number from the start to the end of these rows of a field; nothing if
-/// some have several, so that there are more numbers than documents.
+/// The number of documents with a number in this range of a field's rows; None if some have
+/// several, so that there are more numbers than documents.
 pub(crate) fn count_of_numbers(rows: &mut dyn Rows, field: u16, (start, end): (&[u8], &[u8])) -> Option<u64> {
     let is_one_each = !rows.show(&several_row(field), &mut |_| {});
     is_one_each.then(|| rows.count(start, end))
 }
 
-/// The different values of the TAG field at a position, in byte order; at most `count_max`. Takes
-/// as long as there are values, however many documents have them. `is_over` is asked from time to
-/// time whether that is too long.
+/// The different values of the TAG field at a position, in byte order; at most `count_max`. The
+/// time depends on the number of values, not of documents. Polls `is_over` for its deadline.
 pub fn tag_values(
     rows: &mut dyn Rows,
     field: u16,
@@ -331,12 +330,13 @@ pub fn id_of_key(rows: &mut dyn Rows, key: &[u8]) -> Option<DocumentId> {
     rows.get(&key_row(key)).map(|id| id_of_value(&id))
 }
 
-/// A posting that comes, with which of the documents that do has it, or one that goes.
+/// A posting to add, with the occurrences and the index of its new document, or a posting to
+/// remove.
 type Change<'a> = (&'a [u8], DocumentId, Option<(usize, OccurrencesRow<'a>)>);
 
 /// Writes the words of the oldest unsettled documents into postings, and removes the postings of
-/// documents that are gone: at most `documents_max` of both. Changes nothing that a search finds.
-/// Returns true if there is more to do.
+/// removed documents: at most `documents_max` of both. The results of searches stay the same.
+/// Returns true if more remain.
 pub fn settle(rows: &mut dyn WriteRows, documents_max: usize) -> bool {
     let mut state = State::read(rows);
     let (added, reached) = unsettled(rows, &state, documents_max);
@@ -413,7 +413,7 @@ pub(crate) fn unsettled_documents(rows: &mut dyn Rows, state: &State, count_max:
     rows_between(rows, &start, &end, count_max)
 }
 
-/// The rows of documents that are gone while their postings are not.
+/// The rows of removed documents whose postings remain.
 pub(crate) fn gone(rows: &mut dyn Rows, count_max: usize) -> DocumentRows {
     let (start, end) = removed_rows();
     rows_between(rows, &start, &end, count_max)
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_tags_come_once_each() {
+    fn values_of_tags_are_listed_once() {
         let mut rows = MemoryRows::default();
         for (key, text) in [("a", "Red,blue"), ("b", "red"), ("c", "green")] {
             put(&mut rows, &document(key, text));
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn settling_goes_on_where_it_stopped_and_ends() {
+    fn settling_continues_after_a_stop_and_ends() {
         let mut rows = MemoryRows::default();
         (0..10).for_each(|at| _ = put(&mut rows, &document(&at.to_string(), "word")));
         remove(&mut rows, b"9");

@@ -1,7 +1,7 @@
 //! Whether an index's rows agree with a document, and with each other. For `quartet check`.
 //!
-//! Postings and lengths are compared with the documents by sums of hashes, so that an index of any
-//! size is judged in the memory of one row. Rows that no version has written make it panic.
+//! Postings and lengths are compared with the documents by sums of hashes, so that the check of an
+//! index of any size needs the memory of one row. Rows that no version has written cause a panic.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -82,7 +82,7 @@ pub fn each_key(rows: &mut dyn Rows, visit: &mut dyn FnMut(&[u8])) {
     });
 }
 
-/// A sum that is equal for equal sets of things, in whatever order these come.
+/// A sum that is equal for equal sets, in any order of their items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     count: u64,
@@ -95,7 +95,7 @@ impl Sum {
         self.hashes = self.hashes.wrapping_add(xxh3_128(bytes));
     }
 
-    /// Adds the hashes of what a document has, each bound to its id.
+    /// Adds the hashes of a document's items, each bound to its id.
     fn add_of(&mut self, id: DocumentId, count: u64, hashes: u128) {
         let of_id = xxh3_128(&id.to_be_bytes()) | 1;
         self.count += count;
@@ -114,9 +114,9 @@ struct Promised {
     tokens: u64,
     of_fields: BTreeMap<u16, u64>,
     several: BTreeMap<u16, u64>,
-    /// Terms with where they stand.
+    /// Terms with their occurrences.
     postings: Sum,
-    /// Terms alone.
+    /// Only terms.
     terms: Sum,
     lengths: Sum,
     /// Rows beside documents, by tag.
@@ -177,9 +177,9 @@ impl Promised {
     }
 }
 
-/// Judges the rows of an index by each other; `schema` is that of an index which may have vectors.
-/// Returns a fault, as the end of a sentence that begins with the index, or nothing if all
-/// agree.
+/// Checks the rows of an index against each other; `schema` is that of an index which may have
+/// vectors. Returns a fault as the end of a sentence whose subject is the index, or None if all
+/// rows agree.
 pub fn judge(rows: &mut dyn Rows, schema: Option<&Schema>) -> Option<&'static str> {
     let state = State::read(rows);
     let mut promised = Promised::default();
@@ -266,8 +266,8 @@ fn numbers(rows: &mut dyn Rows, tag: u8) -> BTreeMap<u16, u64> {
     numbers
 }
 
-/// The sums of all postings, with where terms stand and without; nothing if a term's rows do not
-/// agree, or if a number is not that of its term.
+/// The sums of all postings, with and without occurrences; None if a term's rows disagree, or if a
+/// number is not that of its term.
 fn judge_postings(rows: &mut dyn Rows, last_term: TermNumber) -> Option<(Sum, Sum)> {
     let (mut postings, mut terms, mut are_sound) = (Sum::default(), Sum::default(), true);
     let (mut older_rows, mut numbered) = (0, 0);

@@ -1,7 +1,7 @@
 //! Loops over components with wider instructions than every processor has.
 //!
-//! The order of a sum of floats is that of the source on every processor, and sums of integers are
-//! exact in every order, so what comes out does not depend on which instructions there are.
+//! Sums of floats have the order of the source on every processor, and sums of integers are exact
+//! in every order, so results do not depend on the available instructions.
 
 // Instructions that a processor may lack are out of reach of safe code.
 #![allow(unsafe_code)]
@@ -46,8 +46,8 @@ impl OfPair {
     }
 }
 
-/// Returns the sum over pairs of little-endian floats, as many as the shorter slice has. Each lane
-/// has a sum of its own, and the lanes are summed in their order.
+/// Returns the sum over pairs of little-endian floats, up to the end of the shorter slice. Each
+/// lane has its own sum, and the lanes are added in order.
 #[inline]
 pub(crate) fn sum_over_floats(one: &[u8], other: &[u8], of_pair: OfPair) -> f32 {
     let bytes = one.len().min(other.len());
@@ -144,7 +144,8 @@ fn sums_with_avx2(ones: &[LaneBytes], others: &[LaneBytes], of_pair: OfPair) -> 
     lanes
 }
 
-/// Returns the sum of the products of signed bytes, as many as the shorter slice has, modulo 2^32.
+/// Returns the sum of the products of signed bytes, up to the end of the shorter slice, modulo
+/// 2^32.
 #[inline]
 pub(crate) fn product_of_bytes(one: &[u8], other: &[u8]) -> i32 {
     #[cfg(target_arch = "x86_64")]
@@ -220,7 +221,7 @@ fn product_by_pairs(one: &[u8], other: &[u8]) -> i32 {
     sum.wrapping_add(product_one_by_one(one_rest, other_rest))
 }
 
-/// Asks for bytes that will be read soon. Changes nothing but when they arrive.
+/// Prefetches bytes that will be read soon. Affects only the time of their arrival.
 #[inline]
 pub(crate) fn prefetch<T>(items: &[T]) {
     #[cfg(target_arch = "x86_64")]
@@ -284,8 +285,8 @@ fn product_with_avx2(these: &[i16], those: &[i8]) -> i32 {
     product_of_any(these, those)
 }
 
-/// A function, and no closure, for [`widely`]: it has to be compiled for the instructions of those
-/// that call it.
+/// A function rather than a closure, for [`widely`]: it must be compiled for the instructions of
+/// its callers.
 #[inline(always)]
 fn product_of_any(these: &[i16], those: &[i8]) -> i32 {
     let count = these.len().min(those.len());

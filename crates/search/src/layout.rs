@@ -24,10 +24,10 @@
 //! 'p' term id                older postings of the term, up to this id: see `postings`
 //! ```
 //!
-//! Ids count up and are never given again: a document that changes gets a new one. Fields are two
-//! bytes, ids eight, both big-endian. Values and terms come before something else in a key, so they
-//! are escaped: `00` is `00 ff`, and `00 00` ends them. A value or term that is longer than
-//! [`TERM_BYTES_MAX`] is cut, and a hash of the whole is put behind it.
+//! Ids count up and are never reused: a changed document gets a new id. Fields are two bytes, ids
+//! eight, both big-endian. Values and terms precede other parts of a key, so they are escaped: `00`
+//! is `00 ff`, and `00 00` ends them. A value or term that is longer than [`TERM_BYTES_MAX`] is
+//! cut, and a hash of the whole is appended.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -36,7 +36,7 @@ use crate::geo::Cell;
 /// Counts up from 1 within an index.
 pub type DocumentId = u64;
 
-/// Longest part of a term or TAG value that stands in a key, in bytes.
+/// Longest part of a term or TAG value in a key, in bytes.
 pub const TERM_BYTES_MAX: usize = 4096;
 
 pub const INDEX: &[u8] = b"m";
@@ -72,7 +72,7 @@ pub fn removed_row(id: DocumentId) -> Vec<u8> {
     tagged(b'x', id)
 }
 
-/// The rows of every document that is gone and whose postings are not.
+/// The range of the rows of removed documents whose postings remain.
 pub fn removed_rows() -> (Vec<u8>, Vec<u8>) {
     (b"x".to_vec(), b"y".to_vec())
 }
@@ -89,7 +89,7 @@ pub fn tag_prefix(field: u16, value: &[u8]) -> Vec<u8> {
     key
 }
 
-/// The prefix of the rows of a field whose values begin with `prefix`.
+/// The prefix of a field's rows for the values with `prefix`.
 pub fn tags_from(field: u16, prefix: &[u8]) -> Vec<u8> {
     let mut key = field_prefix(b'g', field);
     push_escaped(&mut key, prefix);
@@ -192,7 +192,7 @@ pub fn postings_prefix(term: &[u8]) -> Vec<u8> {
     bounded_postings_prefix(&bounded(term))
 }
 
-/// The same for a term as it stands in keys.
+/// The same prefix for a term in its form for keys.
 pub fn bounded_postings_prefix(bounded: &[u8]) -> Vec<u8> {
     let mut key = vec![b'p'];
     push_escaped(&mut key, bounded);
@@ -234,7 +234,7 @@ pub fn tag_of(key: &[u8]) -> Vec<u8> {
     unescaped(&key[3..key.len() - 10])
 }
 
-/// The first key behind all that begin with `prefix`.
+/// The first key after all keys with `prefix`.
 pub fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -246,7 +246,7 @@ pub fn after(prefix: &[u8]) -> Vec<u8> {
     unreachable!("every prefix begins with a letter")
 }
 
-/// A term as it stands in a key. Two long terms differ in their hashes.
+/// The form of a term in a key. Two long terms differ in their hashes.
 pub fn bounded(term: &[u8]) -> Vec<u8> {
     if term.len() <= TERM_BYTES_MAX {
         return term.to_vec();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_tags_come_back_and_none_is_the_start_of_another() {
+    fn values_of_tags_decode_and_are_prefix_free() {
         for value in [&b""[..], b"a", b"a\0", b"\0\0", b"a\0b", &[0xff; 3]] {
             let row = tag_row(7, value, 9);
             assert_eq!(tag_of(&row), value);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn long_terms_with_the_same_beginning_differ() {
+    fn long_terms_with_a_common_prefix_differ() {
         let long = vec![b'x'; TERM_BYTES_MAX + 1];
         let longer = vec![b'x'; TERM_BYTES_MAX + 2];
         assert_ne!(term_row(&long), term_row(&longer));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_survive_a_round_trip() {
         let mut out = Vec::new();
         let numbers = [0, 127, 128, u128::from(u64::MAX), u128::MAX];
         numbers.iter().for_each(|&number| push_number(&mut out, number));

@@ -28,7 +28,7 @@ pub(crate) fn entry_of(document: &DocumentRow<'_>) -> u32 {
     }
 }
 
-/// Writes entries, whose ids ascend; zeros for documents that are gone.
+/// Writes entries, whose ids ascend; zeros for removed documents.
 pub(crate) fn write(rows: &mut dyn WriteRows, entries: &[(DocumentId, u32)]) {
     for block in entries.chunk_by(|(a, _), (b, _)| a / BLOCK_IDS == b / BLOCK_IDS) {
         let (first, last) = (block[0].0, block[block.len() - 1].0);
@@ -69,12 +69,13 @@ fn place(id: DocumentId) -> usize {
 #[derive(Default)]
 pub(crate) struct Lengths {
     block: Option<u64>,
-    /// The block's row, which is kept from the second document on: many blocks are asked for one.
+    /// The block's row, kept from the second document on: many blocks are read for one document
+    /// only.
     row: Vec<u8>,
 }
 
 impl Lengths {
-    /// The length of a document of weight one; nothing if its own row has to tell.
+    /// The length of a document of weight one; None if only its own row has the length.
     pub fn of(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<u32> {
         let (block, mut entry) = (id / BLOCK_IDS, None);
         if self.block == Some(block) {
@@ -102,7 +103,7 @@ mod tests {
     use crate::MemoryRows;
 
     #[test]
-    fn lengths_come_back_until_their_documents_are_gone() {
+    fn lengths_are_read_until_their_documents_are_deleted() {
         let mut rows = MemoryRows::default();
         write(&mut rows, &[(3, 1), (1023, LOOK), (1024, 8), (4000, 61)]);
         write(&mut rows, &[(1025, 9)]);

@@ -5,10 +5,10 @@
 //!   query    --query-----> tree --search--> matches at the snapshot that the rows show --aggregate--> groups
 //! ```
 //!
-//! An index is rows and nothing else: whatever commits, replicates or restores the rows has the
-//! index with them, and there is nothing to rebuild. [`Rows`] and [`WriteRows`] are how this crate
-//! sees them: reading and writing by key, ordered scans, counts. A search sees what its rows show,
-//! so one that runs inside a transaction sees that transaction's own writes.
+//! An index consists only of rows: any commit, replication or restore of the rows includes the
+//! index, and nothing needs rebuilding. [`Rows`] and [`WriteRows`] are this crate's view of them:
+//! reads and writes by key, ordered scans, counts. A search reads only its rows, so a search inside
+//! a transaction sees that transaction's own writes.
 //!
 //! No RESP, no I/O, no thread, no clock. Grammar, tokens, scores and texts of errors follow Redis'
 //! query engine: <https://redis.io/docs/latest/develop/ai/search-and-query/>, and what version 2.10

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A row is named by an upper bound of its ids, so the row of an id is the first at or after it.
-//! Postings that are added go behind the newest, as a patch that logs what is new and the counts
-//! behind them; a row is written anew when one of its postings goes.
+//! New postings are appended to the newest row, as a patch that logs the new postings and the
+//! counts after them; the removal of a posting rewrites its row.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -23,7 +23,7 @@ use crate::rows::{Rows, WriteRows};
 use crate::schema::FieldMask;
 use crate::term_numbers::{self, TermNumber};
 
-/// When the newest postings of a term are longer, they become a row of their own.
+/// Size above which the newest postings of a term become a row of their own.
 const TAIL_BYTES: usize = 2048;
 
 /// A document that has the term.
@@ -65,7 +65,7 @@ fn push(row: &mut Vec<u8>, distance: DocumentId, occurrences: &OccurrencesRow<'_
     occurrences.push(row);
 }
 
-/// A document that comes to a term's postings.
+/// A document to add to a term's postings.
 pub(crate) type Added<'a> = (DocumentId, OccurrencesRow<'a>);
 
 /// The row of a term: how many have it, and its newest postings.
@@ -76,7 +76,7 @@ struct Term {
     has_older: bool,
     /// The newest postings.
     postings: Vec<u8>,
-    /// Whether the row begins as it will, with `stored` bytes of postings.
+    /// Set if the row only grows: its first `stored` bytes of postings remain.
     is_extended: bool,
     stored: usize,
 }
@@ -115,7 +115,7 @@ impl Term {
         if removed > 0 {
             self.postings = kept;
             self.documents -= removed;
-            // The next posting is written as a distance to the last that stands here.
+            // The next posting is written as a distance to the last remaining posting.
             self.last = Postings::of(&self.postings).last().map_or(self.last, |(id, _)| id);
         }
     }
@@ -148,7 +148,7 @@ struct TermRow<'a> {
     has_older: bool,
     last: DocumentId,
     postings: &'a [u8],
-    /// Length of what stands before the counts.
+    /// Length of the part before the counts.
     stored: usize,
 }
 
@@ -179,7 +179,7 @@ fn push_counts(row: &mut Vec<u8>, (documents, has_older): (u32, bool), last: Doc
     row.push((row.len() - start) as u8);
 }
 
-/// How many settled documents have the term of this row.
+/// The number of settled documents with the term of this row.
 pub(crate) fn documents_of(row: &[u8]) -> u32 {
     TermRow::read(row).documents
 }
@@ -189,7 +189,7 @@ pub(crate) fn number_of(row: &[u8]) -> TermNumber {
     TermRow::read(row).number
 }
 
-/// Visits all postings of a term, whose row this is. Returns how many rows of older ones there are.
+/// Visits all postings of a term, whose row this is. Returns the number of rows of older postings.
 pub(crate) fn each(
     rows: &mut dyn Rows,
     bounded: &[u8],
@@ -224,8 +224,8 @@ fn without(row: &[u8], ids: &BTreeSet<DocumentId>) -> (Vec<u8>, u32) {
     (kept, removed)
 }
 
-/// Changes the postings of a term. The ids that are added ascend, and are above all that it has.
-/// `fresh` is the number that it gets if it is to have one and has none. Returns its number, or 0.
+/// Changes the postings of a term. The added ids ascend, and are above all existing ids. `fresh` is
+/// the number for a term that needs one and has none. Returns its number, or 0.
 pub(crate) fn change(
     rows: &mut dyn WriteRows,
     term: &[u8],
@@ -244,7 +244,7 @@ pub(crate) fn change(
             of_term.documents -= remove_older(rows, term, removed);
         }
         of_term.remove(removed);
-        // Counts of fewer documents may be shorter, and a patch leaves what is behind it.
+        // Counts of fewer documents may be shorter, and a patch keeps any bytes after it.
         of_term.is_extended = false;
     }
     if of_term.number == 0
@@ -318,14 +318,14 @@ fn first_from(rows: &mut dyn Rows, term: &[u8], id: DocumentId) -> Option<(Vec<u
     first
 }
 
-/// Walks the postings of a term by rows, so that rows behind what is asked for are not read.
+/// Walks the postings of a term by rows, without reading rows after the sought ids.
 pub(crate) struct Walk {
     term: Vec<u8>,
     /// The newest postings, until it is their turn.
     newest: Vec<u8>,
     /// The postings of the present row, which are read one by one.
     row: Vec<u8>,
-    /// Where the next posting of the row begins.
+    /// The start of the row's next posting.
     at: usize,
     present: Option<Present>,
     /// No id that is still to be read is below; nothing if only the newest are.
@@ -336,12 +336,12 @@ struct Present {
     id: DocumentId,
     frequency: u32,
     fields: FieldMask,
-    /// Where in the row its positions are.
+    /// The range of its positions in the row.
     positions: Range<usize>,
 }
 
 impl Walk {
-    /// Begins with the row of the term; an empty one if it has none.
+    /// Starts with the row of the term; empty for an absent term.
     pub fn new(term: &[u8], mut newest: Vec<u8>) -> Walk {
         let of_term = TermRow::read(&newest);
         let next = of_term.has_older.then_some(0);
@@ -358,7 +358,7 @@ impl Walk {
         }
     }
 
-    /// Goes to the first posting at or after `id`. Ids that are asked for ascend.
+    /// Moves to the first posting at or after `id`. The sought ids ascend.
     pub fn seek(&mut self, rows: &mut dyn Rows, id: DocumentId) -> Option<DocumentId> {
         loop {
             if let Some(present) = &self.present
@@ -373,7 +373,7 @@ impl Walk {
         }
     }
 
-    /// Where the term stands in the document that was found.
+    /// The occurrences of the term in the found document.
     pub fn found(&self) -> OccurrencesRow<'_> {
         let present = self.present.as_ref().expect("a posting was found");
         OccurrencesRow {

@@ -1,26 +1,24 @@
-//! Images of rows that are kept in memory, so that not every look has to read the rows again.
+//! Images of rows in memory, so that a lookup need not read the rows again.
 //!
-//! An image belongs to a [`Mark`]: a hash that stands in a row, and that changes in the same
-//! transaction as the rows that the image shows. It serves wherever this mark is seen: at any
-//! snapshot, inside a transaction, after one that was taken back. So it is never stale, and nobody
-//! has to forget it.
+//! An image belongs to a [`Mark`]: a hash in a row that changes in the same transaction as the
+//! imaged rows. The image serves every snapshot and transaction that sees this mark, also after a
+//! rollback. So it is never stale and needs no invalidation.
 //!
-//! Those that change the rows say how the image changes with them ([`Resident::expect`]), and the
-//! first look at the new mark makes the image follow. The mark of a transaction that is taken back
-//! is never seen, and what was expected of it is forgotten with the next one. Where the image
-//! cannot follow, it is made anew from the rows ([`Resident::is_wanted`]), by somebody who has the
-//! time; until then others read rows.
+//! Writers of the rows announce the change of the image ([`Resident::expect`]), and the first
+//! lookup of the new mark applies it. The mark of a rolled-back transaction is never seen, and its
+//! expected change is dropped at the next announcement. If the image cannot follow, a background
+//! task rebuilds it from the rows ([`Resident::is_wanted`]); until then lookups read rows.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A hash of what an image shows. Zeros if there is nothing to show.
+/// A hash of the rows that an image shows. Zeros if there are none.
 pub type Mark = [u8; 16];
 
-/// Looks at marks without an image, one after the other, before the image is made anew: a few are
-/// of older snapshots.
+/// Consecutive lookups of marks without an image before the image is rebuilt: a few are of older
+/// snapshots.
 const MISSED_MAX: u32 = 16;
 
 /// Something in memory that follows rows.
@@ -42,9 +40,9 @@ pub struct Resident<I: Image>(Mutex<Kept<I>>);
 #[derive(Debug)]
 struct Kept<I: Image> {
     image: Option<(Mark, Arc<I>)>,
-    /// From which mark to which there is a change that nobody has seen yet.
+    /// A pending change, from one mark to the next.
     next: Option<(Mark, Mark, I::Change)>,
-    /// Looks since the last one that found an image.
+    /// Lookups since the last hit.
     missed: u32,
     bytes: usize,
 }
@@ -75,7 +73,7 @@ impl<I: Image> Resident<I> {
         image
     }
 
-    /// True if somebody has looked for an image that is not kept, so that it should be made and
+    /// Returns true if a lookup has missed an image, so that it should be built and
     /// [`Resident::put`].
     pub fn is_wanted(&self) -> bool {
         let kept = self.0.lock();
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_follows_what_is_seen_and_not_what_was_taken_back() {
+    fn an_image_follows_commits_and_no_rolled_back_changes() {
         let resident = Resident::default();
         assert!(!resident.is_wanted());
         assert_eq!(seen(&resident, 1), None);

@@ -1,7 +1,7 @@
 //! How this crate sees what is stored: ordered rows of bytes, at one snapshot.
 //!
-//! The rows of one index stand below a prefix that the implementation adds, so keys here begin with
-//! a tag of `layout`. A transaction that reads its own writes, a reader of a frozen snapshot and a
+//! The rows of one index are below a prefix that the implementation adds, so keys here start with a
+//! tag of `layout`. A transaction that reads its own writes, a reader of a frozen snapshot and a
 //! map in memory can all be rows.
 
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ pub trait Rows {
     /// Prefetches about `bytes` of that value, which will be read soon, if that costs little.
     fn fetch_numbered(&mut self, _tag: u8, _number: u64, _bytes: usize) {}
 
-    /// As [`Rows::show_numbered`] for each of some numbers, with its place among them: several take
-    /// little longer than one. About `bytes` of each value are read.
+    /// As [`Rows::show_numbered`] for several numbers, each with its index in `numbers`: a batch
+    /// takes little longer than a single read. About `bytes` of each value are read.
     fn show_each(&mut self, tag: u8, numbers: &[u64], _bytes: usize, visit: &mut dyn FnMut(usize, &[u8])) {
         for (at, number) in numbers.iter().enumerate() {
             self.show_numbered(tag, *number, &mut |value| visit(at, value));
@@ -56,7 +56,7 @@ pub trait Rows {
         self.scan(start, end, &mut |key, _| visit(&[id_of(key)]));
     }
 
-    /// How many rows `start..end` holds. Takes no longer for more rows.
+    /// The number of rows in `start..end`. Takes no longer for more rows.
     fn count(&mut self, start: &[u8], end: &[u8]) -> u64;
 }
 

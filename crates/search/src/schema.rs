@@ -11,10 +11,10 @@ pub const FIELDS_MAX: usize = 1024;
 /// Most TEXT fields of an index: each is a bit of a mask.
 pub const TEXT_FIELDS_MAX: usize = 128;
 
-/// Which TEXT fields a word stands in, or is looked for in: one bit each.
+/// The TEXT fields that contain a word, or that are searched for it: one bit each.
 pub type FieldMask = u128;
 
-/// Every TEXT field, those that are added later too.
+/// Every TEXT field, including fields that are added later.
 pub const ALL_FIELDS: FieldMask = FieldMask::MAX;
 
 /// How a field is searched.
@@ -22,7 +22,7 @@ pub const ALL_FIELDS: FieldMask = FieldMask::MAX;
 pub enum FieldKind {
     /// Words with their positions.
     Text {
-        /// How much a word here counts, at least 1 in the count of a document's tokens.
+        /// The weight of a word here, at least 1 in the count of a document's tokens.
         weight: f64,
         /// Stems of its words are not indexed.
         no_stem: bool,
@@ -38,7 +38,7 @@ pub enum FieldKind {
     Numeric,
     /// Places, in circles.
     Geo,
-    /// Points and polygons, by how they lie to another.
+    /// Points and polygons, by their relation to another shape.
     Shape(System),
     /// Vectors, by nearness.
     Vector(VectorKind),
@@ -61,7 +61,7 @@ impl FieldKind {
 /// A field of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Where its value is found in a key: the name of a hash's field.
+    /// The path of its value in a key: the name of a hash's field.
     pub path: String,
     /// Its name in queries.
     pub name: String,
@@ -69,11 +69,11 @@ pub struct Field {
     pub kind: FieldKind,
     /// Its value is kept with the document, for sorting and aggregation.
     pub sortable: bool,
-    /// The value that is kept for sorting is as it came, not in lower case.
+    /// The value kept for sorting retains its case.
     pub keeps_case: bool,
     /// Kept for sorting, not searched.
     pub no_index: bool,
-    /// Documents without it can be asked for.
+    /// Queries can match documents without the field.
     pub index_missing: bool,
     /// Empty values of TAG and TEXT are indexed.
     pub index_empty: bool,
@@ -82,7 +82,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field that is found and asked for by the same name, with no options.
+    /// A field with the same path and name, without options.
     pub fn new(name: &str, kind: FieldKind) -> Field {
         Field {
             path: name.into(),
@@ -134,15 +134,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// A schema of these fields, in their order. Refuses names that stand twice, and more fields
-    /// than there may be.
+    /// Builds a schema of these fields, in their order. Refuses repeated names, and more fields
+    /// than the limit.
     pub fn new(fields: Vec<Field>) -> Result<Schema, SearchError> {
         let mut schema = Schema::default();
         schema.add(fields)?;
         Ok(schema)
     }
 
-    /// Adds fields behind those that are there. Changes nothing if it refuses.
+    /// Appends fields. On an error the schema is unchanged.
     pub fn add(&mut self, fields: Vec<Field>) -> Result<(), SearchError> {
         let mut all = self.fields.clone();
         for field in fields {

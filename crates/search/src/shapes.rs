@@ -1,4 +1,4 @@
-//! Shapes: points and polygons with holes, as well-known text, and how one lies to another.
+//! Shapes: points and polygons with holes, as well-known text, and the relations between them.
 //!
 //! On the sphere the sides of a polygon are arcs of great circles. Both shapes are projected from
 //! the centre of the sphere onto a plane that touches it, where such arcs are straight, and
@@ -35,7 +35,7 @@ impl System {
     }
 }
 
-/// How the shape of a document lies to that of a query.
+/// The relation of a document's shape to that of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// All of it is in the query's.
@@ -144,7 +144,7 @@ impl Shape {
         }
     }
 
-    /// Returns true if this shape lies so to another.
+    /// Returns true if this shape has the relation to another shape.
     pub fn is(&self, relation: Relation, other: &Shape, system: System) -> bool {
         let flattened = match system {
             System::Flat => Some((self.clone(), other.clone())),
@@ -250,7 +250,7 @@ impl Center {
     }
 }
 
-/// Positive if `c` is to the left of the way from `a` to `b`. Its sign is exact.
+/// Positive if `c` is to the left of the way from `a` to `b`. The sign is exact.
 fn side(a: Point, b: Point, c: Point) -> f64 {
     let of = |Point { x, y }| Coord { x, y };
     orient2d(of(a), of(b), of(c))
@@ -290,7 +290,7 @@ fn crosses((a, b): (Point, Point), (c, d): (Point, Point)) -> bool {
     differ(side(a, b, c), side(a, b, d)) && differ(side(c, d, a), side(c, d, b))
 }
 
-/// Where a point is: 1 inside of a ring, 0 on it, -1 outside.
+/// The position of a point: 1 inside of a ring, 0 on it, -1 outside.
 fn place_in_ring(ring: &[Point], point: Point) -> i8 {
     let mut is_inside = false;
     for (a, b) in sides(ring) {
@@ -365,7 +365,7 @@ fn check(rings: &[Vec<Point>]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The second side goes back over the first, at whose end it begins.
+/// The second side starts at the end of the first and returns over it.
 fn turns_back((a, b): (Point, Point), (c, d): (Point, Point)) -> bool {
     b == c && (is_on(a, b, d) || is_on(c, d, a))
 }
@@ -523,7 +523,7 @@ impl<'t> Parser<'t> {
         Ok(all)
     }
 
-    /// Without points that stand twice in a row, and without the first one again at the end.
+    /// A ring without consecutive equal points, and without the repeated first point at the end.
     fn ring(&mut self) -> Result<Vec<Point>, String> {
         let mut ring = self.listed(Parser::point)?;
         ring.dedup();

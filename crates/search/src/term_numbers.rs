@@ -45,8 +45,7 @@ fn push(row: &mut Vec<u8>, term: Option<&[u8]>) {
     row.extend(term.unwrap_or_default());
 }
 
-/// Gives the numbers behind `last` to these terms, none of which is longer than
-/// [`TERM_BYTES_MAX`].
+/// Assigns the numbers after `last` to these terms, each at most [`TERM_BYTES_MAX`] long.
 pub(crate) fn add(rows: &mut dyn WriteRows, last: TermNumber, terms: &[&[u8]]) {
     let (mut number, mut left) = (last + 1, terms);
     while !left.is_empty() {
@@ -80,7 +79,7 @@ pub(crate) fn remove(rows: &mut dyn WriteRows, number: TermNumber) {
     }
 }
 
-/// The terms with these numbers, which ascend. Nothing if one of them is no term's.
+/// The terms with these numbers, which ascend. None if a number has no term.
 pub(crate) fn terms(rows: &mut dyn Rows, numbers: &[TermNumber]) -> Option<Vec<Vec<u8>>> {
     let mut terms = Vec::with_capacity(numbers.len());
     for of_block in numbers.chunk_by(|a, b| a / BLOCK_TERMS == b / BLOCK_TERMS) {
@@ -97,7 +96,7 @@ pub(crate) fn terms(rows: &mut dyn Rows, numbers: &[TermNumber]) -> Option<Vec<V
     (terms.len() == numbers.len()).then_some(terms)
 }
 
-/// How many terms have a number.
+/// The number of terms with a number.
 pub(crate) fn count(rows: &mut dyn Rows) -> u64 {
     let mut count = 0;
     rows.scan(b"t", b"u", &mut |_, row| {
@@ -113,7 +112,7 @@ mod tests {
     use crate::MemoryRows;
 
     #[test]
-    fn terms_are_found_by_their_numbers_until_they_are_gone() {
+    fn terms_are_found_by_their_numbers_until_removed() {
         let mut rows = MemoryRows::default();
         let all: Vec<Vec<u8>> = (0..200).map(|at: u8| vec![b'x'; at.into()]).collect();
         let terms: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::SearchError;
 
-/// Says when the time is over, and what happens then.
+/// The deadline of a search, and the action at the deadline.
 #[derive(Clone, Copy)]
 pub struct Time<'t> {
     is_over: &'t dyn Fn() -> bool,
@@ -19,7 +19,7 @@ pub struct Parts<'p> {
 }
 
 impl<'p> Parts<'p> {
-    /// The steps behind the end of the time go on until `is_late` says that they took too long.
+    /// Steps after the deadline continue until `is_late` returns true.
     pub fn until(is_late: &'p dyn Fn() -> bool) -> Parts<'p> {
         Parts {
             is_late,
@@ -27,25 +27,25 @@ impl<'p> Parts<'p> {
         }
     }
 
-    /// Returns true if the time was over before everything was done.
+    /// Returns true if the deadline passed before the search was complete.
     pub fn was_over(&self) -> bool {
         self.was_over.get()
     }
 }
 
 impl<'t> Time<'t> {
-    /// Answers an error when the time is over. `is_over` is asked from time to time.
+    /// The search returns an error at the deadline. It polls `is_over`.
     pub fn until(is_over: &'t dyn Fn() -> bool) -> Time<'t> {
         Time { is_over, parts: None }
     }
 
-    /// The answer is what was found until then, and what can be done with that until it is late.
+    /// The answer is the partial result at the deadline, processed further until `is_late`.
     pub fn for_parts(is_over: &'t dyn Fn() -> bool, parts: &'t Parts<'t>) -> Time<'t> {
         let parts = Some(parts);
         Time { is_over, parts }
     }
 
-    /// Returns true if the caller has to go on with what it has.
+    /// Returns true if the caller must continue with its partial result.
     pub fn is_over(&self) -> Result<bool, SearchError> {
         match self.parts {
             Some(parts) if parts.was_over() => Ok((parts.is_late)()),
@@ -58,7 +58,7 @@ impl<'t> Time<'t> {
         }
     }
 
-    /// The question whether the time is over, for what has no parts.
+    /// The check of the deadline, for steps without partial results.
     pub fn question(&self) -> &'t dyn Fn() -> bool {
         self.is_over
     }

@@ -172,21 +172,21 @@ impl Metric {
 /// How a graph of near vectors is built and searched (HNSW).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Graph {
-    /// How many neighbours a vector is linked to; twice as many at the lowest level.
+    /// The number of a vector's links to neighbours; twice as many at the lowest level.
     pub links: usize,
-    /// How many candidates are kept while the neighbours of a new vector are looked for.
+    /// The number of candidates in the search for a new vector's neighbours.
     pub build_candidates: usize,
-    /// How many candidates a search keeps.
+    /// The number of candidates that a search keeps.
     pub search_candidates: usize,
-    /// How much farther than its radius a search of a range looks, as a share of it.
+    /// The additional distance in which a search of a range looks, as a share of its radius.
     pub epsilon: f64,
 }
 
-/// More links of a node than these lead nowhere else: more that are asked for are not made.
+/// Additional links of a node beyond these are of no use: larger requests are capped.
 const LINKS_MADE_MAX: usize = 512;
 
 impl Graph {
-    /// How many neighbours a vector is really linked to.
+    /// The actual number of a vector's links to neighbours.
     pub(crate) fn links_made(&self) -> usize {
         self.links.min(LINKS_MADE_MAX)
     }
@@ -362,10 +362,10 @@ fn normalized(blob: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// A vector, ready to be compared with stored ones.
+/// A vector, prepared for comparisons with stored vectors.
 pub struct QueryVector {
     kind: VectorKind,
-    /// Those of `Float64`.
+    /// The components of `Float64`.
     components: Vec<f64>,
     /// Those of every other type, which have no more digits.
     singles: Vec<f32>,
@@ -374,7 +374,7 @@ pub struct QueryVector {
 }
 
 impl QueryVector {
-    /// Its components, whatever their type.
+    /// Its components, of any type.
     pub(crate) fn all_components(&self) -> Vec<f64> {
         match self.kind.component {
             Component::Float64 => self.components.clone(),
@@ -382,8 +382,8 @@ impl QueryVector {
         }
     }
 
-    /// How far a stored vector is. Infinitely far if a component is not a number, or a COSINE has
-    /// no angle.
+    /// The distance of a stored vector. Infinite if a component is not a number, or a COSINE has no
+    /// angle.
     pub fn distance(&self, stored: &[u8]) -> f64 {
         let distance = match self.kind.metric {
             Metric::L2 => self.sum(stored, |a, b| (a - b) * (a - b), |a, b| (a - b) * (a - b)),
@@ -407,7 +407,7 @@ impl QueryVector {
         self.sum(stored, |a, b| a * b, |a, b| a * b)
     }
 
-    /// The sum of what each pair of components gives.
+    /// The sum of a function over the pairs of components.
     fn sum(&self, stored: &[u8], of_singles: impl Fn(f32, f32) -> f32, of_doubles: impl Fn(f64, f64) -> f64) -> f64 {
         match self.kind.component {
             Component::Float32 => summed(&self.singles, stored, f32::from_le_bytes, of_singles),
@@ -423,8 +423,8 @@ impl QueryVector {
     }
 }
 
-/// From 0 to 2: vectors whose length is one but for rounding are not farther apart than opposite
-/// ones.
+/// From 0 to 2: vectors whose lengths are one up to rounding are no farther apart than opposite
+/// vectors.
 fn of_cosine(cosine: f64) -> f64 {
     1.0 - cosine.clamp(-1.0, 1.0)
 }
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn small_floats_come_back() {
+    fn small_floats_survive_a_round_trip() {
         for number in [
             0.0,
             1.0,

@@ -1,8 +1,7 @@
-//! Walks through documents in the order of their ids: those of a term, those that rows name, and
-//! those at which several walks stand.
+//! Walks through documents in the order of their ids: those of a term, those named by rows, and
+//! those shared by several walks.
 //!
-//! A walk moves on to the first document at or after an id, and never back: ids that are asked for
-//! ascend.
+//! A walk moves to the first document at or after an id, and never back: the sought ids ascend.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -13,11 +12,11 @@ use crate::postings::{Posting, Walk};
 use crate::rows::Rows;
 use crate::schema::FieldMask;
 
-/// How many ids are read at first, and where a search moves on beyond those that were read: bounds
-/// what is read in vain.
+/// Number of ids in the first read, and in the first read after a seek beyond the read ids: bounds
+/// the wasted reads.
 const IDS_READ_FIRST: usize = 128;
 
-/// How many ids are read at most at a time.
+/// Most ids in one read.
 const IDS_READ_MAX: usize = 4096;
 
 /// Words of a bitmap, for each id, up to which ids are sorted by it.
@@ -46,7 +45,7 @@ pub(crate) struct TermWalk {
 }
 
 impl TermWalk {
-    /// Walks the settled documents that are not gone, then those that are not settled.
+    /// Walks the settled documents that were not removed, then the unsettled documents.
     pub fn new(settled: Walk, gone: Rc<BTreeSet<DocumentId>>, unsettled: Vec<Posting>) -> TermWalk {
         TermWalk {
             settled,
@@ -75,12 +74,12 @@ impl TermWalk {
         self.at
     }
 
-    /// Where it stands.
+    /// The current document.
     pub fn at(&self) -> Option<DocumentId> {
         self.at
     }
 
-    /// How often the present document has the term.
+    /// The frequency of the term in the present document.
     pub fn frequency(&self) -> u32 {
         match self.is_settled {
             true => self.settled.found().frequency,
@@ -110,7 +109,7 @@ pub(crate) struct IdRows {
     prefix: Vec<u8>,
     ids: Vec<DocumentId>,
     next: usize,
-    /// How many were asked for when they were read.
+    /// The size of the read.
     wanted: usize,
     is_read: bool,
 }
@@ -164,7 +163,7 @@ impl IdRows {
         }
     }
 
-    /// Takes all ids from a walk that has not begun.
+    /// Takes all ids from an unstarted walk.
     pub fn take_all(&mut self, rows: &mut dyn Rows) -> Vec<DocumentId> {
         if !self.is_read {
             self.wanted = usize::MAX;
@@ -204,7 +203,7 @@ impl Ids {
         }
     }
 
-    /// Takes all ids from a walk that has not begun.
+    /// Takes all ids from an unstarted walk.
     pub fn take_all(&mut self) -> Vec<DocumentId> {
         std::mem::take(&mut self.ids)
     }
@@ -233,8 +232,8 @@ pub(crate) fn common(mut ids: Vec<DocumentId>, others: &[DocumentId]) -> Vec<Doc
     ids
 }
 
-/// Sorts ids and leaves out those that are there already. Where they lie near each other, a bit for
-/// each id of the range does it several times faster than comparing them.
+/// Sorts and deduplicates ids. For dense ids, a bitmap of the range is several times faster than
+/// comparing them.
 fn sorted(mut ids: Vec<DocumentId>) -> Vec<DocumentId> {
     let (Some(first), Some(last)) = (ids.iter().min().copied(), ids.iter().max().copied()) else {
         return ids;
@@ -259,8 +258,8 @@ fn sorted(mut ids: Vec<DocumentId>) -> Vec<DocumentId> {
     ids
 }
 
-/// The first document at or after `id` at which all of `count` walks stand; there is at least one.
-/// `seek` moves the walk of a number.
+/// The first document at or after `id` that is common to all of `count` walks; `count` is at least
+/// one. `seek` moves the walk with a number.
 pub(crate) fn agreed(
     count: usize,
     id: DocumentId,
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_sorted_wherever_they_lie() {
+    fn ids_are_sorted_from_any_range() {
         for (step, count) in [(1, 0), (1, 1), (7, 300), (97, 1000), (9973, 500), (1 << 40, 100)] {
             for first in [0, 1, 63, 64, 1000] {
                 let ids: Vec<u64> = (0..count).map(|at| first + at * 31 % 211 * step).collect();

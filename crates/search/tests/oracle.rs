@@ -1,9 +1,9 @@
 //! Answers of the original, recorded by `tests/redis-oracle/record.py`, beside ours: how queries
 //! are read, what they find, and with which scores.
 //!
-//! The documents come in several orders, with others that change and go between them, and the index
-//! is settled or not: neither may show. A longer recording in a folder that
-//! `QUARTET_SEARCH_RECORDING` names is compared as well.
+//! The documents are inserted in several orders, with other documents that are changed and removed
+//! in between, and the index is settled or not: neither may affect the answers. A longer recording
+//! in a folder that `QUARTET_SEARCH_RECORDING` names is compared as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -240,7 +240,7 @@ fn searches_find_what_the_original_finds() {
 }
 
 #[test]
-fn neither_settling_nor_what_was_there_before_shows() {
+fn neither_settling_nor_earlier_documents_show() {
     let (recording, schema) = (Recording::read(), schema());
     let other = recording.documents[0].1.clone();
     for settled_at_a_time in [1, 7, 1000] {

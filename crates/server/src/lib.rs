@@ -111,7 +111,7 @@ impl Server {
         budget.apply(&engine);
         let limit = ConnectionLimit::of_process(settings.connections.connections_max)?;
         settings.connections.connections_max = limit.connections_max();
-        let tls = Tls::absent(StrangerBytes::new());
+        let tls = Tls::absent(StrangerBytes::new(), settings.connections.tls_only);
         if joined.is_some() {
             tls.change(settings.connections.tls.clone())?;
         }
@@ -143,7 +143,7 @@ impl Server {
         })
     }
 
-    /// Where each protocol is spoken.
+    /// The endpoints of all protocols.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         match &self.running {
             Running::Alone(serving) => serving.endpoints.clone(),
@@ -159,7 +159,7 @@ impl Server {
         }
     }
 
-    /// Acts upon the layers, unless another node is home.
+    /// Calls `act` with the layers, unless another node is home.
     fn with_serving<T>(&self, act: impl FnOnce(&Serving) -> T) -> Option<T> {
         match &self.running {
             Running::Alone(serving) => Some(act(serving)),
@@ -172,11 +172,11 @@ impl Server {
         self.foundation.tls.reload();
     }
 
-    /// Gives a parameter of CONFIG another value, as it stands in the configuration file. The error
-    /// says what is wrong with it.
+    /// Sets a parameter of CONFIG, with the text of the configuration file. The error has the fault
+    /// of the text.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
         check_parameter(&self.foundation.settings, name, value)?;
-        // From now on layers begin with it, and those that are there get it.
+        // New layers start with it, and existing layers get it.
         let parameter = (name.to_owned(), value.to_owned());
         self.foundation.parameters.lock().push(parameter);
         match &self.running {
@@ -195,16 +195,19 @@ impl Server {
         Ok(())
     }
 
-    /// Completes when a client or a signal handler asks the server to stop.
+    /// Completes when a client or a signal handler requests the server's stop.
     pub fn stop_requested(&self) -> Arc<StopRequest> {
         self.foundation.stop_requested.clone()
     }
 
-    /// Stops listening, lets replies that are ready go out, ends a script that takes long and takes
+    /// Hands over to another node of the cluster, stops listening, lets replies that are ready go out, ends a script that takes long and takes
     /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
     /// that takes longer than `limit`; everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
         let in_time = end_after(limit, Arc::downgrade(&self.foundation.partitions))?;
+        if let Running::Node(node) = &self.running {
+            node.hand_over_before_the_end();
+        }
         self.foundation.sockets.close();
         for (_, engine) in self.foundation.partitions.iter() {
             engine.end_waiting();
@@ -244,7 +247,7 @@ impl Server {
         }
     }
 
-    /// Drops all layers and makes them anew.
+    /// Drops all layers and builds them again.
     fn serve_anew(self) -> Result<Server> {
         if let Running::Alone(serving) = self.running {
             serving.end();
@@ -256,8 +259,8 @@ impl Server {
     }
 }
 
-/// Ends the process once `limit` is over, after everything has become durable, unless what it
-/// answers is dropped before.
+/// Ends the process after `limit`, when all writes are durable, unless the returned sender is
+/// dropped first.
 fn end_after(limit: Duration, partitions: Weak<Partitions>) -> Result<std::sync::mpsc::Sender<()>> {
     let (in_time, ended) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("stop limit".into()).spawn(move || {
@@ -295,8 +298,7 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
     }
 }
 
-/// Begins a new cluster with what the folder of the node `from` has. See
-/// [`cluster::adoption::adopt`].
+/// Creates a new cluster from the folder of the node `from`. See [`cluster::adoption::adopt`].
 pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<AdoptedCluster> {
     cluster::adoption::adopt(settings, from, accepts_loss, |folder| engine_parts(folder, settings))
 }
@@ -311,20 +313,20 @@ fn engine_parts(folder: &Path, settings: &Settings) -> Result<EngineParts> {
     ))
 }
 
-/// Returns the size of a partition's log files. Opening reads the newest one of each from its
-/// beginning, and each reserves two: all partitions together take what one would.
+/// Returns the size of a partition's log files. Opening reads the newest file of each from its
+/// start, and each reserves two: all partitions together take the time and space of a single one.
 fn segment_bytes(wanted: u64, partitions: u64) -> u64 {
     wanted.min((wanted / partitions).max(SEGMENT_BYTES_MIN))
 }
 
-/// Files are made smaller than that by the setting alone.
+/// Only the setting makes files smaller than this.
 const SEGMENT_BYTES_MIN: u64 = 4 << 20;
 
 /// Time between two reports of progress while opening.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Opens the partitions that the data folder has, or as many as are wanted.
-/// `shared`: the part of each in a log of a cluster's.
+/// Opens the partitions of the data folder, or the wanted number. `shared`: each partition's part
+/// of a cluster's log.
 fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Replicated>>) -> Result<Partitions> {
     let wanted = settings.storage.partitions;
     let data: Vec<Data> = match &settings.storage.data {
@@ -334,7 +336,7 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Repli
         }
         Data::Memory => vec![Data::Memory; wanted.unwrap_or(1) as usize],
     };
-    // All folders are there before the first says that there are several.
+    // All folders exist before the first records that there are several.
     let memory_bytes = MEMORY_DISK_BYTES / data.len() as u64;
     let disks = side_by_side(data.iter(), |data| open_disk(data, memory_bytes))?;
     if let Some(folder) = settings.storage.data.folder()
@@ -342,7 +344,7 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Repli
     {
         partition_folders::check_complete(&*disks[0], folder)?;
     }
-    // A new partition is kept as those are that are there.
+    // A new partition uses the same store as the existing partitions.
     let mut store = settings.storage.engine;
     for disk in &disks {
         store = store.map_or_else(|| StoreKind::of(&**disk), |store| Ok(Some(store)))?;
@@ -362,7 +364,7 @@ fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Repli
 
 /// Does something to each item on a thread of its own, some at once.
 ///
-/// Errors: that of the first item that has one.
+/// Errors: the first item's error.
 fn side_by_side<T: Send, R: Send>(
     mut items: impl Iterator<Item = T>,
     act: impl Fn(T) -> Result<R> + Sync,
@@ -419,7 +421,7 @@ impl PartitionOpening<'_> {
         Ok(engine)
     }
 
-    /// Each partition has an equal part of what the process may take.
+    /// Each partition has an equal part of the process's budget.
     fn options(&self, log: &FileLogOptions) -> EngineOptions {
         let (settings, partitions) = (self.settings, self.partitions as u64);
         let usual = EngineOptions::default();
@@ -436,8 +438,7 @@ impl PartitionOpening<'_> {
             ..usual
         };
         if settings.storage.data == Data::Memory {
-            // The log before a checkpoint is of no use to anybody, and takes memory until it is
-            // trimmed.
+            // The log before a checkpoint is of no use, and takes memory until it is trimmed.
             options.checkpoint_log_bytes = MEMORY_LOG_BYTES;
             options.log_retention_bytes = options.log_retention_bytes.min(MEMORY_LOG_BYTES);
         }
@@ -446,7 +447,7 @@ impl PartitionOpening<'_> {
     }
 }
 
-/// Tells how far opening has come, now and then.
+/// Reports the progress of opening from time to time.
 fn opening_progress(settings: &Settings, started: std::time::Instant) -> impl FnMut(OpenProgress) {
     let (mut reported, mut told, status) = (started, None, settings.status);
     move |progress: OpenProgress| {
@@ -497,14 +498,14 @@ fn open_disk(data: &Data, memory_bytes: u64) -> Result<Arc<dyn Disk>> {
             Ok(Arc::new(disk))
         }
         Data::Memory => {
-            tracing::warn!("DATA ARE IN MEMORY ONLY: everything is gone when this process ends");
+            tracing::warn!("DATA ARE IN MEMORY ONLY: all data are lost when this process ends");
             Ok(Arc::new(MemoryDisk::new(memory_bytes)))
         }
     }
 }
 
-/// The log can no longer be written. All acknowledged writes are on disk; nothing more may be
-/// acknowledged, so the process ends at once, without answering anybody.
+/// Ends the process because the log is no longer writable. All acknowledged writes are on disk;
+/// nothing more may be acknowledged, so the process ends at once, without any answer.
 fn log_failed(error: &LogError) {
     tracing::error!(%error, "the log failed: stopping; everything acknowledged before is on disk");
     std::process::exit(EXIT_LOG_FAILED);
@@ -518,7 +519,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_have_equal_parts_of_what_a_log_takes() {
+    fn partitions_have_equal_parts_of_the_logs_room() {
         let parts = |wanted: u64, partitions| segment_bytes(wanted << 20, partitions) >> 20;
         assert_eq!(
             [parts(64, 1), parts(64, 4), parts(64, 16), parts(64, 64)],

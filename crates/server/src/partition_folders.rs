@@ -55,7 +55,7 @@ pub fn check_complete(disk: &dyn Disk, data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folders of the partitions that a server is to have: `wanted`, or as many as there are.
+/// The folders of a server's partitions: `wanted`, or all existing ones.
 pub fn wanted_folders(data: &Path, wanted: Option<u32>) -> Result<Vec<PathBuf>> {
     let mut folders = partition_folders(data)?;
     let wanted = wanted.map_or(folders.len(), |wanted| wanted as usize);

@@ -1,12 +1,12 @@
-//! Layers over an engine, and everything that serves them: from the first layer that is made to the
-//! last that is dropped. The engine and the sockets stay, and a next one may begin over them.
+//! Layers over an engine, and the services over them: from the construction of the first layer to
+//! the drop of the last. The engine and the sockets remain, and the next service may use them.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
@@ -39,32 +39,36 @@ use crate::settings::{NewCredentials, Settings};
 use crate::tenants::Tenants;
 use crate::{limits, metrics, process};
 
-/// How often databases are looked through for layers that nobody uses.
+/// Interval of the search for databases with idle layers.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
 
-/// How often the databases' counters are written down.
+/// Interval at which the databases' counters are written.
 const USAGE_CYCLE: Duration = Duration::from_secs(5);
 
-/// How often the nodes of a cluster compare their states: each walks all of its rows for that.
-const STATE_HASH_CYCLE: Duration = Duration::from_secs(3600);
+/// Interval at which the nodes of a cluster compare their states: each walks all of its rows for
+/// that.
+const STATE_HASH_CYCLE: Duration = Duration::from_secs(30);
+/// The time between two comparisons is at least this many times that of one: they take at most a
+/// twentieth of a core.
+const STATE_HASH_SHARE: u32 = 20;
 
-/// How often homes of other partitions are given what they have not heard yet.
+/// Interval at which homes of other partitions get pending changes.
 const TELL_CYCLE: Duration = Duration::from_millis(200);
 
-/// How often clients are woken that are to end.
+/// Interval at which connections that must end are woken.
 const WAKE_CYCLE: Duration = Duration::from_millis(5);
 
-/// How often it is looked whether there is another certificate.
+/// Interval of checks for another certificate.
 const CERTIFICATE_CYCLE: Duration = Duration::from_secs(1);
 
-/// Everything that stays when layers are dropped and made anew.
+/// Everything that remains when layers are dropped and built again.
 pub struct Foundation {
     pub partitions: Arc<Partitions>,
-    /// That of the first partition.
+    /// The engine of the first partition.
     pub engine: Arc<Engine>,
-    /// As they were given: credentials that the data hold are read when layers are made.
+    /// The original settings: credentials in the data are read when layers are built.
     pub settings: Settings,
-    /// Parameters of the configuration file that were read anew since, oldest first.
+    /// Parameters of the configuration file that were reloaded since, oldest first.
     pub parameters: Mutex<Vec<(String, String)>>,
     pub layers: &'static [ServedLayer],
     pub budget: Budget,
@@ -80,7 +84,7 @@ pub struct Foundation {
 }
 
 impl Foundation {
-    /// The settings for layers that begin now.
+    /// The settings for new layers.
     fn settings_now(&self) -> Settings {
         let mut settings = self.settings.clone();
         if let Some(file) = &mut settings.redis.config_file {
@@ -96,7 +100,7 @@ pub struct Serving {
     pub tenants: Arc<Tenants>,
     /// The default database's layer of Redis.
     pub redis: Option<Arc<Redis>>,
-    /// Where each protocol is spoken.
+    /// The endpoints of all protocols.
     pub endpoints: Vec<Endpoint>,
     /// Made just now, to be shown this once.
     pub new_credentials: NewCredentials,
@@ -108,15 +112,15 @@ pub struct Serving {
     telemetry: Option<Telemetry>,
 }
 
-/// The entrances of all listeners by name, and the threads behind them.
+/// The entrances of all listeners by name, and the I/O threads.
 pub struct Entrances {
     by_name: HashMap<&'static str, Arc<dyn Entrance>>,
     threads: Vec<Inbox>,
 }
 
 impl Entrances {
-    /// Lets in the client at `peer` at the listener of this name. False: there is no such listener,
-    /// or no place left.
+    /// Admits the client at `peer` at the named listener. False: there is no such listener, or no
+    /// free place.
     pub async fn admit(&self, listener: &str, socket: TcpStream, peer: SocketAddr) -> io::Result<bool> {
         let thread = &self.threads[usize::from(peer.port()) % self.threads.len()];
         let Some(entrance) = self.by_name.get(listener) else {
@@ -124,7 +128,7 @@ impl Entrances {
         };
         let admitted = entrance.admit(socket, peer, &thread.thread_waker).await?;
         let is_admitted = admitted.is_some();
-        // A thread that is gone is one that was stopped.
+        // The thread of a closed channel was stopped.
         let _ = admitted.map(|arrival| thread.arrivals.send(arrival));
         Ok(is_admitted)
     }
@@ -168,7 +172,7 @@ struct Scope {
     catalogue: Catalogue,
     settings: Settings,
     new_credentials: NewCredentials,
-    /// Clients come in at the sockets. Otherwise all are passed on from elsewhere.
+    /// Set if clients connect at the sockets. Otherwise other nodes forward them.
     accepts: bool,
 }
 
@@ -179,8 +183,8 @@ impl Serving {
         Serving::begin_apart(foundation, catalogue)
     }
 
-    /// Reads the catalogue at the home of the first partition, and tells the homes of all others
-    /// what it says. Blocks until they have heard it.
+    /// Reads the catalogue at the home of the first partition, and sends its content to the homes
+    /// of all others. Blocks until they have received it.
     pub fn prepare_apart(foundation: &Foundation) -> Result<Catalogue> {
         let nodes = foundation.nodes.get().cloned().context("only a node of a cluster")?;
         let homes = Box::new(HomesOfNodes(nodes));
@@ -207,7 +211,7 @@ impl Serving {
         Serving::over(foundation, scope)
     }
 
-    /// Serves the databases of one partition behind the first, to clients that are passed on.
+    /// Serves the databases of one partition other than the first, to forwarded clients.
     pub fn of_partition(foundation: &Foundation, id: PartitionId) -> Result<Serving> {
         let engine = foundation.partitions.engine(id).clone();
         let partitions = Arc::new(Partitions::of_one(id, engine));
@@ -324,7 +328,7 @@ impl Serving {
         })
     }
 
-    /// Gives a parameter of CONFIG another value, as it stands in the configuration file.
+    /// Sets a parameter of CONFIG, with the text of the configuration file.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
         let layer = self.redis.as_ref().expect("there while the server runs");
         layer.config.start_with_file(name, value)?;
@@ -341,7 +345,8 @@ impl Serving {
         }
         let entrances: Vec<_> = self.entrances.by_name.values().cloned().collect();
         drop(self.entrances);
-        // No listener wakes the clients of a service that has none, and some may come in last.
+        // A service without listeners has no other wakeup for its clients, and some may arrive
+        // last.
         while !self.threads.have_ended() {
             entrances.iter().for_each(|entrance| entrance.closed());
             std::thread::sleep(WAKE_CYCLE);
@@ -355,7 +360,7 @@ impl Serving {
     }
 }
 
-/// Writes all metrics, as long as the layers are there.
+/// Writes all metrics, as long as the layers exist.
 fn write_metrics(redis: Option<&Arc<Redis>>, tenants: &Arc<Tenants>) -> WriteMetrics {
     let redis = redis.map(Arc::downgrade).unwrap_or_default();
     let tenants = Arc::downgrade(tenants);
@@ -374,12 +379,12 @@ impl Threads {
         }
     }
 
-    /// Becomes true when they are to end.
+    /// Becomes true when the threads must end.
     pub fn stopped(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// Lets them end, once replies that are ready have gone out.
+    /// Requests their end, after the output of all ready replies.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
@@ -388,7 +393,7 @@ impl Threads {
         self.running.iter().all(JoinHandle::is_finished)
     }
 
-    /// Ends them, once replies that are ready have gone out.
+    /// Ends them, after the output of all ready replies.
     pub fn end(self) {
         self.stop();
         for thread in self.running {
@@ -398,8 +403,8 @@ impl Threads {
         }
     }
 
-    /// Starts the I/O threads, the first of which accepts for all. Each gives memory back when
-    /// `purges` asks. Returns the way to all of them.
+    /// Starts the I/O threads, the first of which accepts for all. Each purges its memory when
+    /// `purges` changes. Returns the entrances to all of them.
     pub fn serve(
         &mut self,
         listeners: Vec<Listener>,
@@ -477,7 +482,7 @@ impl Worker {
             tokio::select! {
                 Some(arrival) = self.arrivals.recv() => arrival.start(&thread, &mut tasks),
                 Some(_) = tasks.join_next() => {}
-                // Nobody accepts any more, and everybody who was accepted is gone.
+                // The listeners are closed, and all accepted connections have ended.
                 else => break,
             }
         }
@@ -490,12 +495,18 @@ impl Worker {
 /// The periodic tasks that belong to no listener.
 fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
-    let (partitions, mut is_first) = (tenants.parts.partitions.clone(), true);
+    let partitions = tenants.parts.partitions.clone();
+    // A new home has other work.
+    let mut marked = vec![Instant::now(); partitions.count()];
     let mark = move || {
-        // A home that has just begun has other work.
-        if !std::mem::take(&mut is_first) {
-            let homes = partitions.iter().filter(|(_, engine)| engine.is_home());
-            homes.for_each(|(_, engine)| engine.mark());
+        let homes = partitions.iter().filter(|(_, engine)| engine.is_home());
+        for (partition, engine) in homes {
+            let last = &mut marked[partition.0 as usize];
+            let took = Duration::from_micros(engine.replication().hash_micros);
+            if last.elapsed() >= took * STATE_HASH_SHARE {
+                *last = Instant::now();
+                engine.mark();
+            }
         }
     };
     [

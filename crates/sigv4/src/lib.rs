@@ -162,7 +162,7 @@ mod tests {
         assert!(authorization.contains("host;x-amz-date;x-amz-security-token;x-amz-target"));
     }
 
-    /// A signer that outlives midnight signs as one that is made after it.
+    /// A signer that outlives midnight signs like a signer created after it.
     #[test]
     fn a_new_day_has_its_own_key() {
         let credential = credential("key", "secret", "eu-west-1");

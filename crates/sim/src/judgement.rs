@@ -1,8 +1,8 @@
-//! The judge's findings, and the mistakes planted for it to find.
+//! The violations that the checker finds, and the mistakes planted for it.
 
 use quartet_model::Version;
 
-/// The judge's finding.
+/// A violation of the engine's guarantees.
 #[derive(Debug, thiserror::Error)]
 pub enum Violation {
     #[error("version {} was acknowledged, and a crash left everything only up to {}", acknowledged.0, recovered.0)]
@@ -21,13 +21,13 @@ pub enum Violation {
     Refused(String),
 }
 
-/// A mistake made on purpose, for the judge to find.
+/// A deliberate mistake that the checker must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// The disk says that it has synced, and has not.
     LyingDisk,
-    /// Clients are answered before what they wrote is durable.
+    /// Clients are answered before their writes are durable.
     EarlyAnswers,
-    /// Transactions are not judged by what they read.
+    /// Transactions are not certified against their reads.
     UncertifiedReads,
 }

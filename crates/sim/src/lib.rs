@@ -1,8 +1,8 @@
-//! A whole engine on one thread, in a world that one seed decides: its disk fails and loses power,
-//! its time passes when the simulation says so, and its threads take steps in a seeded order. A
-//! judge that knows every commit looks on.
+//! A whole engine on one thread, in a world determined by one seed: its disk fails and loses power,
+//! the simulation advances its time, and its threads take steps in a seeded order. A checker that
+//! knows every commit verifies it.
 //!
-//! A seed leads to the same hash each time: whatever fails here can be looked at again.
+//! A seed leads to the same hash each time: every failure can be reproduced.
 
 pub mod cluster;
 mod judgement;
@@ -47,7 +47,7 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, Violation> {
     })
 }
 
-/// One life of the engine, up to what ends it.
+/// One life of the engine, up to its end.
 fn live(world: &mut World) -> Result<(), Violation> {
     world.open_accounts()?;
     if world.random.one_in(2) {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_finds_nothing() {
+    fn the_checker_finds_nothing() {
         for seed in 0..50 {
             run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         }
@@ -85,25 +85,25 @@ mod tests {
         assert_eq!(hashes.len(), 10);
     }
 
-    /// How many of a few seeds show it.
+    /// The number of seeds, of a few, that show it.
     fn found(planted: Planted, is_it: fn(&Violation) -> bool) -> usize {
         let outcomes = (0..20).map(|seed| run(seed, Some(planted)));
         outcomes.filter(|outcome| outcome.as_ref().is_err_and(is_it)).count()
     }
 
     #[test]
-    fn the_judge_finds_a_disk_that_lies_about_syncs() {
+    fn the_checker_finds_a_disk_with_false_syncs() {
         let is_it = |found: &Violation| matches!(found, Violation::Lost { .. } | Violation::Damage(_));
         assert!(found(Planted::LyingDisk, is_it) > 0);
     }
 
     #[test]
-    fn the_judge_finds_answers_given_too_early() {
+    fn the_checker_finds_answers_given_too_early() {
         assert!(found(Planted::EarlyAnswers, |found| matches!(found, Violation::Lost { .. })) > 0);
     }
 
     #[test]
-    fn the_judge_finds_transactions_that_are_not_certified() {
+    fn the_checker_finds_transactions_that_are_not_certified() {
         assert!(
             found(Planted::UncertifiedReads, |found| matches!(
                 found,

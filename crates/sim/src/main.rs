@@ -1,4 +1,4 @@
-//! `quartet-sim --seeds 1000` runs seeds 0 to 999, `--first 1000` those behind them; `--seed 7`
+//! `quartet-sim --seeds 1000` runs seeds 0 to 999, `--first 1000` the next thousand; `--seed 7`
 //! runs one of them again and shows its hash. `--cluster`: three engines that share a log instead
 //! of one. `--partitions`: three partitions of one process, between which databases move.
 
@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::Parser;
 use quartet_sim::cluster::{Mistake, first_finding};
 
-/// Runs the engine in seeded worlds and judges what it did.
+/// Runs the engine in seeded worlds and checks its guarantees.
 #[derive(Parser)]
 struct Arguments {
     /// How many seeds to run.
@@ -17,7 +17,7 @@ struct Arguments {
     /// The first of them.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Only this one.
+    /// Run only this seed.
     #[arg(long)]
     seed: Option<u64>,
     /// Three engines over a replicated log.

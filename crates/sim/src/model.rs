@@ -1,7 +1,7 @@
 //! The database's required contents: every commit in order, and the state they lead to.
 //!
-//! Every transaction writes its commit version under one key, so what a crash has left tells up to
-//! which commit it reaches.
+//! Every transaction writes its commit version under one key, so the state after a crash shows the
+//! last surviving commit.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub type Write = (Vec<u8>, Option<Vec<u8>>);
 pub struct Model {
     commits: Vec<(Version, Vec<Write>)>,
     rows: Rows,
-    /// Everything up to this version was acknowledged, or shown to somebody.
+    /// Everything up to this version was acknowledged, or read by a client.
     acknowledged: Version,
 }
 
@@ -47,7 +47,7 @@ impl Model {
         self.acknowledged = self.acknowledged.max(version);
     }
 
-    /// A crash has left everything up to `recovered`, and nothing behind it.
+    /// Checks that a crash has left everything up to `recovered`, and nothing later.
     pub fn recovered(&mut self, recovered: Version) -> Result<(), Violation> {
         if recovered < self.acknowledged {
             return Err(Violation::Lost {

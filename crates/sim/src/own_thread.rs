@@ -1,5 +1,5 @@
-//! A step on a thread of its own, so that it can wait in its middle. The thread and whoever has it
-//! go on run one at a time: each waits for the other.
+//! A step on a thread of its own, so that it can wait in its middle. The thread and its caller run
+//! one at a time: each waits for the other.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,7 +26,7 @@ enum FromThread {
 
 /// The outcome of a step, or of a part of it.
 pub enum Said {
-    /// It waits for so long: then it is to go on.
+    /// It waits for this time, and must be resumed then.
     Waits(Thread, Duration),
     Ended(Step, Next),
 }

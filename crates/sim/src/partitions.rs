@@ -1,10 +1,10 @@
 //! Three partitions of one process in one world: their folders are on one machine, which loses
 //! power and room as a whole, and databases move between them while they are written to.
 //!
-//! Each database is a list that grows by one row at a time, under a counter. So the rows that are
-//! there tell whether any is missing or there twice, and their versions whether one order holds
-//! over all moves. A move goes on by one step in a turn; power goes between any two steps, and a
-//! disk that fails ends the process within one.
+//! Each database is a list that grows by one row at a time, under a counter. So the present rows
+//! show whether any is missing or duplicated, and their versions whether one order holds over all
+//! moves. A move advances by one step in a turn; power fails between any two steps, and a failing
+//! disk ends the process within one.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -35,11 +35,11 @@ const TURNS_MAX: u64 = 200;
 /// More failures of the disks in a row than any seed orders.
 const OPENINGS_MAX: u32 = 20;
 const HOUR_MICROS: u64 = 3_600_000_000;
-/// How long one step of a move may wait, and how often it looks.
+/// Time limit of one step of a move, as a number of checks, and their interval.
 const LOOKS_MAX: u32 = 10_000;
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The judge's finding.
+/// A violation of the partitions' guarantees.
 #[derive(Debug, thiserror::Error)]
 pub enum Finding {
     #[error("{name} had {acknowledged} rows that were acknowledged, and has {found}")]
@@ -58,14 +58,14 @@ pub enum Finding {
     Refused(String),
 }
 
-/// A mistake made on purpose, for the judge to find.
+/// A deliberate mistake that the checker must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// The disks say that they have synced, and have not.
     LyingDisks,
-    /// A database goes on at the target without what was written while it was copied.
+    /// A database continues at the target without the writes that were made while it was copied.
     NothingFollowed,
-    /// A writer that was let in before a move writes where the database was, behind the move.
+    /// A writer that was admitted before a move writes to the source after the move.
     LateWriter,
 }
 
@@ -75,7 +75,7 @@ pub struct Report {
     /// Hash of everything that was observed on the way: the same each time the seed is run.
     pub hash: u64,
     pub crashes: u64,
-    /// How often what the world is there for has happened.
+    /// Number of occurrences of the tested situations.
     pub reached: BTreeMap<&'static str, u64>,
 }
 
@@ -98,14 +98,14 @@ struct World {
     hash: u64,
 }
 
-/// The judge's knowledge of a database.
+/// The checker's model of a database.
 #[derive(Default)]
 struct List {
-    /// The next row: all before it are there.
+    /// The next row: all before it exist.
     next: u64,
     /// Rows below are acknowledged.
     acknowledged: u64,
-    /// Rows that are not yet, and what each waits for, in which partition.
+    /// Unacknowledged rows, with the dependency that each waits for, and its partition.
     unanswered: Vec<(u64, PartitionId, Dependency)>,
 }
 
@@ -118,7 +118,7 @@ struct Moving {
 enum Step {
     Copying(Box<DatabaseCopy>),
     Following(Box<DatabaseCopy>),
-    /// It is where the catalogue has it; what is left elsewhere is to go.
+    /// It is where the catalogue has it; the remains in the other partition must be removed.
     Ending,
 }
 
@@ -188,7 +188,7 @@ impl World {
                 return Ok(());
             }
             let definition = Definition::new(name, Durability::Always);
-            // A disk that was to fail while it was opened may fail here.
+            // A disk fault that was scheduled for the opening may occur here.
             if self.catalogue().create(definition).is_err() {
                 self.crash()?;
             }
@@ -217,7 +217,7 @@ impl World {
         self.hash = mixed(self.hash ^ value);
     }
 
-    /// One life of the process, up to what ends it.
+    /// One life of the process, up to its end.
     fn live(&mut self) -> Result<(), Finding> {
         if self.random.one_in(2) {
             self.order_fault();
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// One step of the move that is under way, or the first of another one.
+    /// One step of the current move, or the first step of another.
     fn go_on_with_a_move(&mut self) -> Result<(), Finding> {
         let Some(mut moving) = self.moving.take() else {
             return self.begin_move();
@@ -365,7 +365,7 @@ impl World {
         let to = PartitionId(self.random.below(PARTITIONS as u64) as u32);
         let (database, moving) = match self.catalogue().begin_move(NAMES[list], to) {
             Ok(Some(begun)) => begun,
-            // It is there, or the disk fails or is full.
+            // It is in that partition already, or the disk fails or is full.
             Ok(None) | Err(CatalogueError::LogFailed | CatalogueError::DiskFull) => return Ok(()),
             Err(error) => return Err(Finding::Refused(format!("a move: {error}"))),
         };
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    /// Nobody writes to the database meanwhile.
+    /// The database has no writer meanwhile.
     fn arrive(&mut self, moving: &Moving, copy: &mut DatabaseCopy) -> Result<(), String> {
         let Moving { database, moving, .. } = moving;
         let (source, target) = (
@@ -469,7 +469,7 @@ impl World {
         });
     }
 
-    /// Stops the process as an operator does: a move that is under way is given up.
+    /// Stops the process as an operator does: a move in progress is abandoned.
     fn restart(&mut self) -> Result<(), Finding> {
         self.give_answers();
         if self.moving.take().is_some() {
@@ -485,7 +485,7 @@ impl World {
         }
         match has_failed {
             true => self.lose_power(),
-            // Everything is there afterwards.
+            // All rows are present afterwards.
             false => self.lists.iter_mut().for_each(|list| list.acknowledged = list.next),
         }
         self.open()
@@ -517,7 +517,7 @@ impl World {
         self.partitions = None;
     }
 
-    /// Opens what is on the disks, and judges it.
+    /// Opens the content of the disks, and checks it.
     fn open(&mut self) -> Result<(), Finding> {
         self.lists.iter_mut().for_each(|list| list.unanswered.clear());
         for attempt in 0..OPENINGS_MAX {
@@ -670,7 +670,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_finds_nothing_and_moves_end_in_every_way() {
+    fn the_checker_finds_nothing_and_moves_end_in_every_way() {
         let mut reached = BTreeMap::new();
         for seed in 0..100 {
             let report = run(seed, None).unwrap_or_else(|finding| panic!("seed {seed}: {finding}"));
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_finds_each_mistake() {
+    fn the_checker_finds_each_mistake() {
         let found = |mistake, is_it: fn(&Finding) -> bool| {
             let mut outcomes = (0..30).map(|seed| run(seed, Some(mistake)));
             outcomes.any(|outcome| outcome.as_ref().is_err_and(is_it))

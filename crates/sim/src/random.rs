@@ -19,7 +19,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// True once in `times`, on average.
+    /// Returns true once in `times` calls, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

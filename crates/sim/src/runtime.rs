@@ -1,11 +1,10 @@
-//! All work on one thread, in an order that a seed decides, and a time that passes only while
-//! somebody waits.
+//! All work on one thread, in an order determined by a seed; time advances only while a step waits.
 //!
-//! A step runs to its end before another begins; whoever pauses lets others take steps meanwhile.
-//! So what may happen between two steps is decided by chance, and what happens inside one is not.
+//! A step runs to its end before another starts; a step that pauses lets others run meanwhile. So
+//! the interleaving between steps is random, and the inside of a step is not.
 //!
-//! Work that waits within a step while clients go on has a thread of its own, of which one runs at
-//! a time: a pause there hands the turn back until its time has come (`own_thread`).
+//! Work that waits within a step while clients continue has a thread of its own; one such thread
+//! runs at a time, and a pause returns the turn until its time has passed (`own_thread`).
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -19,7 +18,7 @@ use crate::random::Random;
 
 /// Work that has a thread of its own. It holds no lock that others take while it waits.
 const OWN_THREADS: [&str; 2] = ["checkpoint", COPY];
-/// Work that begins a copy and waits for the flusher.
+/// Work that starts a copy and waits for the flusher.
 pub const COPY: &str = "copy";
 
 pub struct SeededRuntime {
@@ -34,14 +33,14 @@ struct State {
     random: Random,
     works: Vec<Work>,
     next_id: u64,
-    /// No step begins before.
+    /// No step starts before.
     stalled_until: Duration,
 }
 
 struct Work {
     id: u64,
     name: &'static str,
-    /// Gone while a step runs.
+    /// Taken out while a step runs.
     doing: Option<Doing>,
     due: Duration,
     is_woken: bool,
@@ -79,30 +78,30 @@ impl SeededRuntime {
         })
     }
 
-    /// Lets time pass in which no work is done, as while the process stands still.
+    /// Advances time without running any work, as while the process is suspended.
     pub fn skip(&self, time: Duration) {
         self.state.lock().now += time;
         self.clock.advance(time.as_micros() as u64);
     }
 
-    /// Waits within a step that has a thread of its own; elsewhere it does nothing.
+    /// Waits within a step that has a thread of its own; in other steps it does nothing.
     pub fn wait_within(&self, time: Duration) {
         own_thread::wait(time);
     }
 
-    /// Lets no step begin for a while, as when the disk is slow.
+    /// Prevents steps from starting for a while, as when the disk is slow.
     pub fn stall(&self, lasts: Duration) {
         let mut state = self.state.lock();
         state.stalled_until = state.now + lasts;
     }
 
-    /// True while no step begins.
+    /// Returns true while no step may start.
     pub fn is_stalled(&self) -> bool {
         let state = self.state.lock();
         state.stalled_until > state.now
     }
 
-    /// True while work of this name is within a step and waits.
+    /// Returns true while work of this name is within a step and waits.
     pub fn waits_within(&self, name: &str) -> bool {
         let state = self.state.lock();
         let is_it = |work: &Work| work.name == name && matches!(work.doing, Some(Doing::Waits(_)));
@@ -284,7 +283,7 @@ mod tests {
         assert!((2..20).any(|seed| order(seed) != order(1)));
     }
 
-    /// Work that waits within a step lets others go on, and may be ended there.
+    /// Work that waits within a step lets others run, and may be ended there.
     #[test]
     fn work_with_a_thread_of_its_own_waits_within_a_step() {
         let runtime = SeededRuntime::new(1, Arc::default());
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_lets_no_step_begin() {
+    fn a_stall_starts_no_step() {
         let runtime = SeededRuntime::new(1, Arc::default());
         let task = runtime.start("work", Box::new(|| Next::Done)).unwrap();
         runtime.stall(Duration::from_millis(5));

@@ -1,9 +1,9 @@
 //! The clients' work: a bank whose money must neither grow nor shrink, and registers that must hold
 //! the last written value.
 //!
-//! Transactions come all three ways into the engine. Those that run without the lock meet others
-//! that commit meanwhile: a closure lets another client in while it runs, and an interactive
-//! transaction stays open over several turns.
+//! Transactions use all three interfaces of the engine. Transactions without the lock are
+//! interleaved with concurrent commits: a closure lets another client run in between, and an
+//! interactive transaction stays open over several turns.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const ACCOUNTS: u64 = 8;
 const OPENING_BALANCE: u64 = 100;
 const REGISTERS: u64 = 6;
 const VALUE_BYTES_MAX: u64 = 300;
-/// Attempts of a closure that meets conflicts.
+/// Attempts of a closure in case of conflicts.
 const ATTEMPTS: u32 = 3;
 
 /// A transfer that has read and not committed.
@@ -43,7 +43,7 @@ fn balance(bytes: Option<&[u8]>) -> u64 {
         .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// The new balances after moving `amount`, or as much as there is.
+/// The new balances after moving `amount`, or the whole balance if that is less.
 fn transfer(from: (u64, u64), to: (u64, u64), amount: u64) -> Vec<Write> {
     let amount = amount.min(from.1);
     vec![
@@ -157,7 +157,7 @@ impl World {
         self.write_at_once(writes)
     }
 
-    /// Without the lock; now and then somebody else comes in between its reads and its commit.
+    /// Without the lock; occasionally another client commits between its reads and its commit.
     fn transfer_by_closure(&mut self, lets_others_in: bool) -> Result<(), Violation> {
         let ((from, to), amount) = (self.two_accounts(), self.random.below(50));
         let (engine, space, planted) = (self.engine(), self.space, self.planted);
@@ -253,7 +253,7 @@ impl World {
         self.judge_rows(&rows)
     }
 
-    /// A client that is alone makes its last answer durable by itself.
+    /// A client without others makes its last answer durable itself.
     fn flush(&mut self) -> Result<(), Violation> {
         self.engine().make_durable(self.model.last_version());
         self.give_answers();

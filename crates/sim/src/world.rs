@@ -16,7 +16,7 @@ use crate::model::{Model, Rows};
 use crate::random::{Random, mixed};
 use crate::runtime::SeededRuntime;
 
-/// Where each transaction leaves its commit version, in the first eight bytes.
+/// The key at which each transaction leaves its commit version, in the first eight bytes.
 pub const LAST: &[u8] = b"last";
 
 /// More failures of the disk in a row than any seed orders.
@@ -35,7 +35,7 @@ pub struct World {
     log: FileLogOptions,
     options: EngineOptions,
     has_failed: Arc<AtomicBool>,
-    /// Answers that nobody has been given yet: each waits until this version is durable.
+    /// Answers that have not been sent: each waits until this version is durable.
     unanswered: Vec<Version>,
     pub crashes: u64,
     /// Hash of everything that was observed.
@@ -90,7 +90,7 @@ impl World {
         self.engine.clone().expect("the engine is open")
     }
 
-    /// True if the engine has given up its log: nothing more becomes durable.
+    /// Returns true if the engine has given up its log: nothing more becomes durable.
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::SeqCst)
     }
@@ -142,8 +142,8 @@ impl World {
         self.disk.fail(operation, nth, fault);
     }
 
-    /// Stops the engine as an operator does. Everything that it has answered by then, and all else,
-    /// is there afterwards.
+    /// Stops the engine as an operator does. All its commits, answered or not, are present
+    /// afterwards.
     pub fn restart(&mut self) -> Result<(), Violation> {
         self.give_answers();
         let engine = self
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Opens what is on the disk, and judges it.
+    /// Opens the content of the disk, and checks it.
     fn open(&mut self) -> Result<(), Violation> {
         for _ in 0..OPENINGS_MAX {
             if self.random.one_in(4) {
@@ -221,7 +221,7 @@ impl World {
         self.judge_rows(&rows)
     }
 
-    /// The contents must be those of the model.
+    /// Checks that the contents equal the model's.
     pub fn judge_rows(&mut self, rows: &Rows) -> Result<(), Violation> {
         let others = |rows: &Rows| rows.iter().filter(|(key, _)| *key != LAST).count();
         let differs = |(key, value): &(&Vec<u8>, &Vec<u8>)| *key != LAST && rows.get(*key) != Some(*value);

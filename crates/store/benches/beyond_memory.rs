@@ -1,5 +1,5 @@
-//! The ssd engine's store by itself with more data than memory: random reads, and nine reads to a
-//! write.
+//! The ssd engine's store in isolation, with more data than memory: random reads, and nine reads
+//! per write.
 //!
 //! `cargo bench -p quartet-store --bench beyond_memory -- DIRECTORY GIGABYTES
 //! CACHE_MEBIBYTES SECONDS BUFFER_MEBIBYTES`
@@ -49,7 +49,7 @@ struct Bench {
     store: PartitionStore,
     /// A flush in the background.
     flushing: Option<JoinHandle<Result<PartitionFlushed, StoreError>>>,
-    /// Those that have ended.
+    /// Number of finished flushes.
     flushes: u64,
     unflushed_bytes: u64,
     /// Bytes that gather in memory before a flush.

@@ -3,11 +3,11 @@
 //!
 //! `cargo bench -p quartet-store --bench tree_cost -- [rows]`
 //!
-//! Keys are 16 random bytes and values 64, except for the memory figures, which also weigh 21-byte
-//! keys with 65-byte values. "hot" touches 1000 keys again and again, "cold" all keys in random
-//! order. Bytes are counted as asked for and as they would be rounded up to mimalloc's size
-//! classes, which is the allocator of the server; times are taken with the system's allocator.
-//! Every tree owns its rows, as every map owns its keys and values.
+//! Keys are 16 random bytes and values 64, except for the memory figures, which also measure
+//! 21-byte keys with 65-byte values. "hot" repeatedly accesses 1000 keys, "cold" all keys in random
+//! order. Bytes are counted as requested and as rounded up to the size classes of mimalloc, which
+//! is the allocator of the server; times are taken with the system's allocator. Every tree owns its
+//! rows, as every map owns its keys and values.
 
 #![allow(unsafe_code)]
 
@@ -99,7 +99,8 @@ fn times(keys: &[[u8; 16]], cold: &[[u8; 16]], hot: &[[u8; 16]]) {
     println!("{:<34}{rank:>8.0}", "rank, cold");
 }
 
-/// Ten at a time whose ways are gone side by side first, as a request's are and a transaction's.
+/// Operates on ten keys at a time after descending to all of them together, as for the keys of a
+/// request or a transaction.
 fn together(tree: &mut Tree, cold: &[[u8; 16]]) {
     let tens: Vec<Vec<&[u8]>> = cold
         .chunks(10)
@@ -124,8 +125,7 @@ fn together(tree: &mut Tree, cold: &[[u8; 16]]) {
     println!("{:<34}{replace:>8.0}", "replace, cold, ten together");
 }
 
-/// Replacing while somebody holds a snapshot: one taken before all of it, and a new one every 100
-/// writes.
+/// Replaces rows while snapshots are held: one taken at the start, and a new one every 100 writes.
 fn with_snapshots(tree: &mut Tree, cold: &[[u8; 16]]) {
     let snapshot = tree.clone();
     let (first, rest) = cold.split_at(cold.len() / 10);

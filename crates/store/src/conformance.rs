@@ -1,7 +1,7 @@
 //! The contract of a store, as one check that any engine's tests can call.
 //!
 //! Random but seeded steps are applied to the store and to a standard sorted map side by side;
-//! every answer and, now and then, the whole content, the snapshots taken on the way and the
+//! every answer and, at intervals, the whole content, the snapshots taken on the way and the
 //! undoing of range clears are compared.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub fn check<S: Store>(make: impl Fn() -> S) {
     }
 }
 
-/// Every key that begins with one of them has a number behind it.
+/// Prefixes that a number follows in every key.
 const NUMBERED: [&[u8]; 2] = [b"n", b"o, a long beginning shared by many numbers "];
 
 const SEEDS: u64 = 20;
@@ -40,7 +40,7 @@ struct Check<S: Store> {
     store: S,
     model: Model,
     snapshots: Vec<(S::Snapshot, Model)>,
-    /// A flush that has begun and not run, and the position it will have.
+    /// A flush that was started and has not run, and its future position.
     flush: Option<(S::Flush, Position)>,
     random: u64,
     seed: u64,
@@ -67,7 +67,7 @@ impl<S: Store> Check<S> {
         }
     }
 
-    /// Begins a flush, or ends the one that has begun: by running it, or without.
+    /// Starts a flush; a flush that was started is run or abandoned.
     fn flush(&mut self, version: u64) {
         let Some((flush, position)) = self.flush.take() else {
             let position = Position {
@@ -179,8 +179,8 @@ impl<S: Store> Check<S> {
         Row::new(&key, &value, Version(version))
     }
 
-    /// Keys that collide often, extend one another, share long beginnings, and hold the extreme
-    /// bytes; and those of numbers, most of which follow each other.
+    /// Keys that collide often, extend one another, share long prefixes, and hold the extreme
+    /// bytes; and keys of numbers, most of them consecutive.
     fn key(&mut self) -> Vec<u8> {
         if self.below(3) == 0 {
             let prefix = NUMBERED[self.below(2) as usize];
@@ -218,7 +218,7 @@ fn in_range(model: &Model, start: &[u8], end: &[u8]) -> Vec<Row> {
     rows.map(|(_, row)| row.clone()).collect()
 }
 
-/// At most `limit` rows, not 0, in the order in which they are visited.
+/// At most `limit` rows, not 0, in the order of the visit.
 fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize) -> Vec<Row> {
     let mut visited = Vec::new();
     rows.scan(start, end, reverse, &mut |row| {
@@ -233,7 +233,7 @@ fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize)
     visited
 }
 
-/// The numbers behind each prefix from the first one on, of which at least `limit` are visited.
+/// Compares the numbers after each prefix from the first on; visits at least `limit` of them.
 fn compare_numbers(rows: &impl Read, model: &Model, (first, limit): (u64, usize), seed: u64) {
     for prefix in NUMBERED {
         let mut visited = Vec::new();

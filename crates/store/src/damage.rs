@@ -22,26 +22,26 @@ pub struct Lost {
     pub from: Vec<u8>,
     /// Nor is one at or above this; `None` if there is no such bound.
     pub before: Option<Vec<u8>>,
-    /// How many rows they are, where something sound says so.
+    /// The number of rows, if a sound part states it.
     pub rows: Option<u64>,
     /// Keys that the damaged bytes name: likely to be among them, and nothing more. At most a few
     /// thousand.
     pub likely: Vec<Vec<u8>>,
-    /// Which part of which file, and what is wrong with it.
+    /// The file, the part of it, and the kind of damage.
     pub what: String,
 }
 
 /// The rows that were saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Whose rows they are.
+    /// The kind of store that wrote the rows.
     pub kind: StoreKind,
-    /// The point of history that they were written at. If the store no longer tells, it is one
-    /// before it that the log can be applied from.
+    /// The position at which they were written. If the store no longer states it, an earlier
+    /// position from which the log can be applied.
     pub position: Position,
-    /// How many rows were read.
+    /// The number of read rows.
     pub rows: u64,
-    /// How many are missing in all, if something sound says so.
+    /// The total number of missing rows, if a sound part states it.
     pub missing: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ const LIKELY_MAX: usize = 4096;
 /// In longer pieces no turned bit is looked for: that takes time with the square of the length.
 const MENDED_BYTES_MAX: usize = 16 << 10;
 
-/// Turns over the one bit with which the bytes have the checksum again. Which byte it was in.
+/// Flips the one bit that makes the bytes match the checksum. Returns the index of its byte.
 pub(crate) fn mend_bit(bytes: &mut [u8], checksum: u64) -> Option<usize> {
     if bytes.len() > MENDED_BYTES_MAX {
         return None;

@@ -37,8 +37,8 @@ impl StoreError {
         }))
     }
 
-    /// True if what is on disk is not what was written. Otherwise the disk failed, and asking again
-    /// may help.
+    /// Returns true if the bytes on disk differ from the written ones. Otherwise the disk failed,
+    /// and a retry may help.
     pub fn is_damage(&self) -> bool {
         matches!(*self.0, Failure::Damaged { .. })
     }

@@ -1,10 +1,10 @@
-//! The hash by which two replicas, or a checkpoint and the store it came from, show that they hold
-//! the same rows.
+//! The hash by which two replicas, or a checkpoint and its source, verify that they hold the same
+//! rows.
 //!
 //! XXH3-128 over every row in key order, each as key length u32, value length u32, version u64 (all
-//! little-endian), key, value. Lengths come first, so no two different sequences of rows give the
-//! same bytes. It guards against accidents, not against an adversary. The value is stored in
-//! checkpoints: changing it needs a new format version there.
+//! little-endian), key, value. Lengths precede the bytes, so no two different sequences of rows
+//! give the same bytes. It guards against accidents, not against an adversary. The value is stored
+//! in checkpoints: changing it needs a new format version there.
 
 use std::ops::ControlFlow;
 
@@ -27,12 +27,13 @@ impl StateHasher {
         StateHasher::default()
     }
 
-    /// Takes in the next row. The order counts: whoever compares hashes pushes rows in key order.
+    /// Adds the next row. The order counts: hashes are comparable only if rows are pushed in key
+    /// order.
     pub fn push(&mut self, row: &Row) {
         self.push_parts(row.key(), row.value(), row.version());
     }
 
-    /// The same with what the row is made of.
+    /// The same with the parts of a row.
     pub fn push_parts(&mut self, key: &[u8], value: &[u8], version: Version) {
         let mut header = [0; 16];
         header[..4].copy_from_slice(&(key.len() as u32).to_le_bytes());
@@ -43,13 +44,13 @@ impl StateHasher {
         self.hasher.update(value);
     }
 
-    /// The hash of what was pushed so far. More rows may follow.
+    /// The hash of the rows pushed. More rows may follow.
     pub fn finish(&self) -> u128 {
         self.hasher.digest128()
     }
 }
 
-/// The hash of the rows in `range`, or of all rows. Reads every one of them.
+/// The hash of the rows in `range`, or of all rows. Reads each of those rows.
 pub fn state_hash(rows: &impl Read, range: Option<&KeyRange>) -> Result<u128, StoreError> {
     let mut hasher = StateHasher::new();
     let mut visit = |row: &Row| {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_hashes_as_a_store_of_its_rows_alone() {
+    fn a_range_hashes_as_a_store_with_only_its_rows() {
         let mut store = MemoryStore::new();
         for key in [b"a", b"b", b"c"] {
             store.set(Row::new(key, b"v", Version(1))).unwrap();

@@ -11,7 +11,7 @@ use crate::row::Row;
 /// A few rows that will be visited, from a key on or backwards from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<'k> {
-    /// The first that may be met, or, backwards, what those met are below.
+    /// The lower bound of the walk's keys, inclusive; backwards, the upper bound, exclusive.
     pub from: &'k [u8],
     /// Towards lower keys.
     pub reverse: bool,
@@ -35,9 +35,9 @@ pub trait Read {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Visits the numbers with which the keys of the range end, eight bytes each and big-endian, in
-    /// the order of the keys and several at a time, until the visitor breaks. Every key of the
-    /// range is `key_bytes` long. Rows in memory are not looked at where the tree has the numbers.
+    /// Visits the last eight bytes of each key of the range as a big-endian number, in key order
+    /// and several at a time, until the visitor breaks. Every key of the range is `key_bytes` long.
+    /// Rows in memory are not accessed where the tree has the numbers.
     fn scan_numbers(
         &self,
         (start, end): (&[u8], &[u8]),
@@ -47,8 +47,8 @@ pub trait Read {
         self.scan(start, end, false, &mut |row| visit(&[number_of(row.key())]))
     }
 
-    /// Visits all rows from `start` on in key order until the visitor breaks: the one range without
-    /// an end. For who reads everything once: nothing that others use is put out of a cache for it.
+    /// Visits all rows from `start` on in key order until the visitor breaks: the only range
+    /// without an end. For callers that read everything once: it evicts no cached data.
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
 
     /// The number of rows in the range. About O(log n).
@@ -61,8 +61,8 @@ pub trait Read {
     /// memory.
     fn row_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError>;
 
-    /// Whether a row of the range is newer than `version`. About O(log n), however many rows there
-    /// are. A row that was removed since it was that new may count as one that is there.
+    /// Returns true if a row of the range is newer than `version`. About O(log n), regardless of
+    /// the number of rows. A removed row of such a version may still count.
     fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError>;
 
     /// The number of all rows. O(1).
@@ -81,7 +81,7 @@ pub trait Read {
     /// Prefetches the nodes that several walks will visit. Changes nothing and returns nothing.
     fn fetch_walks(&self, _walks: &[Walk<'_>]) {}
 
-    /// True if there is no row at all. O(1).
+    /// Returns true if there is no row at all. O(1).
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -96,8 +96,8 @@ pub(crate) fn number_of(key: &[u8]) -> u64 {
 
 /// A store as it was when the snapshot was taken; later writes do not show.
 pub trait Snapshot: Read + Send + Sync {
-    /// Visits all rows in key order until the visitor breaks, and lets go of what it has visited as
-    /// it goes: whoever writes there meanwhile need not keep what was there before.
+    /// Visits all rows in key order until the visitor breaks, and releases visited nodes as it
+    /// proceeds: a writer need not keep the old versions of those.
     fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError>;
 }
 
@@ -113,14 +113,15 @@ pub trait Cleared: Send {
 /// The latest state, written by one thread at a time. A write that answers an error has changed
 /// nothing.
 ///
-/// Writes can be taken back in reverse order: [`Store::set`] the row that a set replaced or a clear
-/// removed, [`Store::clear`] the row that a set added, [`Store::restore`] a range. Taking back
-/// never fails, since it needs only rows that the write has brought into memory.
+/// Writes can be undone in reverse order: [`Store::set`] the row that a set replaced or a clear
+/// removed, [`Store::clear`] the row that a set added, [`Store::restore`] a range. Undoing never
+/// fails, since it needs only rows that the write has loaded into memory.
 pub trait Store: Read + Send {
-    /// The result of [`Store::snapshot`]: readable on any thread while this one goes on writing.
+    /// The result of [`Store::snapshot`]: readable on any thread while this store continues to be
+    /// written.
     type Snapshot: Snapshot;
-    /// The rows that [`Store::clear_range`] removed, kept until its transaction is certain not to
-    /// be taken back.
+    /// The rows that [`Store::clear_range`] removed, kept until its transaction can no longer be
+    /// rolled back.
     type Cleared: Cleared;
     /// The result of [`Store::begin_flush`]: work for another thread.
     type Flush: Flush;
@@ -131,8 +132,7 @@ pub trait Store: Read + Send {
     fn set(&mut self, row: Row) -> Result<Option<Row>, StoreError>;
 
     /// Prefetches the nodes on the paths to `keys`. The keys are about to be set or cleared, in
-    /// this order, so their places are remembered. Those at the beginning may have been fetched
-    /// before.
+    /// this order, so their paths are remembered. The first of them may have been fetched before.
     fn fetch(&mut self, _keys: &[&[u8]]) {}
 
     /// Removes and returns the row under `key`. O(log n).
@@ -163,33 +163,33 @@ pub trait Store: Read + Send {
     /// Takes out all rows of the range. O(log n) and the number of nodes cut off whole.
     fn clear_range(&mut self, start: &[u8], end: &[u8]) -> Result<Self::Cleared, StoreError>;
 
-    /// Puts back what `clear_range` took out. Whatever was written there since has been taken back
-    /// before. O(log n) for each row that was in memory.
+    /// Restores the rows that `clear_range` removed. Later writes to that range must have been
+    /// undone before. O(log n) for each row that was in memory.
     fn restore(&mut self, cleared: &Self::Cleared);
 
     /// The store as it is now. O(1); while a snapshot lives, the first write to each node copies
     /// that node.
     fn snapshot(&self) -> Self::Snapshot;
 
-    /// How far into the log what is on disk reaches: opening needs the log from there on.
+    /// The log position up to which the disk has the state: opening needs the log from there on.
     fn applied(&self) -> Position;
 
-    /// Begins to bring to disk what the store holds now. No other flush is running. O(1).
+    /// Starts to write the store's current state to disk. No other flush is running. O(1).
     fn begin_flush(&mut self) -> Self::Flush;
 
-    /// Takes over what a flush has made; `None` if it failed or never ran. O(1). The answer is to
-    /// be dropped where nobody waits: that frees memory and removes files.
+    /// Adopts the result of a flush; `None` if it failed or never ran. O(1). The caller drops the
+    /// returned value outside of locks: that frees memory and removes files.
     fn end_flush(&mut self, flushed: Option<<Self::Flush as Flush>::Flushed>) -> Self::Outdated;
 }
 
-/// The work of bringing a store to disk, for any thread.
+/// The work of writing a store to disk, for any thread.
 pub trait Flush: Send + 'static {
     /// The result that the store takes over by [`Store::end_flush`].
     type Flushed: Flushed;
 
-    /// Writes what the store held when the flush began, which is the state at `position` of the
-    /// log, and makes it durable as a whole: after an error or a crash, what was on disk before is
-    /// there. Gives back what nobody needs any more.
+    /// Writes the store's state at the start of the flush, which is the state at `position` of the
+    /// log, and makes it durable atomically: after an error or a crash the previous state is on
+    /// disk. Releases space that is no longer needed.
     fn run(self, position: Position) -> Result<Self::Flushed, StoreError>;
 }
 

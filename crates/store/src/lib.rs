@@ -1,29 +1,30 @@
-//! Ordered storage of rows: what the engine reads and writes, and the engines behind it.
+//! Ordered storage of rows: the interface that the engine reads and writes, and its
+//! implementations.
 //!
-//! A store holds the latest row of every key and hands out snapshots: the whole store as it was at
-//! that moment, to be read on any thread without a lock. It keeps no log and no clock and judges no
-//! conflicts; rows carry the version that wrote them, and that is all it knows of time. Ranges
-//! include their start and exclude their end, and are empty when `start >= end`.
+//! A store holds the latest row of every key and hands out snapshots: the whole store at that
+//! moment, readable on any thread without a lock. It keeps no log and no clock and detects no
+//! conflicts; its only notion of time is the version in each row. Ranges include their start and
+//! exclude their end, and are empty when `start >= end`.
 //!
-//! A store on disk reaches up to a [`Position`] of the log, and is opened with that and the log's
-//! rest. A [`Flush`] brings it forward; it runs beside reads and writes.
+//! A store on disk reflects the log up to a [`Position`], and opening applies the rest of the log.
+//! A [`Flush`] advances it; it runs concurrently with reads and writes.
 //!
 //! | file              | what it is                                                         |
 //! |-------------------|--------------------------------------------------------------------|
 //! | `interface`       | the traits: what a store is                                        |
 //! | `row`             | key, value and version behind one pointer; the only unsafe code    |
-//! | `memory`          | the store in memory: the tree behind the traits above              |
+//! | `memory`          | the store in memory: the tree as an implementation of the traits   |
 //! | `memory::tree`    | the persistent B+tree that counts                                  |
 //! | `memory::run`     | a short sorted run of rows: the body of a tree node                |
-//! | `ssd`             | the store on disk: a tree in files, and what has changed since     |
+//! | `ssd`             | the store on disk: a tree in files, and the changes since          |
 //! | `checkpoint`      | a snapshot as a stream of checksummed bytes, and back              |
 //! | `checkpoint::files` | checkpoints as files of a directory: the flush of `memory`       |
-//! | `options`         | the settings that the store is opened with                         |
-//! | `partition_store` | whichever store a data directory holds                             |
+//! | `options`         | the settings of the store                                          |
+//! | `partition_store` | one type for either kind of store                                  |
 //! | `load`            | rows in key order on their way into an empty store                 |
 //! | `hash`            | the hash by which replicas compare their states                    |
-//! | `damage`          | what is said of damage                                             |
-//! | `salvage`         | what of a damaged store can still be trusted                       |
+//! | `damage`          | descriptions of damage                                             |
+//! | `salvage`         | the trustworthy rows of a damaged store                            |
 //! | `conformance`     | the tests that every store must pass                               |
 
 #![warn(missing_docs)]

@@ -10,8 +10,8 @@ use crate::memory::MemoryBuilder;
 use crate::row::Row;
 use crate::ssd::SsdLoad;
 
-/// A load begun by [`PartitionStore::begin_load`](crate::PartitionStore::begin_load). Dropping it
-/// leaves nothing.
+/// A load started by [`PartitionStore::begin_load`](crate::PartitionStore::begin_load). Dropping it
+/// discards the rows.
 pub struct PartitionLoad {
     rows: Rows,
     /// Key of the last row, if there was one.
@@ -19,7 +19,7 @@ pub struct PartitionLoad {
     is_begun: bool,
 }
 
-/// Where they are so far.
+/// The builder of either kind of store.
 pub(crate) enum Rows {
     Memory(MemoryBuilder),
     Ssd(Box<SsdLoad>),

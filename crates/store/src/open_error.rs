@@ -19,18 +19,17 @@ pub enum OpenError {
     /// A file of the ssd engine cannot be read, or what it holds is damaged.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// Another version of this program wrote the directory, and this one must leave it alone.
-    #[error("the base has format version {0}, which this program does not know: use the one that wrote it")]
+    /// Another version of this program wrote the directory, which must stay unchanged.
+    #[error("the base has format version {0}, which this program does not support: use the program that wrote it")]
     UnknownFormat(u32),
     #[error(
-        "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or bring them over with \
-         `quartet convert --to {wanted}` while no server runs"
+        "the data are the {found} engine's, not the {wanted} engine's: start with --engine {found}, or convert them with `quartet convert --to {wanted}` while no server runs"
     )]
-    /// The directory holds the rows of one engine, and another was asked for. Nothing was changed.
+    /// The directory holds the rows of one engine, and another was requested. Nothing was changed.
     OtherEngine {
-        /// Name of the engine whose data are there.
+        /// Name of the engine of the data.
         found: &'static str,
-        /// Name of the engine that was asked for.
+        /// Name of the requested engine.
         wanted: &'static str,
     },
     /// The directory could not be listed or a file not opened; trying again may help.
@@ -39,8 +38,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True if what was durable cannot be read back. Otherwise the disk or the program cannot read
-    /// it, now or ever.
+    /// Returns true if what was durable cannot be read back. Otherwise the disk or the program
+    /// cannot read it, now or ever.
     pub fn is_damage(&self) -> bool {
         match self {
             OpenError::Checkpoint { source, .. } => matches!(source, CheckpointError::Damaged { .. }),
@@ -62,15 +61,15 @@ pub enum CheckpointError {
         #[source]
         source: io::Error,
     },
-    /// The bytes are not a checkpoint as it was written; use another one.
+    /// The bytes are not an intact checkpoint; use another one.
     #[error("damaged checkpoint: {what} in the part that starts at byte {offset}")]
     Damaged {
-        /// Where the damaged part starts, in bytes from the start of the stream.
+        /// The start of the damaged part, in bytes from the start of the stream.
         offset: u64,
         /// The fault, as the object of a sentence.
         what: &'static str,
     },
-    /// Written by a version of this program with another format; use that one.
-    #[error("checkpoint of format version {0}, which this program does not know")]
+    /// Written by a version of this program with another format; use that version.
+    #[error("checkpoint of format version {0}, which this program does not support")]
     UnknownFormat(u32),
 }

@@ -17,7 +17,7 @@ impl StoreKind {
     /// Every kind there is.
     pub const ALL: [StoreKind; 2] = [StoreKind::Memory, StoreKind::Ssd];
 
-    /// The name by which settings and messages call it.
+    /// The name in settings and messages.
     pub fn name(self) -> &'static str {
         match self {
             StoreKind::Memory => "memory",
@@ -34,15 +34,16 @@ impl StoreKind {
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Whichever the directory holds, if it is not said; the memory store if it is empty.
+    /// The kind of store; `None` means the kind that the directory holds, or the memory store if it
+    /// is empty.
     pub kind: Option<StoreKind>,
     /// Bytes of disk reads that are cached in memory.
     pub cache_bytes: u64,
     /// Bytes to keep reserved on the disk, so that a small checkpoint can be written when it is
     /// full.
     pub reserved_bytes: u64,
-    /// Set while a checkpoint is written, it ends that without result, soon. The store on disk goes
-    /// on: its flush is what gives memory back.
+    /// Setting it while a checkpoint is written ends that without result, soon. The store on disk
+    /// ignores it: its flush is what frees memory.
     pub checkpoint_given_up: Arc<AtomicBool>,
 }
 

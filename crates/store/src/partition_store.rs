@@ -1,4 +1,4 @@
-//! Whichever store a data directory holds.
+//! The store of a data directory, of either kind.
 //!
 //! One `match` a call instead of a call through a table: reading a row is the hottest thing there
 //! is.
@@ -22,7 +22,7 @@ use crate::row::Row;
 use crate::ssd::{self, DiskUse, SsdCleared, SsdFlush, SsdFlushed, SsdOutdated, SsdSnapshot, SsdStore};
 
 impl StoreKind {
-    /// Which one the directory holds; `None` if it is empty.
+    /// The kind that the directory holds; `None` if it is empty.
     pub fn of(disk: &dyn Disk) -> io::Result<Option<StoreKind>> {
         if ssd::is_in(disk)? {
             return Ok(Some(StoreKind::Ssd));
@@ -34,7 +34,7 @@ impl StoreKind {
 
 /// A store as its directory has it, before the log's rest is applied.
 pub struct Opened {
-    /// The rows up to [`Store::applied`]; what the log holds behind that is still to be applied.
+    /// The rows up to [`Store::applied`]; later records of the log have yet to be applied.
     pub store: PartitionStore,
     /// The checkpoint that was read; `None` if there was none, and always for the ssd store.
     pub checkpoint: Option<FoundCheckpoint>,
@@ -60,8 +60,8 @@ pub enum PartitionSnapshot {
     Ssd(SsdSnapshot),
 }
 
-/// The rows that a range clear removed. They go back only into the store that they came from: any
-/// other panics.
+/// The rows that a range clear removed. They can be restored only into the store that they are
+/// from: any other panics.
 pub enum PartitionCleared {
     /// Rows of a [`MemoryStore`].
     Memory(MemoryCleared),
@@ -69,7 +69,7 @@ pub enum PartitionCleared {
     Ssd(Box<SsdCleared>),
 }
 
-/// The work of bringing the rows to disk.
+/// The work of writing the rows to disk.
 pub enum PartitionFlush {
     /// Writes a checkpoint of all rows.
     Memory(MemoryFlush),
@@ -77,7 +77,7 @@ pub enum PartitionFlush {
     Ssd(Box<SsdFlush>),
 }
 
-/// The result of a flush. It goes back only to the store that it came from: any other panics.
+/// The result of a flush. Only the store that started it may adopt it: any other panics.
 pub enum PartitionFlushed {
     /// A checkpoint.
     Memory(MemoryFlushed),
@@ -86,8 +86,9 @@ pub enum PartitionFlushed {
 }
 
 impl PartitionStore {
-    /// Opens what is in `disk`, an empty store if that is empty; `progress` hears how many rows
-    /// have been read. Changes nothing on the disk, unless that is empty and a kind is asked for.
+    /// Opens the store in `disk`, or an empty store if the disk is empty; calls `progress` with the
+    /// number of rows read. Changes nothing on the disk, unless it is empty and a kind is
+    /// requested.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: &StoreOptions,
@@ -129,8 +130,8 @@ impl PartitionStore {
     }
 
     /// Writes the rows, which are the state at `position` of the log, in the form of the other kind
-    /// of store, and then takes away this one's files: a crash leaves the directory one kind's or
-    /// the other's, with every row. The directory is to be opened anew.
+    /// of store, and then removes this kind's files: a crash leaves the directory in one form or
+    /// the other, with every row. The caller opens the directory again.
     pub fn convert(&mut self, disk: Arc<dyn Disk>, position: Position) -> Result<StoreKind, StoreError> {
         match self {
             PartitionStore::Memory(store) => {
@@ -147,8 +148,8 @@ impl PartitionStore {
         }
     }
 
-    /// Begins to fill the store, which is empty. Until the load has ended it stays so, and nothing
-    /// else writes to it.
+    /// Starts to fill the store, which is empty. It stays empty until the load has ended, and must
+    /// not be written meanwhile.
     pub fn begin_load(&self) -> PartitionLoad {
         PartitionLoad::new(match self {
             PartitionStore::Memory(_) => Rows::Memory(MemoryBuilder::new()),
@@ -189,7 +190,7 @@ impl PartitionStore {
         }
     }
 
-    /// True if a flush would give back much of what the store's files take.
+    /// Returns true if a flush would free much of the size of the store's files.
     pub fn is_loose(&self) -> bool {
         match self {
             PartitionStore::Memory(_) | PartitionStore::Frozen(_) => false,
@@ -197,8 +198,8 @@ impl PartitionStore {
         }
     }
 
-    /// Memory that what is not in the store's files yet takes, in bytes; zero for a store whose
-    /// rows are all in memory. O(1).
+    /// Memory of changes that are not in the store's files yet, in bytes; zero for a store that
+    /// keeps all rows in memory. O(1).
     pub fn unflushed_bytes(&self) -> u64 {
         match self {
             PartitionStore::Memory(_) | PartitionStore::Frozen(_) => 0,

@@ -8,6 +8,6 @@ use quartet_model::{LogSequence, Version};
 pub struct Position {
     /// The newest commit version that is held.
     pub version: Version,
-    /// The last epoch that is held: opening applies the log from the one after it.
+    /// The last epoch that is held: opening applies the log from the next epoch on.
     pub sequence: LogSequence,
 }

@@ -3,10 +3,10 @@
 
 #![allow(unsafe_code)]
 
-/// Begins to bring the line of this address near the processor.
+/// Prefetches the cache line of this address.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {
-    // SAFETY: a prefetch changes nothing and fails nowhere, whatever the address.
+    // SAFETY: a prefetch changes nothing and cannot fail, for any address.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,7 +1,7 @@
-//! One row: key, value and the version that wrote it, behind a pointer of eight bytes.
+//! One row: key, value and the version that wrote it, as one pointer of eight bytes.
 //!
 //! A database of small rows is mostly row headers and pointers, so a row is one allocation, its
-//! handle is thin, and the header comes in two forms:
+//! handle is thin, and the header has two forms:
 //!
 //! ```text
 //! Row ──> short  | count 12 bits, version's top 4 | version, 48 bits | key bytes u8, not 0 | value bytes u8     | key | value
@@ -11,11 +11,11 @@
 //! A short header is 10 bytes. It serves keys and values of at most 255 bytes and versions below
 //! 2^52, which the clock reaches in 2112; a long one is 20 bytes and serves the rest. The byte at
 //! offset 8 distinguishes them. A short row counts its handles in few bits, which old versions of a
-//! node that is written often would use up: beyond the limit, a clone of the row is a copy.
+//! frequently written node would exhaust: beyond the limit, a clone of the row is a copy.
 //!
 //! The handle is never null, so `Option<Row>` is eight bytes too.
 //!
-//! Beside `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: but for
+//! Besides `prefetch.rs` this is the only file of the crate with unsafe code. Invariants: except
 //! the count, the bytes are written once, before the first handle exists, and never change; the
 //! allocation lives until the last handle is dropped; every handle's pointer may reach the whole
 //! allocation.
@@ -33,8 +33,8 @@ use quartet_model::Version;
 
 use crate::prefetch::prefetch;
 
-/// A shared, immutable row. Cloning counts a reference and, but for short rows with thousands of
-/// handles, copies nothing.
+/// A shared, immutable row. Cloning counts a reference and copies nothing, except for short rows
+/// with thousands of handles.
 pub struct Row {
     start: NonNull<u8>,
 }
@@ -77,16 +77,16 @@ const LONG_BYTES: usize = size_of::<Long>();
 const SHORT_VERSION_END: u64 = 1 << 52;
 /// The bits of a short header's count that count.
 const SHORT_COUNT: u16 = (1 << 12) - 1;
-/// Handles of a short row beyond which a clone is a copy. The rest up to [`SHORT_COUNT`] is for
-/// threads that reach this limit at the same moment, each of which counts one for an instant.
+/// Number of handles of a short row beyond which a clone is a copy. The rest up to [`SHORT_COUNT`]
+/// is for threads that reach this limit simultaneously, each of which briefly counts one.
 const SHORT_SHARED_MAX: u16 = SHORT_COUNT / 2;
 /// The same of a long row, where going beyond is given up: there is no room for as many handles.
 const LONG_SHARED_MAX: u32 = u32::MAX / 2;
 /// Keys of long rows are shorter.
 const LONG_KEY_END: usize = 1 << 24;
 
-/// Bytes of all rows of this process: those of a store, of its snapshots, and those that are about
-/// to be freed.
+/// Bytes of all rows of this process: rows of a store, rows of its snapshots, and rows about to be
+/// freed.
 static ALL_ROWS_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the size of all rows of this process, the tree's pointers to them included.
@@ -94,14 +94,14 @@ pub fn all_rows_bytes() -> u64 {
     ALL_ROWS_BYTES.load(Ordering::Relaxed)
 }
 
-/// Small rows reach into the line of a byte so far behind their start, if into a second.
+/// A small row that extends into a second cache line has this byte in it, counted from the row's
+/// start.
 const SMALL_ROW_END: usize = 47;
 
 /// A cache line of most processors, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// More of a row than this is not prefetched, in bytes: those who walk on need longer for the rest
-/// anyway.
+/// Largest prefetched part of a row, in bytes: reading more takes longer than the prefetch anyway.
 const PREFETCHED_MAX: usize = 1024;
 
 /// A page of most systems, in bytes.
@@ -110,16 +110,16 @@ const PAGE_BYTES: usize = 4096;
 /// Size of a row's entry in the tree: its handle, and the first bytes of its key.
 const TREE_BYTES: u64 = 16;
 
-/// The allocator's blocks come in sizes an eighth apart, the smallest ones 16 bytes apart: on
-/// average a row takes this many bytes more, and this part of its own size.
+/// The allocator's block sizes are an eighth apart, the smallest ones 16 bytes apart: on average a
+/// row takes this many bytes more, and this fraction of its own size.
 const ALLOCATOR_BYTES: u64 = 8;
 const ALLOCATOR_PART: u64 = 16;
 
 /// Overhead of a row beside its key and value.
 const STORED_BYTES: u64 = 36;
 
-// SAFETY: the bytes behind a handle are never written after construction and the counter is atomic,
-// so handles may be used and dropped on any thread.
+// SAFETY: the bytes of a row are never written after construction and the counter is atomic, so
+// handles may be used and dropped on any thread.
 unsafe impl Send for Row {}
 // SAFETY: as above; `&Row` only reads.
 unsafe impl Sync for Row {}
@@ -130,8 +130,8 @@ impl Row {
         Row::from_parts(&[], &[key], &[value], version)
     }
 
-    /// A row whose key and value are the given parts joined, so that a caller with a prefix needs
-    /// no buffer of its own.
+    /// Joins the given parts to a row's key and value, so that a caller with a prefix needs no
+    /// buffer of its own.
     ///
     /// Panics if the key reaches 16 MiB or the value 4 GiB: the model's limits are far below.
     pub fn from_parts(prefix: &[u8], key: &[&[u8]], value: &[&[u8]], version: Version) -> Row {
@@ -142,7 +142,7 @@ impl Row {
         let start = allocate(bytes);
         ALL_ROWS_BYTES.fetch_add(bytes as u64 + TREE_BYTES, Ordering::Relaxed);
         // SAFETY: the allocation is aligned for either header and large enough for the chosen one
-        // followed by all parts; it is ours alone, so it cannot overlap the parts.
+        // followed by all parts; it has no other owner, so it cannot overlap the parts.
         unsafe {
             match short {
                 Some(short) => start.cast::<Short>().write(short),
@@ -157,9 +157,9 @@ impl Row {
         Row { start }
     }
 
-    /// The row at `key` once `bytes` stand at `offset` of its value, with zeros before them if they
-    /// begin behind its end. Without an old row the value was empty. Copies the whole value. Panics
-    /// as [`Row::from_parts`] does.
+    /// Returns the row at `key` with `bytes` written at `offset` of its value, padded with zeros if
+    /// the value ends before. Without an old row the value was empty. Copies the whole value.
+    /// Panics as [`Row::from_parts`] does.
     pub fn patched(old: Option<&Row>, key: &[u8], offset: usize, bytes: &[u8], version: Version) -> Row {
         let value = old.map_or(&b""[..], Row::value);
         let before = &value[..offset.min(value.len())];
@@ -205,7 +205,7 @@ impl Row {
         Row::stored_bytes_of(key_bytes, value_bytes)
     }
 
-    /// The memory that the row takes by itself, in bytes, what the allocator rounds up included.
+    /// The memory of the row itself, in bytes, including the allocator's rounding.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let (start, key_bytes, value_bytes) = self.extent();
         let bytes = (start + key_bytes + value_bytes) as u64;
@@ -220,15 +220,15 @@ impl Row {
         prefetch(start.wrapping_add(SMALL_ROW_END));
     }
 
-    /// Prefetches the row's header and about this many bytes behind it, at most a page.
+    /// Prefetches the row's header and about this many bytes after it, at most a page.
     #[inline]
     pub fn prefetch_bytes(&self, bytes: usize) {
         let lines = (0..(LONG_BYTES + bytes).min(PAGE_BYTES)).step_by(LINE_BYTES);
         lines.for_each(|at| prefetch(self.start.as_ptr().wrapping_add(at)));
     }
 
-    /// Prefetches a row behind its first bytes, as far as it is worth it. Reads the row's header,
-    /// which should be near.
+    /// Prefetches a row after its first bytes, as far as is worthwhile. Reads the row's header,
+    /// which should be in the cache.
     #[inline]
     pub fn prefetch_on(&self) {
         let (start, key_bytes, value_bytes) = self.extent();
@@ -250,7 +250,7 @@ impl Row {
         }
     }
 
-    /// Where the key begins, its length and the value's.
+    /// The offset of the key, its length and the value's.
     #[inline]
     fn extent(&self) -> (usize, usize, usize) {
         match self.header() {
@@ -262,15 +262,15 @@ impl Row {
     /// `bytes` bytes at `offset`. The caller stays within key and value.
     #[inline]
     fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
-        // SAFETY: key and value were written contiguously behind the header, the callers' ranges
-        // lie inside them, and the pointer derives from the allocation itself, not from a reference
-        // to the header.
+        // SAFETY: key and value were written contiguously after the header, the callers' ranges are
+        // inside them, and the pointer derives from the allocation itself, not from a reference to
+        // the header.
         unsafe { std::slice::from_raw_parts(self.start.add(offset).as_ptr(), bytes) }
     }
 }
 
 impl Short {
-    /// The header of a row with one handle, unless it needs a long one.
+    /// The header of a row with one handle; `None` if it needs a long header.
     fn new(key_bytes: usize, value_bytes: usize, Version(version): Version) -> Option<Short> {
         if key_bytes == 0 || version >= SHORT_VERSION_END {
             return None;
@@ -293,7 +293,7 @@ impl Short {
     /// Counts a handle more, unless there are too many.
     #[inline]
     fn share(&self) -> bool {
-        // Relaxed suffices: the new handle comes from one that keeps the row alive.
+        // Relaxed suffices: the new handle is cloned from a handle that keeps the row alive.
         let before = self.count.fetch_add(1, Ordering::Relaxed) & SHORT_COUNT;
         if before < SHORT_SHARED_MAX {
             return true;
@@ -313,8 +313,8 @@ impl Short {
     /// Counts a handle less. True if it was the last.
     #[inline]
     fn release(&self) -> bool {
-        // A lone handle stays alone: a new one comes from one that there is. Most are, and a load
-        // is cheaper than a subtraction.
+        // A single handle stays single: only an existing handle can be cloned. Most are single, and
+        // a load is cheaper than a subtraction.
         self.count.load(Ordering::Acquire) & SHORT_COUNT == 1
             || self.count.fetch_sub(1, Ordering::Release) & SHORT_COUNT == 1
     }
@@ -398,22 +398,22 @@ impl Row {
         let (header_bytes, key_bytes, value_bytes) = self.extent();
         let bytes = header_bytes + key_bytes + value_bytes;
         ALL_ROWS_BYTES.fetch_sub(bytes as u64 + TREE_BYTES, Ordering::Relaxed);
-        // SAFETY: nobody else has a handle; the row was allocated for as many bytes, because form
-        // and lengths never change; a header needs no drop of its own.
+        // SAFETY: no other handle exists; the row was allocated with this size, because form and
+        // lengths never change; a header needs no drop of its own.
         unsafe { free(self.start, bytes) }
     }
 }
 
-/// Sizes of small rows are multiples of this, as those of an allocator's small blocks are.
+/// Sizes of small rows are multiples of this, like those of an allocator's small blocks.
 const STEP_BYTES: usize = 16;
-/// Number of sizes that small rows come in.
+/// Number of sizes of small rows.
 const SMALL_SIZES: usize = 16;
 /// As many blocks of each size are kept.
 const KEPT_BLOCKS: usize = 32;
 
-/// Blocks of small rows that this thread has freed: the next rows of their sizes take them, the
-/// last first. That one has just been used and lies near the processor, where an allocator's next
-/// free block is as far away as the row it belonged to.
+/// Blocks of small rows that this thread has freed: the next rows of their sizes reuse them, the
+/// last freed first. That block has just been used and is in the processor's cache, whereas an
+/// allocator's next free block is as cold as the row it belonged to.
 struct Kept {
     blocks: [[NonNull<u8>; KEPT_BLOCKS]; SMALL_SIZES],
     counts: [usize; SMALL_SIZES],
@@ -452,7 +452,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         for size in 0..SMALL_SIZES {
             while let Some(block) = self.take(size) {
-                // SAFETY: it was allocated with the layout of this size, and nobody has it.
+                // SAFETY: it was allocated with the layout of this size, and has no owner.
                 unsafe { dealloc(block.as_ptr(), layout(size)) }
             }
         }
@@ -472,7 +472,7 @@ fn layout(size: usize) -> Layout {
 #[inline]
 fn allocate(bytes: usize) -> NonNull<u8> {
     let size = size_of_row(bytes);
-    // Nothing is kept any more by a thread that ends.
+    // A thread that is ending keeps no blocks.
     let kept = KEPT.try_with(|kept| kept.borrow_mut().take(size));
     kept.ok().flatten().unwrap_or_else(|| {
         let layout = layout(size);
@@ -558,7 +558,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the form, and whatever the count has gone through.
+        /// In either form, and for any history of the count.
         #[test]
         fn a_row_gives_back_what_it_was_made_of(
             key_bytes in prop_oneof![0..20_u64, near(255), near(65_536)],
@@ -600,7 +600,7 @@ mod tests {
         }
     }
 
-    /// The count is twelve bits, and the highest bits of the version stand above it.
+    /// The count is twelve bits, and the highest bits of the version are above it.
     #[test]
     fn a_short_row_with_too_many_handles_is_copied() {
         let row = Row::new(b"key", b"value", Version(SHORT_VERSION_END - 1));
@@ -621,7 +621,7 @@ mod tests {
         assert!(clones.iter().all(|clone| clone.start == row.start));
     }
 
-    /// Other tests of this process have rows too, so the row is one that no other would outweigh.
+    /// Other tests of this process have rows too, so this row outweighs all of theirs.
     #[test]
     fn all_rows_are_counted() {
         let value = vec![0; 64 << 20];
@@ -632,10 +632,10 @@ mod tests {
         assert!(all_rows_bytes() < before + (32 << 20));
     }
 
-    /// As many as are kept, whether the next row of their size is as long or not; a larger one
-    /// takes another.
+    /// All kept blocks are reused, whether the next row of their size has the same length or not; a
+    /// larger row takes another block.
     #[test]
-    fn the_next_rows_take_the_blocks_of_those_that_were_freed() {
+    fn the_next_rows_reuse_the_blocks_of_freed_rows() {
         let rows = |value: &[u8]| {
             (0..KEPT_BLOCKS + 1)
                 .map(|_| Row::new(b"key", value, Version(1)))

@@ -12,10 +12,10 @@
 //! 'R' 'A'  the operator's own credentials: `operator`
 //! ```
 //!
-//! A change is a transaction like any other: it is in the log before it is in the index, and
-//! whoever made it is answered once it is durable. All that an idle database costs is its entry in
-//! the index. An id is given again only after all others, and only when nothing of the database
-//! that had it is left.
+//! A change is a transaction like any other: it is in the log before it is in the index, and its
+//! author gets an answer once it is durable. An idle database costs nothing but its entry in the
+//! index. An id is reused only after all others, and only when no rows of its former database are
+//! left.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -35,13 +35,13 @@ use crate::quotas::Limits;
 use crate::rows::{COPY, CatalogueError, PLACE, json, outcome, read, read_row, row, space, write};
 use crate::share::Turns;
 
-/// An entry of the index. Those who serve the database hold it while they do.
+/// An entry of the index. Connections that serve the database hold it meanwhile.
 pub struct Database {
     pub id: DatabaseId,
     partition: AtomicU32,
-    /// How often it was moved.
+    /// The count of its moves.
     moves: AtomicU64,
-    /// It is about to be in another partition: whoever wants in waits for a moment.
+    /// The database is about to move to another partition: new requests wait briefly.
     is_held: AtomicBool,
     definition: RwLock<Arc<Definition>>,
     pub limits: Limits,
@@ -77,7 +77,7 @@ pub struct Changed {
     pub before: Arc<Definition>,
 }
 
-/// Fills a buffer with what nobody can guess.
+/// Fills a buffer with unpredictable bytes.
 pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 pub struct Catalogue {
@@ -85,24 +85,24 @@ pub struct Catalogue {
     seen: Seen,
     random: Random,
     index: RwLock<Index>,
-    /// There is none: nobody need take the lock to ask.
+    /// True if there is no database: callers then need not take the lock.
     is_empty: AtomicBool,
     /// Changes are made one after the other.
     pub(crate) changing: parking_lot::Mutex<()>,
     /// The databases that are being moved.
     pub(crate) moving: parking_lot::Mutex<BTreeMap<u16, Move>>,
-    /// Partitions whose rows may lack a change.
+    /// Partitions that may not have received a change.
     pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
 }
 
-/// How much of a server's or of a cluster's databases a catalogue sees.
+/// The part of a server's or of a cluster's databases that a catalogue sees.
 pub(crate) enum Seen {
     /// All of them, and this process is home of all partitions.
     Together,
-    /// All of them. Partitions behind the first have homes of their own, which decide by the pushes
-    /// that they took whether somebody may come in.
+    /// All of them. Partitions after the first have homes of their own, which admit clients
+    /// according to the pushes that they took.
     Apart(Box<dyn Homes>),
-    /// Those of one partition behind the first, by the pushes that it took.
+    /// The databases of one partition after the first, according to the pushes that it took.
     OnePartition,
 }
 
@@ -136,7 +136,7 @@ impl Database {
         self.definition.read().clone()
     }
 
-    /// Nobody may begin anything any more.
+    /// Returns true once no new operation may start.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
@@ -147,14 +147,15 @@ impl Database {
         PartitionId(self.partition.load(Ordering::SeqCst))
     }
 
-    /// How often it was moved: what was made over the partition before is of no use after another
-    /// move.
+    /// The count of its moves: anything built over the previous partition is of no use after
+    /// another move.
     #[inline]
     pub fn moves(&self) -> u64 {
         self.moves.load(Ordering::SeqCst)
     }
 
-    /// Nobody is let in until [`Database::release`]: it is about to be in another partition.
+    /// Admits no request until [`Database::release`], because the database is about to move to
+    /// another partition.
     pub fn hold(&self) {
         self.is_held.store(true, Ordering::SeqCst);
     }
@@ -168,7 +169,7 @@ impl Database {
         self.is_held.load(Ordering::SeqCst)
     }
 
-    /// Where one layer's rows of this database stand.
+    /// The space of one layer's rows of this database.
     pub fn space(&self, layer: LayerId) -> Space {
         Space {
             database: self.id,
@@ -220,10 +221,10 @@ impl Index {
 }
 
 impl Catalogue {
-    /// Reads the catalogue. Deletions that were under way when the server ended are left to
+    /// Reads the catalogue. Deletions that the server's end interrupted are left to
     /// [`Catalogue::unfinished`].
     ///
-    /// Errors: the partitions are not those that it names.
+    /// Errors: the partitions differ from the catalogue's.
     pub fn open(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
         let catalogue = Catalogue::read_rows(partitions, Seen::Together, random)?;
         identify(&catalogue.partitions, &catalogue.index.read())?;
@@ -236,7 +237,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The same where this process is home of the first partition alone, and others are reached
+    /// The same where this process is home only of the first partition, and others are reached
     /// through `homes`. They have every definition when this returns.
     pub fn open_apart(
         partitions: Arc<Partitions>,
@@ -249,8 +250,8 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// The databases of one partition behind the first, as its own log has them. `partitions` has
-    /// that one alone.
+    /// The databases of one partition after the first, as its own log has them. `partitions`
+    /// consists of that partition.
     pub fn open_one(partitions: Arc<Partitions>, random: Random) -> Result<Catalogue, CatalogueError> {
         let catalogue = Catalogue::read_rows(partitions, Seen::OnePartition, random)?;
         catalogue.engine().unfence_all();
@@ -274,7 +275,7 @@ impl Catalogue {
         );
         drop(reader);
         if matches!(seen, Seen::OnePartition) {
-            // One that has left says where it is.
+            // A database that has left names its new partition.
             definitions.retain(|(_, definition)| partitions.has(PartitionId(definition.partition)));
         }
         let mut index = Index::default();
@@ -294,7 +295,7 @@ impl Catalogue {
         })
     }
 
-    /// Goes on with what was under way when the server ended, or the home before.
+    /// Completes operations that the server's end, or the previous home's, interrupted.
     fn go_on(&self) -> Result<(), CatalogueError> {
         self.fence()?;
         self.end_moves()?;
@@ -314,18 +315,18 @@ impl Catalogue {
         &self.seen
     }
 
-    /// Partitions behind the first have homes of their own.
+    /// Returns true if partitions after the first have homes of their own.
     #[inline]
     pub fn is_apart(&self) -> bool {
         matches!(self.seen, Seen::Apart(_))
     }
 
-    /// True while a database goes from one partition to another.
+    /// Returns true while a database moves to another partition.
     pub fn is_any_moving(&self) -> bool {
         !self.moving.lock().is_empty()
     }
 
-    /// True if requests to databases of this partition are for another home.
+    /// Returns true if requests to databases of this partition are for another home.
     #[inline]
     pub fn is_elsewhere(&self, partition: PartitionId) -> bool {
         partition != PartitionId(0) && self.is_apart()
@@ -372,7 +373,7 @@ impl Catalogue {
         })
     }
 
-    /// The database that has an access key, or had it until a change that is under way.
+    /// The database that has an access key, or had it until a change in progress.
     pub fn owner_of_access_key(&self, key: &str) -> Option<Arc<Database>> {
         self.find(|index| index.by_id.get(index.by_access_key.get(key)?).cloned())
     }
@@ -385,8 +386,8 @@ impl Catalogue {
         }
     }
 
-    /// Makes a database with new credentials, in the partition that has least. The hash of what is
-    /// returned is kept, the rest is gone once shown.
+    /// Creates a database with new credentials, in the partition with the least data. Only the hash
+    /// of the returned secrets is kept; they cannot be shown again.
     pub fn create(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         let _changing = self.changing.lock();
         if !is_name(&definition.name) {
@@ -409,7 +410,7 @@ impl Catalogue {
         self.index.write().add(database.clone());
         self.is_empty.store(false, Ordering::SeqCst);
         if let Err(error) = self.tell(&database) {
-            // Nobody learns what opens it. Behind a failed log nothing more is decided.
+            // No client learns its credentials. After a failed log nothing more is decided.
             if !matches!(error, CatalogueError::LogFailed) {
                 drop(self.decide(&database, |definition| definition.deleted = true));
             }
@@ -445,16 +446,16 @@ impl Catalogue {
             self.index_anew(std::slice::from_ref(database));
             return self.tell(database);
         }
-        // Its home goes by the old credentials, and at some moment from now on by the new ones:
-        // requests with either are for it.
+        // Its home accepts the old credentials, and from some later moment the new ones: requests
+        // with either are for this database.
         self.index.write().add(database.clone());
         self.tell(database)?;
         self.index_anew(std::slice::from_ref(database));
         Ok(())
     }
 
-    /// From now on the databases are found by what opens them as they are defined, and by nothing
-    /// else.
+    /// Rebuilds the index entries of the databases: from now on only the credentials of their
+    /// definitions find them.
     pub(crate) fn index_anew(&self, databases: &[Arc<Database>]) {
         let mut index = self.index.write();
         index.remove(&databases.iter().map(|database| database.id.0).collect());
@@ -469,12 +470,12 @@ impl Catalogue {
         }
     }
 
-    /// Takes a push for the one partition that is seen. A change is in the log before it holds
-    /// here, so no later home refuses credentials that have let a client in. A database whose rows
-    /// are to go is closed first; `let_go` says whether nobody uses it any more.
+    /// Takes a push for the single partition of this catalogue. A change is in the log before it
+    /// takes effect here, so no later home refuses credentials that have admitted a client. A
+    /// database to be cleared is closed first; `let_go` returns true once it has no users.
     ///
-    /// Returns the databases that it is about, with what was decided before. `Busy`: it is to be
-    /// given again.
+    /// Returns the databases concerned, with their previous definitions. `Busy`: the caller repeats
+    /// the push.
     pub fn take(
         &self,
         number: u64,
@@ -548,7 +549,7 @@ impl Catalogue {
         Ok((database, secrets))
     }
 
-    /// Closes a database for good: nobody gets in any more. Its rows are still there until
+    /// Closes a database permanently: no client is admitted. Its rows remain until
     /// [`Catalogue::forget`].
     pub fn close(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
         self.change(name, |definition| definition.deleted = true)
@@ -562,17 +563,18 @@ impl Catalogue {
             .collect()
     }
 
-    /// Removes the rows of a closed database, and then itself. Nobody uses any of its layers.
+    /// Removes the rows of a closed database, and then its definition. None of its layers may be in
+    /// use.
     pub fn forget(&self, database: &Database) -> Result<(), CatalogueError> {
         assert!(database.is_closed(), "only a closed database is forgotten");
         let id = database.id.0;
         if self.partitions.count() > 1 {
-            // Durable there before the row goes: a power cut could bring the rows back after the
-            // number was given to another database.
+            // Durable there before the row is deleted: a power cut could restore the rows after the
+            // id was given to another database.
             self.clear_everywhere(database)?;
         }
         if database.partition() == PartitionId(0) {
-            // In one log the order is enough.
+            // In a single log the order is enough.
             self.engine().clear_database(database.id)?;
         }
         self.write(|tx| {
@@ -714,8 +716,8 @@ fn kept_usage(partitions: &Partitions, id: u16, partition: PartitionId) -> Resul
     }
 }
 
-/// Sees to it that each partition is the one that it is taken for. One without rows is given its
-/// number.
+/// Verifies that each partition has the number under which it was opened. A partition without rows
+/// is assigned its number.
 fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError> {
     let mut all = index.by_id.values();
     if let Some(database) = all.find(|database| !partitions.has(database.partition())) {
@@ -863,7 +865,7 @@ mod tests {
         end(open_all(&disks).unwrap());
     }
 
-    /// Power goes at any sync of either disk, and each keeps some part of what it has not synced.
+    /// Power fails at any sync of either disk, and each keeps a random part of its unsynced data.
     #[test]
     fn after_a_power_cut_a_database_is_where_the_catalogue_says_or_nowhere() {
         let (disks, cuts) = (two_disks(), Arc::<parking_lot::Mutex<Vec<[FaultyDisk; 2]>>>::default());
@@ -946,7 +948,7 @@ mod tests {
     }
 
     #[test]
-    fn old_credentials_end_with_the_new_ones() {
+    fn old_credentials_end_when_new_credentials_start() {
         let catalogue = open(&Arc::new(FaultyDisk::new()));
         let (_, old) = catalogue.create(definition("shop")).unwrap();
         let (_, new) = catalogue.renew_credentials("shop").unwrap();

@@ -4,14 +4,14 @@
 //!   'C' id   in the partition that has the database, unless that is the first: the definition, as JSON
 //! ```
 //!
-//! The catalogue decides. A change is durable there, then in the partition that has the database,
-//! and only then answered. So a partition's own log says who may come in to its databases, what
-//! they may use, and which have left, and whoever asks it needs no second log. Before a database is
-//! in another partition, the row in the one before says that it is not there: at no time two say
-//! that they have it.
+//! The catalogue decides. A change is durable there, then in the database's partition, and only
+//! then is it answered. So a partition's own log determines which credentials its databases accept,
+//! their quotas, and which databases have left; no request needs a second log. Before a database is
+//! in another partition, the row in its previous partition marks it as absent: at no time do two
+//! partitions claim it.
 //!
-//! Each change carries the number of its step (`pushes`). A row that is behind is of a change
-//! that nobody has an answer to, or of a folder from a backup; the next start writes it anew.
+//! Each change carries the number of its step (`pushes`). An outdated row belongs to a change
+//! without an answer, or to a folder from a backup; the next start rewrites it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ use crate::definition::Definition;
 use crate::pushes::{Push, TAKEN, take, taken};
 use crate::rows::{COPY, CatalogueError, json, space};
 
-/// Definitions that one push has at most: it has to fit into what a log takes at once.
+/// Most definitions in one push, which has to fit a log record.
 const DEFINITIONS_AT_ONCE: usize = 500;
 
 impl Catalogue {
@@ -52,8 +52,8 @@ impl Catalogue {
         Ok(number)
     }
 
-    /// Gives the database's definition to the partition that has it. If that fails, it is owed
-    /// until [`Catalogue::tell_again`].
+    /// Pushes the database's definition to its partition. If that fails, the push is pending until
+    /// [`Catalogue::tell_again`].
     pub(crate) fn tell(&self, database: &Database) -> Result<(), CatalogueError> {
         let (id, partition) = (database.id.0, database.partition());
         if partition == PartitionId(0) {
@@ -81,8 +81,8 @@ impl Catalogue {
         told
     }
 
-    /// Asks a home elsewhere for a commit behind everything that it has acknowledged. The number is
-    /// for [`Catalogue::has_caught_up`].
+    /// Requests a commit from a home on another node, after everything that it has acknowledged.
+    /// Returns the push's number, for [`Catalogue::has_caught_up`].
     pub fn mark(&self, partition: PartitionId) -> Result<u64, CatalogueError> {
         let _changing = self.changing.lock();
         let number = self.next_number()?;
@@ -90,7 +90,7 @@ impl Catalogue {
         Ok(number)
     }
 
-    /// True once this process' replica of the partition has that commit.
+    /// Returns true once this process' replica of the partition has that commit.
     pub fn has_caught_up(&self, partition: PartitionId, number: u64) -> Result<bool, CatalogueError> {
         Ok(taken(self.partitions().engine(partition))? >= number)
     }
@@ -99,7 +99,7 @@ impl Catalogue {
     pub(crate) fn fence(&self) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock();
         if let Seen::Together = self.seen() {
-            // A folder of another time may have taken later ones.
+            // A folder from another time may have taken later numbers.
             for (_, engine) in self.partitions().iter().skip(1) {
                 self.engine().land_above(Version(taken(engine)?))?;
             }
@@ -114,13 +114,13 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Sees to it that each partition has the definitions of its databases.
+    /// Gives each partition the definitions of its databases.
     pub(crate) fn settle_all_copies(&self) -> Result<(), CatalogueError> {
         let mut behind_first = self.partitions().iter().skip(1);
         behind_first.try_for_each(|(partition, _)| self.settle_copies(partition))
     }
 
-    /// Sees to it that a partition has the definitions of its databases, and no other.
+    /// Gives a partition exactly the definitions of its databases.
     pub(crate) fn settle_copies(&self, partition: PartitionId) -> Result<(), CatalogueError> {
         if partition == PartitionId(0) {
             return Ok(());
@@ -164,7 +164,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// True if a partition here has these definitions and no others.
+    /// Returns true if a partition here has these definitions and no others.
     fn is_told(&self, partition: PartitionId, there: &[Arc<Database>]) -> Result<bool, CatalogueError> {
         let kept = self.copies(partition)?;
         let is_kept = |database: &Arc<Database>| {
@@ -254,9 +254,9 @@ mod tests {
         found.map(|finding| finding.what).collect()
     }
 
-    /// Power goes at any sync of either disk, and each keeps some part of what it has not synced.
+    /// Power fails at any sync of either disk, and each keeps a random part of its unsynced data.
     #[test]
-    fn a_partition_has_each_change_that_was_answered_and_none_is_lost_by_a_power_cut() {
+    fn a_partition_has_each_answered_change_and_loses_none_in_a_power_cut() {
         let disks: Disks = [(); 2].map(|()| Arc::new(FaultyDisk::new()));
         let (cuts, answered) = (
             Arc::<Mutex<Vec<_>>>::default(),
@@ -325,7 +325,7 @@ mod tests {
 
     /// Something keeps the partition while its databases change.
     #[test]
-    fn a_partition_that_could_not_be_told_is_told_again() {
+    fn a_failed_push_to_a_partition_is_retried() {
         let catalogue = open(engines(&[(); 2].map(|()| Arc::new(FaultyDisk::new()))));
         catalogue.create(definition("shop")).unwrap();
         catalogue.create(definition("news")).unwrap();
@@ -349,7 +349,7 @@ mod tests {
         drop((brief, kept_by));
         assert!(kept(catalogue.partitions()).unwrap().revision < decided().revision);
         catalogue.tell_again().unwrap();
-        // The one that could not be made is being deleted, and its name is free then.
+        // The database that could not be created is being deleted, and its name is free then.
         let unfinished = catalogue.unfinished();
         assert_eq!(unfinished.len(), 1);
         catalogue.forget(&unfinished[0]).unwrap();
@@ -363,7 +363,7 @@ mod tests {
 
     /// One of the folders is from a backup, or from before partitions knew of their databases.
     #[test]
-    fn folders_of_different_times_agree_behind_the_next_start() {
+    fn folders_of_different_times_agree_after_the_next_start() {
         let disks: Disks = [(); 2].map(|()| Arc::new(FaultyDisk::new()));
         let catalogue = open(engines(&disks));
         let (database, _) = catalogue.create(definition("shop")).unwrap();

@@ -1,5 +1,5 @@
-//! An operator's decisions about a logical database, and the JSON in which the catalogue keeps
-//! them.
+//! An operator's decisions about a logical database, and the JSON form in which the catalogue
+//! stores them.
 //!
 //! Passwords, tokens and Fauna's keys are kept as SHA-256 only: they are made here, of 192 random
 //! bits. A secret access key of DynamoDB is kept as it is, because a signature can only be verified
@@ -22,23 +22,23 @@ pub struct Definition {
     #[serde(serialize_with = "write_durability", deserialize_with = "read_durability")]
     pub durability: Durability,
     pub consistency: Consistency,
-    /// Where no room is left, old keys make some, instead of writes being refused. Redis' keys
-    /// only.
+    /// Without free room, old keys are evicted, instead of writes being refused. Only for Redis
+    /// keys.
     pub eviction: bool,
     pub quotas: Quotas,
     pub credentials: KeptCredentials,
     pub created_micros: u64,
-    /// It is being deleted: nobody comes in any more, and its rows go.
+    /// It is being deleted: no client is admitted, and its rows are removed.
     #[serde(default)]
     pub deleted: bool,
     /// The number of the partition that has all of its rows.
     #[serde(default, skip_serializing_if = "is_first")]
     pub partition: u32,
-    /// How it came there, if it was somewhere else before.
+    /// Its last move, if it was in another partition before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
-    /// The version of the first partition's log at which this was decided, where there are several
-    /// partitions: the higher one is newer.
+    /// The version of the first partition's log at which this was decided, if there are several
+    /// partitions: the higher version is newer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub revision: u64,
 }
@@ -62,31 +62,31 @@ impl Definition {
     }
 }
 
-/// The last move of a database from one partition to another. Versions of two partitions are not
-/// one order, but those of the database are: each at `from` is below `left`, and each since is
+/// The last move of a database from one partition to another. Versions of two partitions have no
+/// common order, but the database's versions do: each at `from` is below `left`, and each since is
 /// above `arrived`, which is above `left`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moved {
-    /// How often it was moved.
+    /// The count of its moves.
     pub times: u64,
     /// The partition before.
     pub from: u32,
-    /// The version of that one's log since which it was there; zero: always.
+    /// The version in that partition's log at which it had arrived; zero: always there.
     pub since: u64,
-    /// That after which it was there no more.
+    /// The version in that log at which it left.
     pub left: u64,
     /// The version of this partition's log since which it is here.
     pub arrived: u64,
 }
 
-/// A move that is under way.
+/// A move in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
     /// The partition that has the database.
     pub from: u32,
-    /// The one that is to have it.
+    /// The target partition.
     pub to: u32,
 }
 
@@ -94,12 +94,13 @@ pub struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
-    /// How often it had been moved.
+    /// The previous count of its moves.
     pub times: u64,
     pub is_here: bool,
 }
 
-/// Written only where there are several, so that one looks as it does to a program without them.
+/// Omitted for the first partition, so that a single partition's catalogue remains readable to a
+/// program without partitions.
 fn is_first(partition: &u32) -> bool {
     *partition == 0
 }
@@ -141,7 +142,7 @@ impl Consistency {
 pub struct KeptCredentials {
     /// Redis' password, and the token of the REST API.
     pub token: Hash,
-    /// The same for who may only read.
+    /// The same for read-only access.
     pub read_only_token: Hash,
     /// The secret of the admin of Fauna's root database.
     pub fauna_key: Hash,
@@ -197,7 +198,7 @@ pub const DEFAULT_DATABASE: DatabaseId = DatabaseId(1);
 /// Its name.
 pub const DEFAULT_NAME: &str = "default";
 
-/// Names stand in paths, labels and user names, so they are plain.
+/// Names are used in paths, labels and user names, so they are plain.
 pub fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain) && name != DEFAULT_NAME

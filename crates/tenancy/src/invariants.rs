@@ -14,8 +14,8 @@ use crate::operator::{ACCESS_KEY, ROOT_KEY, access_key, root_key};
 use crate::partitions::{NUMBER, number_in};
 use crate::rows::COPY;
 
-/// The catalogue's promises. The first partition is judged first: whether a database is where the
-/// catalogue says shows in the others only after that.
+/// The catalogue's invariants. The first partition is verified first: only then can the others be
+/// compared with its placement of databases.
 #[derive(Default)]
 pub struct CatalogueInvariants {
     placed: RefCell<Option<Placed>>,
@@ -23,7 +23,7 @@ pub struct CatalogueInvariants {
     defined: RefCell<BTreeMap<u16, Definition>>,
     /// The databases that are being moved.
     moving: RefCell<BTreeMap<u16, Move>>,
-    /// The partitions that were judged since the first.
+    /// The partitions verified since the first.
     judged: RefCell<BTreeSet<PartitionId>>,
 }
 
@@ -115,7 +115,7 @@ fn verify_places(
     }
 }
 
-/// Definitions in a partition are those of the catalogue, or older: a start writes those anew.
+/// Definitions in a partition equal the catalogue's, or are older: a start rewrites those.
 fn verify_copies(
     verification: &mut Verification<'_>,
     defined: &BTreeMap<u16, Definition>,
@@ -147,7 +147,7 @@ fn verify_copies(
     });
 }
 
-/// The moves that are under way, by database.
+/// The moves in progress, by database.
 fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap<u16, Move> {
     let (rows, mut moving) = (verification.rows, BTreeMap::new());
     rows.scan(b"M", b"N", false, &mut |key, value| {
@@ -209,7 +209,7 @@ fn opened_by(definition: &Definition) -> Vec<String> {
     let keys = credentials.access_keys.keys().map(|key| format!("key {key}"));
     let mut all: Vec<String> = hashes.chain(keys).collect();
     if definition.deleted {
-        // Its credentials open nothing any more.
+        // Its credentials are no longer valid.
         all.clear();
     }
     all.push(format!("name {}", definition.name));

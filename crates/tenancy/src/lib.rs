@@ -1,5 +1,4 @@
-//! Logical databases: which there are, whose credentials open them, how much each may use and has
-//! used.
+//! Logical databases: the catalogue, their credentials, their quotas and their usage.
 //!
 //! ```text
 //!   catalogue   a row a database in the engine's system space, and an index of all of them in memory
@@ -16,8 +15,8 @@
 //! ```
 //!
 //! Knows no protocol, no socket and no clock: time is passed in. The default database, which every
-//! server has, is not in the catalogue: nobody meters it and no quota holds it, so it pays for none
-//! of this.
+//! server has, is not in the catalogue: it has neither meter nor quota, so it pays for none of
+//! this.
 
 mod catalogue;
 mod copies;

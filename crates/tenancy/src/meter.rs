@@ -1,7 +1,7 @@
 //! How much a logical database has used.
 //!
-//! Relaxed atomics: each figure is exact, no two are read at one moment. The catalogue writes them
-//! to the system space now and then and when the server stops; a crash loses what was counted
+//! Relaxed atomics: each figure is exact, but no two are read at the same moment. The catalogue
+//! writes them to the system space at intervals and when the server stops; a crash loses the counts
 //! since, a few seconds' worth at most.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,19 +41,19 @@ pub struct Meter {
     commands_of_day: AtomicU64,
     /// The present second, modulo 2^32, in the high half; commands of it in the low one.
     second: AtomicU64,
-    /// When the latest command came, in microseconds since the Unix epoch.
+    /// Time of the latest command, in microseconds since the Unix epoch.
     active_micros: AtomicU64,
     /// Changed since it was last written down.
     changed: std::sync::atomic::AtomicBool,
-    /// How long requests took since the start. Not written down.
+    /// The durations of requests since the start. Not persistent.
     pub durations: BriefHistogram,
 }
 
 /// Durations in a few buckets, because there is one for each database.
 #[derive(Default)]
 pub struct BriefHistogram {
-    /// How many took no longer than each bound, and longer than the one before; the last: longer
-    /// than any.
+    /// Number of durations up to each bound and above the previous bound; the last: above all
+    /// bounds.
     counts: [AtomicU64; DURATION_BOUNDS.len() + 1],
     micros: AtomicU64,
 }
@@ -127,8 +127,7 @@ impl Meter {
         }
     }
 
-    /// Counts a command, unless there have been too many. One that is refused is not counted as
-    /// executed.
+    /// Counts a command, unless a limit is exceeded. A refused command is not counted as executed.
     pub fn command(&self, limits: &Limits, now_micros: u64) -> Result<(), Exceeded> {
         self.active_micros.store(now_micros, Ordering::Relaxed);
         self.changed.store(true, Ordering::Relaxed);
@@ -145,13 +144,13 @@ impl Meter {
         counted
     }
 
-    /// Counts a command as not executed after all: it was put aside, and is counted when it comes
-    /// again. A second that has passed since keeps its count.
+    /// Uncounts a command that was put aside; it is counted when it is retried. A second that has
+    /// passed since keeps its count.
     pub fn take_back_command(&self, now_micros: u64) {
         let less = |count: u64| count.checked_sub(1);
         let second = (now_micros / 1_000_000) << 32;
         let of_second = |count: u64| (count & !LOW == second & !LOW && count & LOW > 0).then(|| count - 1);
-        // A counter that is zero by now was begun anew.
+        // A counter that is zero by now has been reset.
         let _ = self.commands.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let _ = self
             .commands_of_day
@@ -180,7 +179,7 @@ impl Meter {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// When the latest command came.
+    /// Time of the latest command.
     pub fn active_micros(&self) -> u64 {
         self.active_micros.load(Ordering::Relaxed)
     }
@@ -190,7 +189,7 @@ impl Meter {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// True once after a change.
+    /// Returns true once after a change.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn written_counts_go_on() {
+    fn written_counts_continue() {
         let meter = Meter::default();
         assert_eq!(meter.command(&limits(None, None), NOON), Ok(()));
         meter.charge(Charge::WRITE);

@@ -13,10 +13,10 @@
 //!            no 'M'               the first            finds nothing to do
 //! ```
 //!
-//! Each is durable before the next begins. The definition alone decides: until it names the target,
-//! what stands there is nobody's, and `quartet check` passes it over. The places, 'H', show when
-//! folders come from different times: a backup of one partition that was taken before a move,
-//! beside a catalogue from after it.
+//! Each step is durable before the next starts. Only the definition decides: until it names the
+//! target, the rows there belong to no database, and `quartet check` skips them. The places, 'H',
+//! reveal folders from different times: a backup of one partition from before a move, next to a
+//! catalogue from after it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
 pub(crate) const MOVE: u8 = b'M';
 
 impl Catalogue {
-    /// Begins to move a database; `None` if it is in that partition.
+    /// Starts to move a database; `None` if it is in that partition.
     pub fn begin_move(&self, name: &str, to: PartitionId) -> Result<Option<(Arc<Database>, Move)>, CatalogueError> {
         let _changing = self.changing.lock();
         if name == DEFAULT_NAME {
@@ -71,11 +71,11 @@ impl Catalogue {
         self.moving.lock().contains_key(&database.0)
     }
 
-    /// The database is in the target from now on. All that it holds has been written there, and
-    /// becomes durable with this; nothing of it commits in the source any more, where its last
+    /// Makes the target the database's partition. All of its rows have been written there, and
+    /// become durable with this; nothing of it commits in the source any longer, where its last
     /// commit is before `left`.
     ///
-    /// Errors: it is in the source, and goes on there; unless the log has failed, which ends the
+    /// Errors: it is in the source, and continues there; unless the log has failed, which ends the
     /// process.
     pub fn arrive(&self, database: &Database, moving: Move, left: Version) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock();
@@ -88,7 +88,7 @@ impl Catalogue {
         let times = database.moves() + 1;
         let partition = |number| self.partitions().engine(PartitionId(number));
         let (source, target) = (partition(moving.from), partition(moving.to));
-        // A step for the source and for the target, each of which hears its part of it.
+        // A step for the source and for the target, each of which receives its part.
         let number = self.next_number()?;
         definition.revision = number;
         definition.partition = moving.to;
@@ -126,8 +126,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Clears what is left in the partition that does not have the database, and forgets the move.
-    /// Nobody uses what it had in the other one.
+    /// Clears the remains in the partition that does not have the database, and forgets the move.
+    /// The rows there must not be in use.
     pub fn end_move(&self, database: &Database, moving: Move) -> Result<(), CatalogueError> {
         let id = database.id.0;
         let has_arrived = database.partition() == PartitionId(moving.to);
@@ -142,7 +142,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Sees to it that databases that were moved are where the catalogue has them.
+    /// Verifies that moved databases are where the catalogue has them.
     pub(crate) fn verify_places(&self) -> Result<(), CatalogueError> {
         for (id, engine) in self.partitions().iter() {
             let places: Option<BTreeMap<u16, Place>> = rows(engine, PLACE)?;
@@ -163,7 +163,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Ends the moves that were under way when the server ended. Nobody is served yet.
+    /// Completes the moves that the server's end interrupted. No client is served yet.
     pub(crate) fn end_moves(&self) -> Result<(), CatalogueError> {
         for (id, moving) in moves(self.partitions().first())? {
             let place = |partition| self.partitions().has(PartitionId(partition));
@@ -175,8 +175,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Clears a deleted database wherever it is or was, and what the partitions knew of it. In the
-    /// first one that is for the caller.
+    /// Clears a deleted database in all its present and former partitions after the first, with
+    /// their rows about it. The caller clears the first partition.
     pub(crate) fn clear_everywhere(&self, database: &Database) -> Result<(), CatalogueError> {
         for (partition, _) in self.partitions().iter().skip(1) {
             if partition == database.partition() || database.moves() > 0 {
@@ -186,15 +186,15 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Clears a database in a partition that does not have it, durably, and what that knew of it.
-    /// `times`: how often it had been moved; zero: nobody has it any more.
+    /// Clears a database durably in a partition that does not have it, with the partition's rows
+    /// about it. `times`: the number of its moves; zero if it is deleted.
     fn clear_in(&self, partition: PartitionId, id: u16, times: u64) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock();
         if partition != PartitionId(0) {
             return self.push_step(partition, &Push::Clear { id, times });
         }
         self.engine().clear_database(DatabaseId(id))?;
-        // Behind the rows in the same log: once this is durable, they are gone.
+        // After the rows in the same log: once this is durable, so is their removal.
         let place = Place { times, is_here: false };
         self.write(|tx| match place.times {
             0 => drop(tx.clear(&row(PLACE, id))),
@@ -206,7 +206,8 @@ impl Catalogue {
     }
 }
 
-/// Whether a row of the log says that a database is in its partition from now on, or is no more.
+/// Returns true if a row of the log records that a database has arrived in its partition, or has
+/// left it.
 pub fn is_place(full_key: &[u8]) -> bool {
     let prefix = space(Durability::Always).prefix();
     full_key
@@ -214,12 +215,12 @@ pub fn is_place(full_key: &[u8]) -> bool {
         .is_some_and(|key| key.first() == Some(&PLACE))
 }
 
-/// The moves that are under way, by database.
+/// The moves in progress, by database.
 fn moves(first: &Engine) -> Result<BTreeMap<u16, Move>, CatalogueError> {
     rows(first, MOVE)?.ok_or(CatalogueError::Damaged("a move"))
 }
 
-/// The rows of a kind by database; `None` if one cannot be read.
+/// The rows of a kind by database; `None` if any is unreadable.
 fn rows<T: DeserializeOwned>(engine: &Engine, tag: u8) -> Result<Option<BTreeMap<u16, T>>, CatalogueError> {
     let reader = engine.reader(space(Durability::Always))?;
     let (mut found, mut is_whole) = (BTreeMap::new(), true);
@@ -257,7 +258,7 @@ mod tests {
 
     const SEGMENT_BYTES: u64 = 64 << 10;
 
-    /// The time at which a test begins, in microseconds since the Unix epoch.
+    /// The start time of a test, in microseconds since the Unix epoch.
     const NOW: u64 = 1_753_000_000_000_000;
     const HOUR: u64 = 3_600_000_000;
 
@@ -299,7 +300,7 @@ mod tests {
         Catalogue::open(partitions.clone(), Box::new(random))
     }
 
-    /// The partitions behind the first whose own log says that they have the database.
+    /// The partitions after the first whose own log claims the database.
     fn having(partitions: &Partitions, id: DatabaseId) -> Vec<PartitionId> {
         let has = |&(partition, engine): &(PartitionId, &Arc<Engine>)| {
             let definitions = rows::<Definition>(engine, COPY).unwrap().unwrap();
@@ -332,7 +333,7 @@ mod tests {
     /// Numbers that are appended to a list, one after the other.
     #[derive(Default)]
     struct Appends {
-        /// The next one: all before it are acknowledged.
+        /// The next number: all before it are acknowledged.
         next: AtomicU8,
         versions: Mutex<Vec<Version>>,
     }
@@ -384,7 +385,7 @@ mod tests {
         }
     }
 
-    /// How often the rows of a database in this partition are judged.
+    /// The number of verifications of the database's rows in this partition.
     fn judged(engine: &Engine, id: DatabaseId) -> usize {
         let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(Everything), Box::<CatalogueInvariants>::default()];
         let found = engine.judge(&invariants).unwrap().kept;
@@ -466,7 +467,7 @@ mod tests {
         Ok(())
     }
 
-    /// The database has all that was acknowledged, goes on, and has nothing in the other
+    /// Checks that the database has all acknowledged rows, continues, and has no rows in the other
     /// partitions, at present and after a restart.
     fn is_whole(catalogue: Catalogue, disks: &Disks, place: u32, appends: &Appends, rows: usize) -> Catalogue {
         let check = |catalogue: &Catalogue| {
@@ -538,7 +539,7 @@ mod tests {
     /// A home that was deposed while it moved a database left it closed. The same process, home
     /// again, refused everything of it.
     #[test]
-    fn a_term_begins_with_every_database_where_the_catalogue_has_it() {
+    fn a_term_starts_with_every_database_in_its_catalogued_partition() {
         let disks = disks();
         let catalogue = open(&disks).unwrap();
         let (database, appends) = (shop(&catalogue), Appends::default());
@@ -560,13 +561,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_keep_their_versions_and_later_ones_are_above() {
+    fn rows_keep_their_versions_and_later_versions_are_above() {
         let disks = disks();
         let catalogue = open(&disks).unwrap();
         let (database, appends) = (shop(&catalogue), Appends::default());
         assert_eq!(database.partition(), PartitionId(1));
         database.meter.command(&database.limits, NOW).unwrap();
-        // The clock stands still: versions of the source run ahead of the target's.
+        // The clock is stopped: versions of the source run ahead of the target's.
         for _ in 0..20 {
             append(&catalogue, &database, &appends);
         }
@@ -622,7 +623,7 @@ mod tests {
         close(catalogue);
     }
 
-    /// Folders of different times are refused: one of the partitions comes from a backup.
+    /// Folders from different times are refused: one of the partitions is from a backup.
     #[test]
     fn a_partition_from_before_or_after_a_move_is_refused() {
         let disks = disks();
@@ -644,8 +645,8 @@ mod tests {
     }
 
     /// The target's disk is full while rows are copied, while changes are followed, and for the
-    /// last of them: the database goes on where it was, nothing of it is left at the target, and
-    /// once there is room it is moved.
+    /// last of them: the database stays where it was, no rows of it remain at the target, and once
+    /// there is room it is moved.
     #[test]
     fn a_full_disk_of_the_target_leaves_the_database_at_the_source() {
         for full_at in 0..3 {
@@ -709,7 +710,7 @@ mod tests {
         }
     }
 
-    /// The source writes more than it may keep for those who read its log.
+    /// The source writes more than the retention for readers of its log.
     #[test]
     fn a_log_that_is_trimmed_while_it_is_followed_leaves_the_database_at_the_source() {
         let disks = disks();
@@ -722,7 +723,7 @@ mod tests {
             if step == 1 {
                 write_rows(&catalogue, &database, 0, 300).unwrap();
                 source.checkpoint().unwrap();
-                // The flusher trims behind the checkpoint, and counts the reader as lost.
+                // The flusher trims up to the checkpoint, and counts the reader as lost.
                 while source.statistics().log_readers_lost.load(Ordering::SeqCst) == 0 {
                     write_rows(&catalogue, &database, 0, 1).unwrap();
                 }
@@ -740,9 +741,9 @@ mod tests {
         close(is_whole(catalogue, &disks, 2, &appends, 300));
     }
 
-    /// The clock is set back before each step of a move, and over the restart behind it.
+    /// The clock is set back before each step of a move, and over the restart after it.
     #[test]
-    fn versions_go_on_when_the_clock_is_set_back_during_a_move() {
+    fn versions_ascend_when_the_clock_is_set_back_during_a_move() {
         let disks = disks();
         let clock = Arc::new(ManualClock::new(NOW));
         let catalogue = open_at(&disks, clock.clone()).unwrap();
@@ -761,14 +762,14 @@ mod tests {
             catalogue.end_move(&database, moving).unwrap();
             append(&catalogue, &database, &appends);
         }
-        // Opened at the time at which it began, and then a day before.
+        // Opened at the start time, and then a day before.
         let catalogue = is_whole(catalogue, &disks, 1, &appends, 0);
         close(catalogue);
         let catalogue = open_at(&disks, Arc::new(ManualClock::new(NOW - 24 * HOUR))).unwrap();
         close(is_whole(catalogue, &disks, 1, &appends, 0));
     }
 
-    /// Power goes again at a sync of the start behind a power cut.
+    /// Power fails again at a sync of the start after a power cut.
     fn cut_while_opening(disks: &Disks) {
         let cuts = Arc::<Mutex<Vec<[FaultyDisk; 3]>>>::default();
         let opened = disks.each_ref().map(|disk| Arc::new(disk.fork()));
@@ -798,8 +799,8 @@ mod tests {
         }
     }
 
-    /// Power goes at any sync of any disk during a move and one back, and each disk keeps some part
-    /// of what it has not synced.
+    /// Power fails at any sync of any disk during a move and a move back, and each disk keeps a
+    /// random part of its unsynced data.
     #[test]
     fn after_a_power_cut_a_database_is_in_one_place_with_all_that_was_acknowledged() {
         type Cut = ([FaultyDisk; 3], u8);

@@ -20,8 +20,8 @@ pub const ACCESS_KEY: &[u8] = b"A";
 /// A name and a secret.
 pub type AccessKey = (String, String);
 
-/// The hash of the root key that the first partition has, if one has been made. A replica of it
-/// has the one that it last heard of.
+/// Returns the hash of the root key in the first partition, if a root key exists. A replica returns
+/// the last hash that it received.
 pub fn kept_root_key(first: &Engine) -> Result<Option<Hash>, CatalogueError> {
     let kept = read(first, ROOT_KEY)?;
     kept.map(|bytes| root_key(&bytes).ok_or(CatalogueError::Damaged("the root key's hash")))
@@ -29,7 +29,7 @@ pub fn kept_root_key(first: &Engine) -> Result<Option<Hash>, CatalogueError> {
 }
 
 impl Catalogue {
-    /// The hash of the root key, if one has been made.
+    /// Returns the hash of the root key, if a root key exists.
     pub fn root_key(&self) -> Result<Option<Hash>, CatalogueError> {
         kept_root_key(self.engine())
     }
@@ -39,7 +39,7 @@ impl Catalogue {
         self.write(|tx| drop(tx.set(ROOT_KEY, &hash.0)))
     }
 
-    /// DynamoDB's access key, if one has been made.
+    /// Returns DynamoDB's access key, if it exists.
     pub fn access_key(&self) -> Result<Option<AccessKey>, CatalogueError> {
         let kept = self.read(ACCESS_KEY)?;
         kept.map(|bytes| access_key(&bytes).ok_or(CatalogueError::Damaged("DynamoDB's access key")))

@@ -1,7 +1,7 @@
 //! The partitions of a process: an engine each, with its own log and lock. Every logical database
-//! lives whole in one of them; the catalogue and the default database are in the first.
+//! is in exactly one of them; the catalogue and the default database are in the first.
 //!
-//! A row of the system space of each but the first says which it is:
+//! A row of the system space of each partition except the first has its number:
 //!
 //! ```text
 //! 'P'   the number of the partition, u32, big endian
@@ -16,7 +16,7 @@ pub(crate) const NUMBER: &[u8] = b"P";
 /// The engines, by the numbers of their partitions.
 pub struct Partitions {
     engines: Vec<Arc<Engine>>,
-    /// That of the first engine.
+    /// The id of the first engine's partition.
     first: PartitionId,
 }
 
@@ -28,13 +28,14 @@ impl Partitions {
         Partitions { engines, first }
     }
 
-    /// One partition behind the first, alone: whoever serves it sees no other.
+    /// A single partition after the first: its server sees no other.
     pub fn of_one(first: PartitionId, engine: Arc<Engine>) -> Partitions {
         let engines = vec![engine];
         Partitions { engines, first }
     }
 
-    /// That of the catalogue and of the default database; or of the one partition that is seen.
+    /// The engine of the catalogue and of the default database; or of the single partition of this
+    /// process.
     #[inline]
     pub fn first(&self) -> &Arc<Engine> {
         &self.engines[0]
@@ -46,8 +47,8 @@ impl Partitions {
         &self.engines[self.place(id)]
     }
 
-    /// Where a partition is in the order of those that are seen. The first of them has also the
-    /// place of partition 0, to which everything belongs that is of no database.
+    /// Index of a partition among those of this process. The first of them also has the index of
+    /// partition 0, to which all requests without a database belong.
     #[inline]
     pub fn place(&self, id: PartitionId) -> usize {
         id.0.saturating_sub(self.first.0) as usize

@@ -1,4 +1,4 @@
-//! Steps of the catalogue on their way to the partitions that they are about.
+//! Steps of the catalogue on their way to the partitions concerned.
 //!
 //! ```text
 //!   'T'   in the first partition: the number that was given last, u64, big endian
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! Each push carries one number: the version of the first partition's log at which its step was
-//! decided. Numbers rise over all pushes and over all homes of the first partition, as versions of
-//! a log do. A partition takes only what is above what it took last. So a push that comes late,
-//! from a home that was deposed or from behind a time-out, changes nothing: neither one that
-//! defines a database nor one that clears it. One that comes again is taken already.
+//! decided. Numbers increase over all pushes and over all homes of the first partition, as versions
+//! of a log do. A partition takes only numbers above the last taken. So a late push, from a deposed
+//! home or after a time-out, changes nothing, whether it defines a database or clears it. A
+//! repeated push has been taken already.
 //!
 //! A new home of the first partition pushes a [`Push::Fence`] to all others before it changes
 //! anything: from then on none takes what an earlier home has sent.
@@ -27,7 +27,7 @@ use crate::rows::{COPY, CatalogueError, PLACE, json, row, space, write};
 
 pub(crate) const TAKEN: &[u8] = b"T";
 
-/// One step of the catalogue, as the partition hears it that it is about.
+/// One step of the catalogue, in the form that the affected partition receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Push {
@@ -43,17 +43,17 @@ pub(crate) enum Push {
     Clear { id: u16, times: u64 },
 }
 
-/// The way to the homes of the partitions behind the first, where they are at other nodes.
+/// The connection to the homes of the partitions after the first, at other nodes.
 pub trait Homes: Send + Sync {
     /// Gives the push to the home of the partition, again until that has taken it.
     ///
-    /// Errors: `LogFailed` if this node is home of the first partition no more; `NoHome` if the
+    /// Errors: `LogFailed` if this node is no longer home of the first partition; `NoHome` if the
     /// partition has had no home for a while.
     fn push(&self, partition: PartitionId, number: u64, push: &[u8]) -> Result<(), CatalogueError>;
 }
 
 impl Push {
-    /// One database is defined, or is in the partition no more.
+    /// Defines one database, or removes it from the partition.
     pub fn of(id: u16, definition: Option<&Definition>) -> Push {
         Push::Exactly {
             first: id,
@@ -77,7 +77,7 @@ impl Push {
 /// Takes a push, durably in the term of the partition. Not to be called for one partition by two
 /// at once.
 ///
-/// Errors: `Stale` if it has taken a later one.
+/// Errors: `Stale` if it has taken a later push.
 pub(crate) fn take(
     (partition, engine): (PartitionId, &Engine),
     number: u64,
@@ -86,7 +86,7 @@ pub(crate) fn take(
     if let Push::Clear { id, .. } = push
         && taken(engine)? < number
     {
-        // Before the row that says so, in the same log: once that is durable, they are gone.
+        // Before the row that records it, in the same log: once that is durable, so is the removal.
         engine.clear_database(DatabaseId(*id))?;
     }
     write(engine, |tx| {
@@ -159,7 +159,7 @@ pub(crate) fn taken(engine: &Engine) -> Result<u64, CatalogueError> {
     }
 }
 
-/// One that cannot be read is below every other: the next push writes it anew.
+/// An unreadable number is below every other: the next push rewrites it.
 fn number_in(row: &[u8]) -> u64 {
     row.try_into().map_or(0, u64::from_be_bytes)
 }
@@ -191,9 +191,9 @@ mod tests {
         Definition::new(name, Durability::Always)
     }
 
-    /// A partition takes what is above what it took last, and says so again when it is asked again.
+    /// A partition takes pushes above the last taken, and repeats its answer to a repeated push.
     #[test]
-    fn what_comes_late_changes_nothing() {
+    fn a_late_push_changes_nothing() {
         let engine = engine();
         let place = (PartitionId(1), &*engine);
         let defined = |name: &str| Push::of(7, Some(&definition(name)));
@@ -288,7 +288,7 @@ mod tests {
             }
         }
 
-        /// The database that a secret opens at some partition, by that one's own log.
+        /// The database that a secret opens at some partition, according to its own log.
         fn opens(&self, secret: &str) -> Option<(u16, usize)> {
             let found = (1..3).filter_map(|partition| {
                 let opened = self.at(partition, |home| home.by_secret(secret.as_bytes()));
@@ -313,7 +313,7 @@ mod tests {
                 match world.choices.below(8) {
                     0 => world.late.lock().push(sent.clone()),
                     1 => world.move_home(sent.0),
-                    // Its answer is lost, and it comes once more later.
+                    // Its answer is lost, and it arrives once more later.
                     2 => {
                         drop(world.give(&sent));
                         world.late.lock().push(sent.clone());
@@ -334,7 +334,7 @@ mod tests {
         /// The secret in the last answer, and whether a change without an answer may have replaced
         /// it since.
         secret: Option<(u16, String, bool)>,
-        /// Opens nothing any more.
+        /// Secrets that are no longer valid.
         ended: Vec<String>,
     }
 
@@ -374,10 +374,10 @@ mod tests {
         }
     }
 
-    /// Databases are made, changed and deleted by homes that follow each other, while pushes come
-    /// late, twice, in any order, or never.
+    /// Databases are created, changed and deleted by successive homes, while pushes arrive late,
+    /// twice, in any order, or never.
     #[test]
-    fn homes_apart_go_by_what_was_answered() {
+    fn separate_homes_agree_with_answered_changes() {
         let seeds = std::env::var("QUARTET_PUSH_SEEDS").map_or(40, |seeds| seeds.parse().unwrap());
         for seed in 0..seeds {
             let world = World::new(seed);
@@ -438,7 +438,7 @@ mod tests {
         }
     }
 
-    /// The homes of partitions in this process, with a list of what they were given.
+    /// The homes of partitions in this process, with a list of the pushes that they received.
     struct Heard {
         homes: Vec<Catalogue>,
         bytes: Mutex<Vec<usize>>,
@@ -457,7 +457,8 @@ mod tests {
     /// Largest push that a node takes from another, in bytes.
     const PUSH_BYTES_MAX: usize = 1 << 20;
 
-    /// A new home of the first partition tells the others of thousands in pieces that a node takes.
+    /// A new home of the first partition pushes thousands of definitions to the others in pieces of
+    /// an accepted size.
     #[test]
     fn thousands_of_databases_are_pushed_in_pieces() {
         let engines = [(); 2].map(|()| engine());
@@ -475,7 +476,7 @@ mod tests {
             })
             .collect();
         drop(catalogue);
-        // Nothing of what the partition knows is left.
+        // None of the partition's definitions is left.
         let mut there = databases
             .iter()
             .filter(|database| database.partition() == PartitionId(1));
@@ -572,8 +573,8 @@ mod tests {
         engine
     }
 
-    /// A node that became home of all of a cluster's partitions found nothing to tell them, and so
-    /// they still took what an earlier home of the first had sent.
+    /// A node that became home of all of a cluster's partitions had nothing to push to them, and so
+    /// they still took the pushes of an earlier home of the first.
     #[test]
     fn a_home_of_all_ends_what_an_earlier_home_has_sent() {
         let store = Arc::new(Mutex::new(Store::default()));

@@ -1,36 +1,35 @@
-//! How much a logical database may use, and which limit a request ran into.
+//! Quotas of a logical database, and the limit that a request exceeded.
 //!
-//! The words an operator sets are [`Quotas`]; what requests are held against are [`Limits`], the
-//! same as atomics, so that a change holds from the next request on and nobody takes a lock to ask.
+//! [`Quotas`] are an operator's settings; [`Limits`] are the same as atomics, which requests are
+//! checked against, so that a change takes effect with the next request and a check takes no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// An operator's limits. An absent one is no limit.
+/// An operator's limits. An absent limit means unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quotas {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands_per_second: Option<u64>,
-    /// Days begin at midnight UTC.
+    /// Days start at midnight UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commands_per_day: Option<u64>,
-    /// Keys and values. Reading and deleting go on beyond it.
+    /// Keys and values. Reading and deleting remain possible beyond it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_bytes: Option<u64>,
-    /// Redis connections, and answers over HTTP that go on.
+    /// Redis connections, and streaming answers over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
-    /// How long one script may run; a tenth of a second unless set.
+    /// Time limit of one script; a tenth of a second unless set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script_millis: Option<u64>,
 }
 
-/// How long a script may run if nobody has decided: while it does, nobody else of the partition is
-/// served.
+/// Default time limit of a script: meanwhile, no other request of the partition is served.
 const SCRIPT_MILLIS: u64 = 100;
 const NONE: u64 = u64::MAX;
 
@@ -79,7 +78,7 @@ impl Limits {
         within(&self.stored_bytes, stored_bytes).map_err(|(limit, usage)| Exceeded::StoredBytes { limit, usage })
     }
 
-    /// Whether one connection more than `open` may come in.
+    /// Checks whether another connection may be opened besides `open` ones.
     pub fn check_connections(&self, open: usize) -> Result<(), Exceeded> {
         within(&self.connections, open as u64 + 1).map_err(|(limit, _)| Exceeded::Connections {
             limit,
@@ -106,7 +105,7 @@ fn within(limit: &AtomicU64, usage: u64) -> Result<(), (u64, u64)> {
     if usage <= limit { Ok(()) } else { Err((limit, usage)) }
 }
 
-/// Which quota a request ran into. Each layer tells it in its protocol's words.
+/// The quota that a request exceeded. Each layer reports it with its protocol's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
     /// Waiting a moment helps.

@@ -36,7 +36,7 @@ pub enum CatalogueError {
     Moving,
     #[error("the database is not being moved")]
     NotMoving,
-    #[error("partition {partition} and the catalogue, one of which is older, do not agree on the database {name}")]
+    #[error("partition {partition} and the catalogue disagree on the database {name}: one of them is older")]
     NotThere { name: String, partition: u32 },
     #[error("the database {name} is in partition {partition}, which is not there")]
     NoPartition { name: String, partition: u32 },
@@ -48,13 +48,13 @@ pub enum CatalogueError {
     NoHome(u32),
     #[error("another node is home of the catalogue")]
     Stale,
-    #[error("the partitions have homes at different nodes: this one takes over all of them, ask again then")]
+    #[error("the partitions have homes at different nodes: this node takes over all of them; send the request again")]
     Apart,
     #[error("{0}")]
     Busy(#[from] Busy),
 }
 
-/// Where the catalogue is kept; no client's database has this number.
+/// The database of the catalogue; no client's database has this number.
 pub(crate) const SYSTEM: DatabaseId = DatabaseId(0);
 
 pub(crate) fn space(durability: Durability) -> Space {

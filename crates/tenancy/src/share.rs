@@ -1,22 +1,22 @@
 //! Fair shares of a partition's one lock.
 //!
 //! A database that executes for `t` while `n` databases are active owes the others `t * (n - 1)`:
-//! until that time is over none of its connections takes another turn. So a database that hammers
-//! holds the lock for at most one n-th of the time, however many connections it opens, and another
-//! waits for at most the turn that is running. Alone, nobody owes anything.
+//! until that time has passed none of its connections takes another turn. So a busy database holds
+//! the lock for at most one n-th of the time, however many connections it opens, and another
+//! database waits for at most the running turn. A single active database is never delayed.
 //!
 //! A start-time fair queue in spirit (Goyal, Vin, Cheng 1996) without a queue: each database has
-//! one figure, the time at which its next turn begins.
+//! one figure, the start time of its next turn.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How many databases were active lately; set about ten times a second.
+/// The number of recently active databases; set about ten times a second.
 #[derive(Default)]
 pub struct Share {
     active: AtomicU64,
 }
 
-/// When a database may have its next turn, in microseconds.
+/// The earliest time of a database's next turn, in microseconds.
 #[derive(Default)]
 pub struct Turns {
     next_micros: AtomicU64,
@@ -24,9 +24,9 @@ pub struct Turns {
     is_long: AtomicBool,
 }
 
-/// Small debts are let stand: a pause is no shorter than a timer's tick.
+/// Smaller debts are ignored: a pause is no shorter than a timer's tick.
 const DEBT_MICROS_MIN: u64 = 1000;
-/// No turn is owed more than this, so that one long transaction does not shut its database out.
+/// Largest debt for turns, so that one long transaction does not shut its database out.
 const DEBT_MICROS_MAX: u64 = 100_000;
 
 impl Share {
@@ -34,13 +34,13 @@ impl Share {
         self.active.store(count as u64, Ordering::Relaxed);
     }
 
-    /// More than one database is active: turns are to be measured.
+    /// Returns true if more than one database is active: turns are then measured.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.active.load(Ordering::Relaxed) > 1
     }
 
-    /// Notes that a turn which began at `started_micros` has ended.
+    /// Records the end of a turn that started at `started_micros`.
     pub fn took_turn(&self, turns: &Turns, started_micros: u64, ended_micros: u64) {
         let active = self.active.load(Ordering::Relaxed).max(1);
         let taken = ended_micros.saturating_sub(started_micros);
@@ -56,9 +56,9 @@ impl Share {
 }
 
 impl Turns {
-    /// Begins a turn that takes long, unless another one is running: many connections that each
-    /// begin one before any has ended would owe nothing yet. True: [`Turns::end_long`] is to
-    /// follow.
+    /// Starts a long turn, unless another is running: many connections that each start one before
+    /// any has ended would have no debt yet. If it returns true, the caller must call
+    /// [`Turns::end_long`].
     pub fn begin_long(&self) -> bool {
         !self.is_long.swap(true, Ordering::SeqCst)
     }
@@ -67,7 +67,7 @@ impl Turns {
         self.is_long.store(false, Ordering::SeqCst);
     }
 
-    /// How long to wait before the next turn; zero if it may begin at once.
+    /// Time to wait before the next turn; zero if it may start immediately.
     pub fn pause_micros(&self, now_micros: u64) -> u64 {
         let owed = self.next_micros.load(Ordering::Relaxed).saturating_sub(now_micros);
         if owed < DEBT_MICROS_MIN {
@@ -85,7 +85,7 @@ mod tests {
     /// Two databases that always want the lock get half of the time each; a third that wants little
     /// is never made to wait.
     #[test]
-    fn everybody_gets_an_equal_part() {
+    fn every_database_gets_an_equal_part() {
         let share = Share::default();
         share.set_active(2);
         let (turns, mut now, mut held) = (Turns::default(), 1_000_000, 0);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nobody_waits() {
+    fn a_single_active_database_never_waits() {
         let (share, turns) = (Share::default(), Turns::default());
         share.set_active(1);
         share.took_turn(&turns, 0, 10_000_000);

@@ -32,7 +32,7 @@ pub fn public_roots() -> RootCertStore {
     }
 }
 
-/// Returns the certificates as roots. Errors: one of them cannot be a root.
+/// Returns the certificates as roots. Errors: a certificate cannot be a root.
 pub fn roots(certificates: Vec<CertificateDer<'static>>) -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates {

@@ -6,14 +6,14 @@ use std::path::Path;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Returns the certificates of a PEM text in their order, at least one. Errors: it holds none, or a
-/// malformed one.
+/// Returns the certificates of a PEM text in their order, at least one. Errors: there is none, or
+/// one is malformed.
 pub fn certificates(pem: &[u8]) -> io::Result<Vec<CertificateDer<'static>>> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let found = found.map_err(io::Error::other)?;
-    match found.is_empty() {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(io::Error::other)?;
+    match certificates.is_empty() {
         true => Err(io::Error::other("it holds no certificate")),
-        false => Ok(found),
+        false => Ok(certificates),
     }
 }
 
@@ -23,7 +23,7 @@ pub fn certificates_in(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> 
     read.map_err(|error| in_file(path, error))
 }
 
-/// Returns the first private key of a PEM text. Errors: it holds none, or a malformed one.
+/// Returns the first private key of a PEM text. Errors: there is none, or it is malformed.
 pub fn private_key(pem: &[u8]) -> io::Result<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_slice(pem).map_err(io::Error::other)
 }

@@ -1,4 +1,4 @@
-//! Verifiers of servers' certificates for peers whose certificates are the operator's own.
+//! Verifiers of servers' certificates for peers with certificates of the operator's own.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Trusts a certificate that the roots have signed, whatever name it bears.
+/// Trusts a certificate signed by the roots, for any name.
 #[derive(Debug)]
 pub struct AcceptAnyName(Arc<WebPkiServerVerifier>);
 
@@ -65,7 +65,7 @@ impl ServerCertVerifier for AcceptAnyName {
     }
 }
 
-/// Trusts any peer that holds the key of the certificate it shows: for operators who ask for it.
+/// Trusts any peer that holds the key of its certificate: for operators who request it.
 #[derive(Debug)]
 pub struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
@@ -108,5 +108,42 @@ impl ServerCertVerifier for AcceptAnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::string::Ia5String;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+    use rustls::client::WebPkiServerVerifier;
+
+    use super::*;
+    use crate::provider;
+
+    /// A name that is cut at a NUL lets the owner of `localhost\0.example.com` stand for
+    /// `localhost` (Redis cut the names of clients' certificates so until 2026).
+    #[test]
+    fn a_name_is_not_cut_at_a_nul() {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(issuer.der().clone()).unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
+        let verifier = verifier.build().unwrap();
+        let accepts = |name: &str| {
+            let mut own = CertificateParams::default();
+            own.subject_alt_names = vec![SanType::DnsName(Ia5String::try_from(name).unwrap())];
+            let certificate = own.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
+            let server = ServerName::try_from("localhost").unwrap();
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(1_750_000_000));
+            let verified = verifier.verify_server_cert(certificate.der(), &[], &server, &[], now);
+            verified.is_ok()
+        };
+        assert!(accepts("localhost"));
+        assert!(!accepts("localhost\0.example.com"));
+        assert!(!accepts("localhost\0"));
     }
 }

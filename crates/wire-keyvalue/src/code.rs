@@ -25,25 +25,25 @@ macro_rules! codes {
 
 codes! {
     OPERATION_FAILED = 1000;
-    /// The read version has left the server's window: begin the transaction anew.
+    /// The read version has left the server's window: restart the transaction.
     TRANSACTION_TOO_OLD = 1007;
     /// The server has not reached the version that the client named: wait a little, then repeat.
     FUTURE_VERSION = 1009;
-    /// Something in the read conflict ranges was written after the read version. Nothing was
-    /// committed: begin anew.
+    /// A key in the read conflict ranges was written after the read version. Nothing was committed:
+    /// restart the transaction.
     NOT_COMMITTED = 1020;
     /// The connection was lost before the reply: the commit is whole in the database or not at all.
     COMMIT_UNKNOWN_RESULT = 1021;
     TRANSACTION_CANCELLED = 1025;
     CONNECTION_FAILED = 1026;
-    /// The server keeps no more watches for this connection.
+    /// The connection's limit of watches is reached.
     WATCH_LIMIT = 1029;
     TRANSACTION_TIMED_OUT = 1031;
-    /// The client keeps no more watches for this database.
+    /// The client's limit of watches for this database is reached.
     TOO_MANY_WATCHES = 1032;
     WATCHES_DISABLED = 1034;
     ACCESSED_UNREADABLE = 1036;
-    /// The server is not home any more. Nothing was committed: repeat, perhaps elsewhere.
+    /// The server is no longer home. Nothing was committed: repeat, perhaps at another node.
     PROCESS_BEHIND = 1037;
     CLUSTER_VERSION_CHANGED = 1039;
     /// The server is short of room, most often of disk. Nothing was committed: wait, then repeat.
@@ -75,6 +75,13 @@ codes! {
     TRANSACTION_READ_ONLY = 2023;
     NETWORK_CANNOT_BE_RESTARTED = 2025;
     BLOCKED_FROM_NETWORK_THREAD = 2026;
+    MAPPER_BAD_INDEX = 2030;
+    MAPPER_BAD_RANGE = 2032;
+    /// The transaction has written what a mapped range would read.
+    MAPPED_RANGE_READS_YOUR_WRITES = 2039;
+    KEY_NOT_TUPLE = 2041;
+    VALUE_NOT_TUPLE = 2042;
+    MAPPER_NOT_TUPLE = 2043;
     INCOMPATIBLE_PROTOCOL = 2100;
     /// The commit exceeds the server's limit or the client's own. Nothing was committed.
     TRANSACTION_TOO_LARGE = 2101;
@@ -110,7 +117,7 @@ impl ErrorCode {
         }
     }
 
-    /// A new attempt may succeed; whether the one that failed was committed may be unknown.
+    /// Returns true if a new attempt may succeed; the failed attempt may have been committed.
     pub fn is_retryable(self) -> bool {
         self.is_maybe_committed() || self.is_retryable_not_committed()
     }
@@ -120,7 +127,8 @@ impl ErrorCode {
         matches!(self.0, 1021 | 1039)
     }
 
-    /// A new attempt may succeed, and the one that failed was certainly not committed.
+    /// Returns true if a new attempt may succeed, and the failed attempt was certainly not
+    /// committed.
     pub fn is_retryable_not_committed(self) -> bool {
         matches!(
             self.0,
@@ -128,9 +136,9 @@ impl ErrorCode {
         )
     }
 
-    /// `on_error` waits and begins anew. Not the same as `is_retryable`: the original's client
-    /// deals with a change of the cluster's protocol version elsewhere, and retries what only its
-    /// blob granules answer.
+    /// Returns true if `on_error` waits and restarts the transaction. Differs from `is_retryable`:
+    /// the original's client handles a change of the cluster's protocol version in another place,
+    /// and retries the errors that only its blob granules return.
     pub fn is_retried(self) -> bool {
         self.is_retryable() && self != ErrorCode::CLUSTER_VERSION_CHANGED || self.0 == 1079
     }

@@ -1,23 +1,22 @@
-//! Where a frame begins and ends.
+//! The boundaries of a frame.
 //!
 //! ```text
 //! | length u32 | id u32 | code u8 | body ... |
 //!              <------- length bytes ------->
 //! ```
 //!
-//! A connection begins with eight bytes from the client, [`PREAMBLE`], which no other protocol
-//! begins with; frames follow in both directions.
+//! A client first sends eight bytes, [`PREAMBLE`], which no other protocol starts with; frames
+//! follow in both directions.
 
 use crate::bytes::Malformed;
 
-/// A client's greeting, sent once, before any frame. A server ends a connection that begins
-/// otherwise.
+/// A client's greeting, sent once, before any frame. A server closes a connection without it.
 pub const PREAMBLE: [u8; 8] = *b"QuartKV1";
 
 /// Largest frame, without its length field. It holds the largest transaction that a server can be
 /// set to take.
 pub const FRAME_BYTES_MAX: usize = 256 << 20;
-/// Largest frame from a peer who has not said who it is.
+/// Largest frame from an unauthenticated peer.
 pub const UNAUTHENTICATED_FRAME_BYTES_MAX: usize = 4 << 10;
 
 const LENGTH_BYTES: usize = 4;
@@ -58,7 +57,7 @@ pub fn next_frame(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, M
     }))
 }
 
-/// Appends a frame whose body `write` appends.
+/// Appends a frame with the body that `write` appends.
 pub(crate) fn put_frame(output: &mut Vec<u8>, id: u32, code: u8, write: impl FnOnce(&mut Vec<u8>)) {
     let start = output.len();
     output.extend_from_slice(&[0; LENGTH_BYTES]);

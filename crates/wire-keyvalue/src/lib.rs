@@ -1,15 +1,15 @@
 //! The key-value protocol: bytes in, requests out; replies in, bytes out. No I/O.
 //! `docs/keyvalue-protocol.md` draws it.
 //!
-//! Both sides send frames. A request names itself by a number that its reply repeats, so any number
-//! may be under way and replies come in any order. Everything decoded borrows from the frame;
-//! nothing is allocated by an announced length.
+//! Both sides send frames. Each request has a number, which its reply repeats, so any number of
+//! requests may be in flight and replies may arrive in any order. Everything decoded borrows from
+//! the frame; nothing is allocated by an announced length.
 //!
 //! | file      | what it is                                        |
 //! |-----------|---------------------------------------------------|
-//! | `frame`   | where a frame begins and ends                     |
-//! | `request` | what a client asks, as values and as bytes        |
-//! | `reply`   | what the server answers                           |
+//! | `frame`   | the boundaries of a frame                         |
+//! | `request` | a client's requests, as values and as bytes       |
+//! | `reply`   | the server's replies                              |
 //! | `code`    | the numbers of errors, which are FoundationDB's   |
 //! | `texts`   | their texts                                       |
 //! | `bytes`   | reading and writing the parts of a frame          |

@@ -8,11 +8,11 @@ use crate::frame::{Frame, put_frame};
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// A reply: what was asked for, or why there is none.
+/// A reply: the result, or the reason of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// The body, whose form follows from the request: read it with the function here that is named
-    /// for that form.
+    /// The body, whose form follows from the request: read it with this module's function for that
+    /// form.
     Done(&'a [u8]),
     /// The request was refused or could not be carried out.
     Failed {
@@ -27,19 +27,19 @@ pub enum Reply<'a> {
 /// The answer to a greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version in which the server speaks on this connection.
+    /// The server's protocol version on this connection.
     pub protocol_version: u16,
-    /// Another number each time the server starts: what was promised before is gone.
+    /// A number that differs with each start of the server: earlier promises are void.
     pub instance: u64,
-    /// How long a version stays readable, in microseconds; a commit may rest on what was read this
-    /// long ago at most.
+    /// The time for which a version stays readable, in microseconds; a commit may depend on reads
+    /// of at most this age.
     pub read_window_micros: u64,
     /// A commit of more bytes is refused: keys, values and the ends of conflict ranges, with an
     /// overhead for each.
     pub transaction_bytes_max: u32,
 }
 
-/// Rows of a range, as they lie in the reply.
+/// Rows of a range, as encoded in the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeReply<'a> {
     /// A limit ended it; there may be more.
@@ -48,8 +48,8 @@ pub struct RangeReply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Tells success from failure. `Malformed`: neither, or a failure without its number; end the
-    /// connection.
+    /// Distinguishes success from failure. `Malformed`: neither, or a failure without its number;
+    /// the caller closes the connection.
     pub fn parse(frame: &Frame<'a>) -> Result<Reply<'a>, Malformed> {
         match frame.code {
             DONE => Ok(Reply::Done(frame.body)),
@@ -73,7 +73,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// For a conflict: the positions, among the ranges read, of those that changed.
+    /// For a conflict: the positions of the changed ranges, among the ranges read.
     pub fn put_conflict(output: &mut Vec<u8>, id: u32, changed: &[usize]) {
         let positions: Vec<u8> = changed
             .iter()
@@ -82,9 +82,9 @@ impl<'a> Reply<'a> {
         Reply::put_failure(output, id, ErrorCode::NOT_COMMITTED, &positions);
     }
 
-    /// Reads the detail of a failure with [`ErrorCode::NOT_COMMITTED`]. The positions are the
-    /// peer's word: they may lie behind the last range that was sent. Bytes of an incomplete
-    /// position at the end are ignored.
+    /// Reads the detail of a failure with [`ErrorCode::NOT_COMMITTED`]. The positions are
+    /// untrusted: they may exceed the last range that was sent. Bytes of an incomplete position at
+    /// the end are ignored.
     pub fn conflict_positions(detail: &[u8]) -> Vec<usize> {
         let positions = detail.chunks_exact(4);
         positions
@@ -184,10 +184,10 @@ impl<'a> RangeReply<'a> {
         Ok(reply)
     }
 
-    /// Keys with their values, in the order in which the server sent them. Allocates nothing.
+    /// Keys with their values, in the order of the reply. Allocates nothing.
     pub fn rows(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut input = Input(self.rows);
-        // Both are there: it was looked through when it was parsed.
+        // Both are present: parsing has verified the bytes.
         std::iter::from_fn(move || Some((input.bytes().ok()?, input.bytes().ok()?)))
     }
 }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::frame::{FRAME_BYTES_MAX, next_frame};
 
-    /// The body of the one reply that `write` appends.
+    /// The body of the single reply that `write` appends.
     fn body_of(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut bytes);

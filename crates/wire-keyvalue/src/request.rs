@@ -5,7 +5,7 @@ use quartet_model::AtomicOperation;
 use crate::bytes::{Input, Malformed, Output};
 use crate::frame::{Frame, put_frame};
 
-/// A request as it lies in its frame.
+/// A request that borrows from its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// The first of a connection; anything else before it ends the connection.
@@ -17,7 +17,7 @@ pub enum Request<'a> {
     /// The same for a version that the client names. The server answers with the version it kept,
     /// the first at or after it.
     OpenVersion {
-        /// The version asked for; need not be that of a commit.
+        /// The requested version; need not be a commit's.
         version: u64,
     },
     /// No reply.
@@ -29,7 +29,7 @@ pub enum Request<'a> {
     Get {
         /// A version that this connection was given and has not released.
         version: u64,
-        /// Keys that begin with 0xff are in reach.
+        /// Allows keys under 0xff.
         system: bool,
         /// The key, to the end of the frame.
         key: &'a [u8],
@@ -40,7 +40,7 @@ pub enum Request<'a> {
         version: u64,
         /// Resolved among the keys as they were at `version`.
         selector: Selector<'a>,
-        /// Keys that begin with 0xff are in reach.
+        /// Allows keys under 0xff.
         system: bool,
     },
     /// Rows between two keys, as many as the limits allow.
@@ -48,9 +48,9 @@ pub enum Request<'a> {
     /// Certifies and applies a transaction as a whole, or refuses it. The reply, a version, waits
     /// until it is durable.
     Commit(Commit<'a>),
-    /// Answered once the value of `key` is not `value` any more; `None` is a key that is absent.
+    /// Answered once the value of `key` differs from `value`; `None` means an absent key.
     Watch {
-        /// Keys that begin with 0xff are in reach.
+        /// Allows keys under 0xff.
         system: bool,
         /// The key, compared with `value` at once: a change that has happened already is answered
         /// too.
@@ -60,27 +60,27 @@ pub enum Request<'a> {
     },
     /// Forgets a watch. No reply, to either.
     Cancel {
-        /// The number of the request that set the watch; unknown ones are passed over.
+        /// The number of the request that set the watch; unknown numbers are ignored.
         id: u32,
     },
     /// About how many bytes keys and values of a range take.
     EstimatedBytes {
         /// The first key of the range.
         begin: &'a [u8],
-        /// Where the range ends, itself excluded. Below `begin` is an error.
+        /// The exclusive end of the range. Below `begin` is an error.
         end: &'a [u8],
     },
     /// Keys that cut a range into pieces of about `piece_bytes`; at most `limit`.
     SplitPoints {
         /// The first key of the range.
         begin: &'a [u8],
-        /// Where the range ends, itself excluded. Below `begin` is an error.
+        /// The exclusive end of the range. Below `begin` is an error.
         end: &'a [u8],
         /// Bytes of keys and values that a piece should have.
         piece_bytes: u64,
         /// Most keys between the two ends, which the reply holds as well.
         limit: u32,
-        /// Keys that begin with 0xff are in reach.
+        /// Allows keys under 0xff.
         system: bool,
     },
     /// How the server does, as JSON.
@@ -103,16 +103,17 @@ pub struct Hello<'a> {
 /// keys on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selector<'a> {
-    /// Where to begin; need not exist.
+    /// The key from which the selection counts; need not exist.
     pub key: &'a [u8],
-    /// Whether `key` itself may be the key that counting begins at.
+    /// Whether `key` itself counts if it exists.
     pub or_equal: bool,
-    /// How many keys to go on, or back if negative. Beyond the first or last key, the answer is the
-    /// edge of the space.
+    /// Number of keys to advance, or to go back if negative. Beyond the first or last key, the
+    /// answer is the edge of the space.
     pub offset: i32,
 }
 
-/// Which rows to read, and how many at most. Rows come in key order, or against it with `reverse`.
+/// The rows to read, and their limits. Rows are in key order, or in descending order with
+/// `reverse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeRequest<'a> {
     /// A version that this connection was given and has not released.
@@ -121,14 +122,14 @@ pub struct RangeRequest<'a> {
     pub begin: Selector<'a>,
     /// Names where the range ends, itself excluded.
     pub end: Selector<'a>,
-    /// Most rows; 0: as many as there are.
+    /// Most rows; 0: no limit.
     pub rows_max: u32,
     /// The row that reaches this many bytes (8 more than its key and value, for each) is the last;
     /// 0: the server's limit.
     pub bytes_max: u32,
-    /// Begin at the end: limits then keep the last rows.
+    /// Starts at the end: limits then keep the last rows.
     pub reverse: bool,
-    /// Keys that begin with 0xff are in reach.
+    /// Allows keys under 0xff.
     pub system: bool,
 }
 
@@ -137,13 +138,13 @@ pub struct RangeRequest<'a> {
 pub struct Commit<'a> {
     /// 0 if nothing was read.
     pub read_version: u64,
-    /// A conflict is to be answered with the ranges that changed.
+    /// Reports the changed ranges of a conflict.
     pub report_conflicts: bool,
-    /// Mutations may write keys that begin with 0xff.
+    /// Allows mutations of keys under 0xff.
     pub system: bool,
     /// Ranges that must not have changed since `read_version`, as begin and end, the end excluded.
     pub read_conflicts: Vec<(&'a [u8], &'a [u8])>,
-    /// Ranges that count as written for the transactions of others, beside those that the mutations
+    /// Ranges that count as written for other transactions, in addition to those that the mutations
     /// write.
     pub write_conflicts: Vec<(&'a [u8], &'a [u8])>,
     /// Writes, applied in this order.
@@ -155,7 +156,7 @@ pub struct Commit<'a> {
 pub struct Mutation<'a> {
     /// Decides what `key` and `value` mean.
     pub kind: MutationKind,
-    /// The key, or where a cleared range begins.
+    /// The key, or the start of a cleared range.
     pub key: &'a [u8],
     /// The value, the operand, or where a cleared range ends.
     pub value: &'a [u8],
@@ -170,7 +171,7 @@ pub enum MutationKind {
     ClearRange,
     /// `key` goes; `value` is empty.
     Clear,
-    /// The new value is computed from the old one, at the commit, with `value` as the operand.
+    /// Computes the new value from the old value at the commit, with `value` as the operand.
     Atomic(AtomicOperation),
     /// The versionstamp goes into the key, or into the value, at an offset that follows it in four
     /// bytes.
@@ -191,11 +192,11 @@ const OPERATIONS: [(u8, AtomicOperation); 10] = [
     (17, AtomicOperation::ByteMax),
     (20, AtomicOperation::CompareAndClear),
 ];
-/// Not a number of FoundationDB's, whose wire knows only ranges.
+/// Not a FoundationDB number: its wire has only ranges.
 const CLEAR: u8 = 255;
 
 impl MutationKind {
-    /// The byte that stands for it in a commit.
+    /// Its byte in a commit.
     pub fn number(self) -> u8 {
         match self {
             MutationKind::Set => 0,
@@ -421,14 +422,13 @@ impl<'a> RangeRequest<'a> {
 }
 
 impl<'a> Commit<'a> {
-    /// It may leave more behind than it found.
+    /// Returns true if it may make the data larger.
     pub fn grows(&self) -> bool {
         let clears = |mutation: &Mutation<'_>| matches!(mutation.kind, MutationKind::Clear | MutationKind::ClearRange);
         !self.mutations.iter().all(clears)
     }
 
-    /// Each list is its length in bytes and then its parts, so nothing is allocated for what is not
-    /// there.
+    /// Each list is its length in bytes and then its parts, so missing parts cause no allocation.
     fn parse(input: &mut Input<'a>) -> Result<Commit<'a>, Malformed> {
         let mut commit = Commit {
             read_version: input.u64()?,

@@ -1,8 +1,8 @@
-//! The texts of FoundationDB's errors, as `fdb_get_error` of release 7.3.79 gives them, and those
-//! of codes that only release 8.0 has.
+//! The texts of FoundationDB's errors, as `fdb_get_error` of release 7.3.79 returns them, and the
+//! texts of codes that only release 8.0 has.
 //!
-//! Most of these errors never happen here. A program may still ask for the text of any number, and
-//! compare it with one it knows.
+//! Most of these errors never occur here. A program may still request the text of any number, and
+//! compare it with a known text.
 
 /// By number, in ascending order.
 pub(crate) const TEXTS: &[(u16, &str)] = &[

@@ -1,8 +1,8 @@
 //! Redis' compact encodings, read into their elements: listpack, ziplist, intset, zipmap. Listpacks
 //! are written too.
 //!
-//! Everything is found by walking from the front; the lengths and counts in the headers are not
-//! believed. The announced size of each element is checked against the bytes that are there.
+//! All elements are located by walking from the front; the lengths and counts in the headers are
+//! not trusted. The announced size of each element is checked against the remaining bytes.
 
 use quartet_wire_resp::number;
 
@@ -14,7 +14,8 @@ const LISTPACK_HEADER_BYTES: usize = 6;
 const ZIPLIST_HEADER_BYTES: usize = 10;
 const END: u8 = 0xff;
 
-/// The encoding's own length field must tell its whole length, and its last byte its end.
+/// The encoding's own length field must equal its whole length, and its last byte must be its end
+/// mark.
 fn entries_of(bytes: &[u8], header_bytes: usize) -> Result<Reader<'_>, Malformed> {
     let announced = Reader::new(bytes).array().map(u32::from_le_bytes)?;
     let rest = bytes.get(header_bytes..).ok_or(Malformed)?;
@@ -76,7 +77,7 @@ pub fn listpack(bytes: &[u8]) -> Result<Elements, Malformed> {
     }
 }
 
-/// A listpack of elements; those that are integers are written as such.
+/// Encodes a listpack of elements; integers are encoded as such.
 pub fn write_listpack(elements: &[Vec<u8>]) -> Vec<u8> {
     let mut out = vec![0; LISTPACK_HEADER_BYTES];
     for element in elements {
@@ -90,7 +91,7 @@ pub fn write_listpack(elements: &[Vec<u8>]) -> Vec<u8> {
     out.push(END);
     let bytes = out.len() as u32;
     out[..4].copy_from_slice(&bytes.to_le_bytes());
-    // The greatest count says that it is to be found out.
+    // The greatest count means that it is unknown.
     let count = u16::try_from(elements.len()).unwrap_or(u16::MAX);
     out[4..LISTPACK_HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
     out
@@ -132,7 +133,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// How many bytes tell the length of an entry behind it.
+/// The number of bytes of an entry's trailing length.
 fn back_length_bytes(entry_bytes: usize) -> usize {
     match entry_bytes {
         0..=127 => 1,
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn listpacks_come_back() {
+    fn listpacks_survive_a_round_trip() {
         let mut elements: Elements = [
             0,
             127,

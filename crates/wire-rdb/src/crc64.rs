@@ -5,8 +5,7 @@
 
 const POLYNOMIAL_REFLECTED: u64 = 0x95ac_9329_ac4b_c9b5;
 
-/// The first table is that of a byte; the one at `place` is that of a byte with `place` zeros
-/// behind it.
+/// The first table is a byte's; the table at `place` is that of a byte followed by `place` zeros.
 const TABLES: [[u64; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut byte = 0;

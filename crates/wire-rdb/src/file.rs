@@ -1,4 +1,4 @@
-//! RDB files: what SAVE writes, what a replica is sent first, and what begins an append-only file.
+//! RDB files: the output of SAVE, a replica's first copy, and the base of an append-only file.
 //!
 //! ```text
 //! REDIS and four digits, or VALKEY and three: the version
@@ -13,12 +13,12 @@
 //!   255 CRC-64 (8 bytes, from version 5; zero if nobody computed it)
 //! ```
 //!
-//! [`Scanner`] finds one record after the other in bytes that may still be arriving. It holds
-//! nothing of them, and a record is whole when it is returned; the largest record bounds its
-//! caller's memory. Vector sets, JSON documents, suggestions, definitions of search indexes and
-//! dictionaries are read; anything else of a module is returned by its name and passed over: only
-//! the module could read it. An unknown record ends the reading, since nobody could say where the
-//! next one starts.
+//! [`Scanner`] returns one record after the other from bytes that may still be arriving. It keeps
+//! none of them, and a record is whole when it is returned; the largest record bounds its caller's
+//! memory. Vector sets, JSON documents, suggestions, definitions of search indexes and dictionaries
+//! are decoded; other data of a module are returned by the module's name and skipped: only the
+//! module could read them. An unknown record ends the reading, since the start of the next record
+//! is then unknown.
 
 use crate::crc64::Crc64;
 use crate::module;
@@ -78,7 +78,7 @@ pub enum Record {
     SearchIndexes(Vec<SearchIndex>),
     /// Dictionaries.
     Dictionaries(Vec<Dictionary>),
-    /// The data that another module, or a newer one, has saved beside its keys.
+    /// The data that another module, or a newer version, has saved besides its keys.
     BesideKeys {
         /// The module's name.
         module: String,
@@ -94,7 +94,7 @@ pub struct Key {
     pub name: Vec<u8>,
     /// The time at which the key expires, in milliseconds since the Unix epoch; `None`: never.
     pub deadline_ms: Option<u64>,
-    /// The time since the key was last used, in seconds, if the file says so.
+    /// The time since the key was last used, in seconds, if the file has it.
     pub idle_seconds: Option<u64>,
     /// The logarithmic counter of the key's uses, if the file has it.
     pub frequency: Option<u8>,
@@ -120,11 +120,11 @@ pub enum Found {
         /// The least number of bytes still missing, as the file announces it: a hint.
         missing: usize,
     },
-    /// The bytes begin with a record, or with a part of the next one.
+    /// The bytes start with a record, or with a part of the next one.
     Bytes {
         /// The number of bytes to drop before the next call.
         consumed: usize,
-        /// The record; `None` if the bytes only prepare the next one or mean nothing here.
+        /// The record; `None` if the bytes only prepare the next record or have no meaning here.
         record: Option<Record>,
     },
 }
@@ -164,8 +164,8 @@ impl Scanner {
         self.offset
     }
 
-    /// Reads the next record, if the bytes hold it. They must begin where the last answer's
-    /// `consumed` ended. After an error the file cannot be read any further.
+    /// Reads the next record, if the bytes hold it. They must start where the last answer's
+    /// `consumed` ended. After an error the rest of the file is unreadable.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Found, Unreadable> {
         let mut walk = Walk::new(bytes);
         match self.step(bytes, &mut walk) {
@@ -313,7 +313,7 @@ impl Scanner {
     }
 }
 
-/// Redis' own kinds that came after those which are read here.
+/// Names Redis' own kinds that are newer than those decoded here.
 fn name_unknown(kind: u8, stop: Stop) -> Stop {
     match (kind, stop) {
         (_, Stop::Short(_)) => stop,
@@ -362,7 +362,7 @@ fn version(header: &[u8; HEADER_BYTES]) -> Result<u16, Stop> {
     }
 }
 
-/// Reads the parts of a module that stand beside the keys.
+/// Reads the data that a module saved besides the keys.
 fn beside_keys(number: u64, parts: &[u8]) -> Record {
     let mut reader = Reader::new(parts);
     let read = match module::split(number) {
@@ -442,7 +442,7 @@ impl Writer {
         });
     }
 
-    /// Writes dictionaries, which the original expects behind the keys.
+    /// Writes dictionaries, which the original expects after the keys.
     pub fn dictionaries(&mut self, dictionaries: &[Dictionary], out: &mut Vec<u8>) {
         let number = suggestions::MODULE_OF_DICTIONARIES | suggestions::VERSION_OF_DICTIONARIES;
         self.append(out, |out| {
@@ -451,7 +451,7 @@ impl Writer {
         });
     }
 
-    /// Begins the keys of a database, with their number and the number of those that expire.
+    /// Starts the keys of a database, with their number and the number of expiring keys.
     pub fn select(&mut self, db: u8, keys: u64, expiring: u64, out: &mut Vec<u8>) {
         self.append(out, |out| {
             out.push(SELECT);
@@ -462,7 +462,7 @@ impl Writer {
         });
     }
 
-    /// Writes a key of the database begun last. `deadline_ms`: milliseconds since the Unix epoch.
+    /// Writes a key of the current database. `deadline_ms`: milliseconds since the Unix epoch.
     pub fn key(&mut self, name: &[u8], deadline_ms: Option<u64>, value: &Value, out: &mut Vec<u8>) {
         self.append(out, |out| {
             if let Some(deadline_ms) = deadline_ms {
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_of_valkey_9_come_with_their_deadlines() {
+    fn hashes_of_valkey_9_have_their_deadlines() {
         let mut file = b"VALKEY080\x16\x01h\x02\x01f\x01v".to_vec();
         file.extend_from_slice(&(-1i64).to_le_bytes());
         file.extend_from_slice(b"\x01g\x01w");

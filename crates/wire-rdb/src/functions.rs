@@ -3,7 +3,7 @@
 use crate::primitives::{Reader, write_string};
 use crate::{open, seal};
 
-/// Stands before each library; its code follows as a string.
+/// The opcode of a library; its code follows as a string.
 const FUNCTION2: u8 = 245;
 
 /// Returns the payload of libraries with these codes, version and checksum included.

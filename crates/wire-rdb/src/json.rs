@@ -24,7 +24,7 @@ pub(crate) fn write(document: &[u8], out: &mut Vec<u8>) {
     write_end(out);
 }
 
-/// Reads the text behind the module's number. Whether it is JSON is for the caller to judge.
+/// Reads the text after the module's number. The caller verifies that it is JSON.
 pub(crate) fn read(version: u64, reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     if !is_known(version) {
         return Err(Malformed);

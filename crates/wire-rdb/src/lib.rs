@@ -5,9 +5,8 @@
 //! payload: what is dumped, RDB version (2 bytes, little-endian), CRC-64 of all before it (8 bytes, little-endian)
 //! ```
 //!
-//! Bytes come from anybody: they are read with an error for whatever is malformed, and nothing is
-//! allocated by an announced length. The version written is that of Redis 7.0; what Redis up to 8.4
-//! and Valkey up to 9 write is read.
+//! The bytes are untrusted: malformed ones are errors, and nothing is allocated by an announced
+//! length. The written version is Redis 7.0's; versions up to Redis 8.4 and Valkey 9 are read.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -31,7 +30,7 @@ pub use stream_id::StreamId;
 
 use crc64::crc64;
 
-/// Number of databases that SELECT reaches: a key lies in one of `0..DATABASES`.
+/// Number of databases that SELECT reaches: a key is in one of `0..DATABASES`.
 pub const DATABASES: u8 = 16;
 /// Longest name of a key, in bytes.
 pub const NAME_BYTES_MAX: usize = 65_000;
@@ -42,7 +41,7 @@ const VERSION: u16 = 10;
 const VERSION_MAX: u16 = 13;
 /// The version that knows deadlines of fields: Redis 7.4.
 const VERSION_OF_DEADLINES: u16 = 12;
-/// From this version on they are Valkey's own; Valkey 9 begins them.
+/// From this version on they are Valkey's own, starting with Valkey 9.
 const FIRST_VALKEY_VERSION: u16 = 80;
 const TRAILER_BYTES: usize = 10;
 
@@ -51,7 +50,7 @@ pub fn seal(payload: Vec<u8>) -> Vec<u8> {
     seal_as(payload, VERSION)
 }
 
-/// The same with another version, for what ours does not know.
+/// The same with another version, for kinds that version 7.0 does not have.
 fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
     payload.extend_from_slice(&version.to_le_bytes());
     let checksum = crc64(&payload);

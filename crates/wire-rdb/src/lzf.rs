@@ -1,7 +1,7 @@
 //! LZF, the compression of RDB strings: reading, and writing what LibLZF reads.
 //!
-//! A control byte below 32 announces that many literals and one more; any other is a reference
-//! backwards: three bits of length, five of the offset, whose rest follows.
+//! A control byte below 32 is followed by one more literal than its value; any other is a back
+//! reference: three bits of length, five of the offset, and the rest of both follows.
 
 /// Furthest reference backwards.
 const OFFSET_MAX: usize = 1 << 13;

@@ -60,7 +60,7 @@ pub fn write_text(text: &[u8], out: &mut Vec<u8>) {
     write_string(text, out);
 }
 
-/// Writes a string as C keeps it, with a zero behind it.
+/// Writes a string as C stores it, with a trailing zero.
 pub fn write_c_text(text: &[u8], out: &mut Vec<u8>) {
     write_text(&[text, b"\0"].concat(), out);
 }
@@ -90,7 +90,7 @@ pub fn text(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     }
 }
 
-/// A string with a zero behind it, without that.
+/// Reads a string with a trailing zero, and strips that.
 pub fn c_text(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     let mut text = text(reader)?;
     match text.pop() {

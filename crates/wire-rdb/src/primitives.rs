@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of things that follow, each of which takes at least a byte.
+    /// Reads a count of elements that take at least a byte each.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.length()?).map_err(|_| Malformed)?;
         if count > self.rest.len() {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_come_back() {
+    fn strings_survive_a_round_trip() {
         let long = b"abcabcabcabcabcabcabcabcabcabcabcabcabcabcabc".repeat(3);
         for text in [
             &b""[..],

@@ -19,10 +19,10 @@
 //!          4 score, 2 language, from version 24 on 2 whether all documents are indexed
 //! ```
 //!
-//! Strings, but for stop words and separators, have a zero behind them. Read are the versions 17 to
-//! 27 (RediSearch 2.0 to 8.10); written is 23, which RediSearch since 2.8 reads, or 25 (8.2) for
-//! what 23 has no form for. Follows what RediSearch 2.10 was seen to write, and the other versions
-//! as its source reads them.
+//! Strings, except stop words and separators, have a trailing zero. Versions 17 to 27 (RediSearch
+//! 2.0 to 8.10) are read; 23 is written, which RediSearch since 2.8 reads, or 25 (8.2) for
+//! definitions that 23 cannot represent. Follows the observed output of RediSearch 2.10, and for
+//! the other versions the source of its reader.
 
 use crate::module::{self, c_text, double, end, number, text};
 use crate::module::{write_c_text, write_double, write_end, write_number, write_text};
@@ -154,7 +154,7 @@ pub struct SearchIndex {
     pub name: Vec<u8>,
     /// Documents are JSON, else hashes.
     pub on_json: bool,
-    /// A key that begins with one of these is in the index.
+    /// The index contains the keys with one of these prefixes.
     pub prefixes: Vec<Vec<u8>>,
     /// FILTER.
     pub filter: Option<Vec<u8>>,
@@ -174,7 +174,7 @@ pub struct SearchIndex {
     pub skips_initial_scan: bool,
     /// INDEXALL.
     pub indexes_all: bool,
-    /// How long it may be idle until it goes, in milliseconds.
+    /// Idle time before its removal, in milliseconds.
     pub idle_ms: Option<u64>,
     /// STOPWORDS, if it has its own.
     pub stop_words: Option<Vec<Vec<u8>>>,
@@ -191,7 +191,7 @@ pub struct SearchIndex {
 pub struct SearchField {
     /// The name in queries.
     pub name: Vec<u8>,
-    /// Where its value is found.
+    /// The path of its value.
     pub path: Vec<u8>,
     /// How it is searched.
     pub kind: SearchFieldKind,
@@ -256,7 +256,7 @@ pub struct Vector {
     pub has_several: bool,
 }
 
-/// How vectors are kept. Each number is that of the word with this name.
+/// The storage of vectors. Each number is the code of the word with this name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Algorithm {
     /// FLAT.
@@ -291,12 +291,12 @@ pub enum Algorithm {
     },
 }
 
-/// Returns the known name of a language that equals this one.
+/// Returns the known name of a language that equals `name`.
 pub fn language(name: &str) -> Option<&'static str> {
     LANGUAGES.into_iter().find(|known| *known == name)
 }
 
-/// Returns the known name of a vector's component that equals this one.
+/// Returns the known name of a vector's component that equals `name`.
 pub fn component(name: &str) -> Option<&'static str> {
     COMPONENTS
         .into_iter()
@@ -304,12 +304,12 @@ pub fn component(name: &str) -> Option<&'static str> {
         .map(|(known, _)| known)
 }
 
-/// Returns the known name of a distance that equals this one.
+/// Returns the known name of a distance that equals `name`.
 pub fn metric(name: &str) -> Option<&'static str> {
     METRICS.into_iter().find(|known| *known == name)
 }
 
-/// Returns the known name of codes that equals this one.
+/// Returns the known name of codes that equals `name`.
 pub fn codes(name: &str) -> Option<&'static str> {
     CODES
         .into_iter()
@@ -475,7 +475,7 @@ impl Vector {
             ("DIM", self.dimensions.to_string()),
             ("DISTANCE_METRIC", self.metric.to_owned()),
         ];
-        // Zero stands for what is the default.
+        // Zero means the default.
         pairs.extend(parameters.into_iter().filter(|(_, value)| value != "0"));
         if epsilon != EPSILON && epsilon != 0.0 {
             pairs.push(("EPSILON", epsilon.to_string()));

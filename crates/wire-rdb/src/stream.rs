@@ -12,7 +12,7 @@
 //!   (number of fields, field, value, ...) or, if the fields are the node's, (value, ...), number of these elements
 //! ```
 //!
-//! Written is the form of 7.0; read are those of 5.0, 7.0 and 7.2.
+//! The form of 7.0 is written; the forms of 5.0, 7.0 and 7.2 are read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,7 +39,7 @@ pub struct Stream {
     pub last: StreamId,
     /// The greatest ID ever deleted; zero if none was.
     pub max_deleted: StreamId,
-    /// `None`: from before 7.0. Then nobody counted what was deleted, nor what groups have read.
+    /// `None`: written before 7.0, which counted neither deleted entries nor a group's reads.
     pub entries_added: Option<u64>,
     /// The consumer groups; their names differ.
     pub groups: Vec<Group>,
@@ -150,7 +150,7 @@ fn write_group(group: &Group, out: &mut Vec<u8>) {
     }
 }
 
-/// The contents of a node's listpack. Its fields are those of its first entry.
+/// The elements of a node's listpack. Its fields are those of its first entry.
 fn elements(node: &[Entry]) -> Vec<Vec<u8>> {
     let number = |number: i64| number.to_string().into_bytes();
     let master = &node[0];
@@ -175,7 +175,7 @@ fn elements(node: &[Entry]) -> Vec<Vec<u8>> {
     elements
 }
 
-/// The stream behind its kind. All that is announced twice agrees.
+/// Reads the stream after its kind. Values announced twice must agree.
 pub(crate) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Stream, Malformed> {
     let mut nodes = Vec::new();
     for _ in 0..reader.count()? {
@@ -251,7 +251,7 @@ impl Elements {
         number::integer(&self.text()?).ok_or(Malformed)
     }
 
-    /// A number of things each of which is an element at least.
+    /// Reads a count of items, each at least one element.
     fn count(&mut self) -> Result<usize, Malformed> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
         if count > self.0.len() {
@@ -324,7 +324,7 @@ fn read_group(kind: u8, reader: &mut Reader<'_>) -> Result<Group, Malformed> {
         consumers.push(read_consumer(kind, reader, &mut pending)?);
     }
     are_different(consumers.iter().map(|consumer| &consumer.name))?;
-    // Whatever is pending is with somebody.
+    // Every pending entry must belong to a consumer.
     if !pending.is_empty() {
         return Err(Malformed);
     }
@@ -354,7 +354,7 @@ fn read_pending(reader: &mut Reader<'_>) -> Result<PendingById, Malformed> {
     Ok(pending)
 }
 
-/// Takes what is the consumer's from what is pending.
+/// Reads a consumer, and removes its entries from `pending`.
 fn read_consumer(kind: u8, reader: &mut Reader<'_>, pending: &mut PendingById) -> Result<Consumer, Malformed> {
     let name = reader.string()?;
     let seen_ms = milliseconds(reader)?;

@@ -59,7 +59,7 @@ fn score_as_kept(score: f64) -> f64 {
     f64::from((score as f32).clamp(f32::MIN, f32::MAX))
 }
 
-/// Reads the suggestions behind the module's number.
+/// Reads the suggestions after the module's number.
 pub(crate) fn read(version: u64, reader: &mut Reader<'_>) -> Result<Vec<Suggestion>, Malformed> {
     if !is_known(version) {
         return Err(Malformed);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_byte_behind_a_payload_means_nothing() {
+    fn the_byte_after_a_payload_means_nothing() {
         let mut payload = RECORDED[..RECORDED.len() - 10].to_vec();
         let behind = payload.len() - 2;
         payload[behind] = 0x8c;

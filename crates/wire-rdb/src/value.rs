@@ -1,7 +1,7 @@
 //! A key's value as a payload: what DUMP writes and RESTORE reads.
 //!
-//! Written are the plain forms, which every Redis since 4.0 reads and turns into what it likes
-//! (streams: that of 7.0); read are all forms that Redis 7.0 writes, the older ones that it still
+//! The plain forms are written, which every Redis since 4.0 reads and converts as it needs
+//! (streams: that of 7.0); read are all forms that Redis 7.0 writes, the older forms that it still
 //! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9. Vector sets, JSON documents
 //! and suggestions are modules' values; no other is known.
 
@@ -57,11 +57,11 @@ pub enum Value {
     Hash(Vec<Field>),
     /// A stream.
     Stream(Stream),
-    /// A vector set. Whether its links make a graph was not judged.
+    /// A vector set. Its links are not verified to form a graph.
     VectorSet(VectorSet),
-    /// A vector index, which no Redis reads. Whether its links make a graph was not judged.
+    /// A vector index, which no Redis reads. Its links are not verified to form a graph.
     VectorIndex(VectorSet),
-    /// The text of a JSON document. Whether it is JSON was not judged.
+    /// The text of a JSON document, not verified to be JSON.
     Json(Vec<u8>),
     /// Suggestions, in no order.
     Suggestions(Vec<Suggestion>),
@@ -238,7 +238,7 @@ fn of_module(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
     })
 }
 
-/// Whether values of the module with this number are read here.
+/// Returns true if values of the module with this number are read here.
 pub(crate) fn is_known_module(number: u64) -> bool {
     match module::split(number) {
         (vector_set::MODULE, version) => version == 0,
@@ -276,7 +276,7 @@ fn number(text: &[u8]) -> Result<f64, Malformed> {
     number::float(text).ok_or(Malformed)
 }
 
-/// The elements of a quicklist's nodes, one behind the other.
+/// The concatenated elements of a quicklist's nodes.
 fn nodes(
     reader: &mut Reader<'_>,
     node: fn(&mut Reader<'_>) -> Result<Vec<Vec<u8>>, Malformed>,
@@ -337,7 +337,7 @@ fn fields_with_deadlines(reader: &mut Reader<'_>) -> Result<Vec<Field>, Malforme
     (0..count).map(field).collect()
 }
 
-/// Deadlines stand behind the values; less than zero is none.
+/// Reads fields with deadlines after their values; a negative deadline means none.
 fn fields_with_absolute_deadlines(reader: &mut Reader<'_>) -> Result<Vec<Field>, Malformed> {
     let count = reader.count()?;
     let field = |_| {
@@ -367,7 +367,7 @@ fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
     Ok(fields)
 }
 
-/// No collection is empty, no member stands twice, no score is not a number.
+/// Returns true if no collection is empty, no member is repeated, and no score is NaN.
 fn is_sound(value: &Value) -> bool {
     match value {
         // A stream may be empty; the rest was looked at when it was read.
@@ -391,7 +391,7 @@ fn is_sound(value: &Value) -> bool {
     }
 }
 
-/// There are some, and none stands twice.
+/// Returns true if there are members, all different.
 fn are_different<'a>(members: impl ExactSizeIterator<Item = &'a Vec<u8>>) -> bool {
     let count = members.len();
     let different: HashSet<_> = members.collect();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back() {
+    fn values_survive_a_round_trip() {
         let field = |name: &str, deadline_ms| Field {
             name: name.into(),
             value: b"v".to_vec(),

@@ -33,13 +33,14 @@ const NODE_VERSION: u64 = 1;
 pub struct VectorSet {
     /// Components of a vector.
     pub dimensions: u32,
-    /// The form of the vectors: 0 floats, 1 bytes, 2 bits; others are those of vector indexes.
+    /// The form of the vectors: 0 floats, 1 bytes, 2 bits; other values are those of vector
+    /// indexes.
     pub form: u8,
-    /// How many links a node asks for; zero stands for 16.
+    /// Target number of links of a node; zero means 16.
     pub links: u16,
     /// Vectors were made shorter.
     pub projection: Option<Projection>,
-    /// The elements, those that were added last first.
+    /// The elements, the last added first.
     pub elements: Vec<Element>,
 }
 
@@ -67,7 +68,7 @@ pub struct Element {
     pub levels: Vec<Links>,
     /// The length of the vector.
     pub length: f32,
-    /// The magnitude that the byte 127 stands for.
+    /// The magnitude that the byte 127 represents.
     pub range: f32,
 }
 
@@ -128,8 +129,7 @@ fn numbers(element: &Element) -> Vec<u64> {
     numbers
 }
 
-/// Reads what stands behind the module's number. Whether the links make a graph is for the caller
-/// to judge.
+/// Reads the data after the module's number. The caller verifies that the links form a graph.
 pub(crate) fn read(reader: &mut Reader<'_>) -> Result<VectorSet, Malformed> {
     let dimensions = u32::try_from(number(reader)?).map_err(|_| Malformed)?;
     let count = number(reader)?;
@@ -198,7 +198,7 @@ fn element(reader: &mut Reader<'_>, has_attributes: bool) -> Result<Element, Mal
 mod tests {
     use crate::value::{Value, dump, restore};
 
-    /// The bytes that Redis 8.2.3 gave for two elements, of which one has two levels.
+    /// The bytes of Redis 8.2.3 for two elements, one of them with two levels.
     const RECORDED: &[u8] = b"\x07\x81\xbd\xe7-\xa2\xbb\x1e\xb4\x00\x02\x03\x02\x02\x02P\x01\x02\x02\x05\x01b\x05\x07{\"y\":1}\x05\x03\x7fU\xd6\x02\x07\x02\x03\x02\x80\x01\x00\x00\x00\x02\x01\x02 \x02\x02\x02\x81?\x80\x00\x00\x00\x00\x00\x00\x02\x81?MA\xb2@owQ\x05\x01a\x05\x07notjson\x05\x03*U\x7f\x02\x0a\x02\x02\x02\x80\x01\x00\x00\x01\x02\x01\x02 \x02\x03\x02\x81?\x80\x00\x00\x00\x00\x00\x00\x02\x00\x02\x10\x02\x00\x02\x81?MA\xb2@owQ\x00";
 
     #[test]

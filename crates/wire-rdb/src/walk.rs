@@ -1,7 +1,7 @@
 //! Where a value of the RDB format ends, found without reading what it says.
 //!
-//! A file or a stream arrives in pieces; this distinguishes "more must arrive" from "malformed",
-//! and builds nothing. Announced lengths are compared with the bytes that are there, never
+//! A file or a stream arrives in pieces; this distinguishes an incomplete value from a malformed
+//! one, and builds nothing. Announced lengths are compared with the remaining bytes, never
 //! allocated.
 
 use crate::primitives::STRING_BYTES_MAX;

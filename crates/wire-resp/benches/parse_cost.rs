@@ -1,4 +1,4 @@
-//! Nanoseconds to parse one small request that lies whole in the buffer.
+//! Nanoseconds to parse one small request that is complete in the buffer.
 //!
 //! `cargo bench -p quartet-wire-resp --bench parse_cost`
 //!

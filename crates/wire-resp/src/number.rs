@@ -30,8 +30,8 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads the whole text as a float, as C's `strtod` does: no blanks, `inf` allowed, `nan` not.
-/// Returns `None` for any other text, and for a number whose magnitude no float has.
+/// Reads the whole text as a float, like C's `strtod`: no blanks, `inf` allowed, `nan` not. Returns
+/// `None` for any other text, and for a number with a magnitude outside of a float's range.
 pub fn float(text: &[u8]) -> Option<f64> {
     if let Some(whole) = short_whole_number(text) {
         return Some(whole as f64);
@@ -43,8 +43,8 @@ pub fn float(text: &[u8]) -> Option<f64> {
     } else {
         text.parse::<f64>().ok()?
     };
-    // Too large a number is refused unless infinity was spelled out, and so is one that is too
-    // small to differ from zero.
+    // Too large a number is refused unless it is spelled as infinity, and so is a number that is
+    // too small to differ from zero.
     let spelled = unsigned.starts_with(['i', 'I']);
     let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
     let vanished = value == 0.0 && mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'));

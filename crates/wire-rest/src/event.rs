@@ -7,7 +7,8 @@
 
 use quartet_wire_resp::value::{Item, Reader};
 
-/// Appends the whole ones of `messages`, an event each. Returns the bytes that are done with.
+/// Appends the complete messages of `messages`, an event each. Returns the number of processed
+/// bytes.
 pub fn write_events(messages: &[u8], out: &mut Vec<u8>) -> usize {
     let mut consumed = 0;
     let mut text = Vec::new();

@@ -5,9 +5,9 @@
 //!                                                                      RESP2 messages --event--> lines of an event stream
 //! ```
 //!
-//! RESP stands in the middle because it is what queues of MULTI, blocked commands and scripts of
-//! the layer keep: a second form of a request or of a reply would have to be understood by all of
-//! them. Each direction is one pass over the bytes.
+//! RESP is the intermediate form because queues of MULTI, blocked commands and scripts of the layer
+//! keep it: all of them would have to understand a second form of a request or of a reply. Each
+//! direction is one pass over the bytes.
 //!
 //! No input panics, and nothing is allocated by a length that a peer announced. No I/O, no
 //! knowledge of any command.

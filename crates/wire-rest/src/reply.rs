@@ -1,9 +1,9 @@
 //! The answers to a client: RESP2 replies as JSON.
 //!
 //! `{"result": null | integer | string | array}` or `{"error": text}`. A byte that is not UTF-8
-//! becomes U+FFFD unless the client asked for Base64, which is then put on every string but the
+//! becomes U+FFFD unless the client requested Base64, which then encodes every string except the
 //! status `OK`; the text of an error always stays plain. An error inside an array, which only
-//! scripts make, is its text.
+//! scripts produce, is its text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ pub enum Encoding {
     /// As they are.
     #[default]
     Text,
-    /// In Base64, if the client asked for it.
+    /// In Base64, at the client's request.
     Base64,
 }
 
@@ -46,8 +46,8 @@ pub fn write_result(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Op
     })
 }
 
-/// Appends the whole ones of `replies`, `count` at most, as an array of objects, each with a result
-/// or an error. Returns how many there were.
+/// Appends the complete replies of `replies`, `count` at most, as an array of objects, each with a
+/// result or an error. Returns their number.
 pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut Vec<u8>) -> usize {
     let mut rest = replies;
     let mut written_count = 0;
@@ -68,9 +68,9 @@ pub fn write_results(replies: &[u8], count: usize, encoding: Encoding, out: &mut
     written_count
 }
 
-/// Appends what a transaction answers: the replies of its commands as an array, or the one error
-/// for which none was executed. `replies` are those of MULTI, the queued commands and EXEC. `None`
-/// if they are not whole.
+/// Appends a transaction's result: the replies of its commands as an array, or the one error
+/// because of which none was executed. `replies` are the replies to MULTI, the queued commands and
+/// EXEC. Returns `None` if they are incomplete.
 pub fn write_transaction(replies: &[u8], encoding: Encoding, out: &mut Vec<u8>) -> Option<Written> {
     let mut rest = replies;
     loop {
@@ -121,7 +121,7 @@ fn write_value(reader: &mut Reader<'_>, encoding: Encoding, out: &mut Vec<u8>) -
     }
 }
 
-/// `None` for what RESP2 does not have.
+/// Returns `None` for items that RESP2 does not have.
 fn write_scalar(item: Item<'_>, encoding: Encoding, out: &mut Vec<u8>) -> Option<()> {
     match item {
         Item::Null | Item::NullArray => out.extend_from_slice(b"null"),

@@ -5,17 +5,17 @@
 //! command is its JSON text.
 //!
 //! Half of a surrogate pair, which JavaScript and Python write as an escape for a string that was
-//! cut inside an emoji, has no UTF-8: it becomes U+FFFD, as in Upstash, whose server reads JSON as
-//! Go does.
+//! cut inside an emoji, has no UTF-8: it becomes U+FFFD, as in Upstash, whose server reads JSON
+//! like Go.
 
 use quartet_wire_resp::{Protocol, Reply, encode_command};
 use serde_json::value::RawValue;
 
-/// Whole requests in RESP, one behind the other.
+/// Whole requests in RESP, concatenated.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Commands {
     bytes: Vec<u8>,
-    /// Where each request ends.
+    /// The ends of the requests.
     ends: Vec<usize>,
     is_transaction: bool,
 }
@@ -38,7 +38,7 @@ pub enum Malformed {
 }
 
 impl Commands {
-    /// How many requests there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -53,13 +53,13 @@ impl Commands {
         (index < self.len()).then(|| self.range(index, index + 1))
     }
 
-    /// The commands of `start..end`, one behind the other.
+    /// The commands of `start..end`, concatenated.
     pub fn range(&self, start: usize, end: usize) -> &[u8] {
         let end_of = |count: usize| count.checked_sub(1).map_or(0, |last| self.ends[last]);
         &self.bytes[end_of(start)..end_of(end)]
     }
 
-    /// How many commands, beginning with that at `start`, the first `bytes` of them are.
+    /// The number of commands from `start` on in the first `bytes` bytes.
     pub fn count_in(&self, start: usize, bytes: usize) -> usize {
         let before = start.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.ends[start..].partition_point(|end| *end <= before + bytes)
@@ -86,9 +86,9 @@ impl Commands {
         whole
     }
 
-    /// The command of a request with a path: its segments are the command's words, a body is one
-    /// more, and so are the names and values of the query behind it, but for `_token`. Without a
-    /// path the body is the command.
+    /// The command of a request with a path: its segments are the command's words, the body is one
+    /// more, and so are the names and values of the query, except `_token`. Without a path the body
+    /// is the command.
     pub fn of_path(path: &str, query: Option<&str>, body: &[u8]) -> Result<Commands, Malformed> {
         let path = path.strip_prefix('/').unwrap_or(path);
         if path.is_empty() {
@@ -116,7 +116,7 @@ impl Commands {
         Ok(commands)
     }
 
-    /// The one command of a body.
+    /// The single command of a body.
     fn of_body(body: &[u8]) -> Result<Commands, Malformed> {
         let words: Vec<&RawValue> = serde_json::from_slice(body).map_err(|_| Malformed::Command)?;
         let mut commands = Commands::default();
@@ -154,7 +154,7 @@ pub fn commands_of_body(body: &[u8]) -> Result<Commands, Malformed> {
     Ok(commands)
 }
 
-/// The query parameter that stands for the header with the token.
+/// The query parameter that replaces the header with the token.
 const TOKEN: &str = "_token";
 
 /// The token in the query, if there is one.
@@ -180,8 +180,8 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
-/// The bytes that a segment of a path, or a part of a query, stands for. Only in a query does `+`
-/// stand for a blank.
+/// Percent-decodes a segment of a path, or a part of a query. Only in a query does `+` mean a
+/// blank.
 pub fn decoded(text: &str, is_query: bool) -> Result<Vec<u8>, Malformed> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -217,7 +217,7 @@ fn unescaped(json: &str) -> Option<String> {
     text.or_else(|_| serde_json::from_str(&without_half_pairs(json))).ok()
 }
 
-/// A JSON string in which escapes of half a surrogate pair are escapes of U+FFFD.
+/// Replaces the escapes of half a surrogate pair in a JSON string by escapes of U+FFFD.
 fn without_half_pairs(json: &str) -> String {
     let (mut mended, mut rest) = (String::with_capacity(json.len()), json);
     while let Some(start) = rest.find('\\') {
@@ -240,7 +240,7 @@ enum Half {
     Low,
 }
 
-/// The half of a pair whose escape `text` begins with.
+/// The half of a surrogate pair that `text` starts with as an escape.
 fn surrogate(text: &str) -> Option<Half> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     match u16::from_str_radix(digits, 16).ok()? {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_alone_is_a_command() {
+    fn a_body_without_a_path_is_a_command() {
         check(
             "/",
             None,
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_may_stand_in_the_query() {
+    fn the_token_may_be_in_the_query() {
         assert_eq!(token_of_query(Some("EX=1&_token=a%3Db")).as_deref(), Some("a=b"));
         assert_eq!(token_of_query(Some("token=a")), None);
         assert_eq!(token_of_query(None), None);

@@ -103,7 +103,7 @@ impl Modules {
             return Some(Found::Item(module));
         }
         if let Some(path) = scope.imports.get(name) {
-            // An import that has the name of what it imports from would find itself.
+            // An import with the name of its source would find itself.
             return (path.first().is_none_or(|first| first != name))
                 .then(|| self.resolve(module, path, steps + 1))
                 .flatten();

@@ -56,8 +56,8 @@ fn reached<'a, I: Iterator<Item = &'a PathBuf>>(
     reached
 }
 
-/// The arrows between the folders below `src`; a file that is in none stands for itself. `lib.rs`
-/// and `main.rs` only put the rooms together.
+/// The arrows between the folders below `src`; a file outside of them is a room of its own.
+/// `lib.rs` and `main.rs` only combine the rooms.
 pub fn between_rooms(arrows: &Arrows) -> Arrows {
     let room = |file: &PathBuf| PathBuf::from(file.components().next().expect("a file has a name").as_os_str());
     let is_a_root = |file: &PathBuf| file == Path::new("lib.rs") || file == Path::new("main.rs");

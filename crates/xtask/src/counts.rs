@@ -1,10 +1,9 @@
 //! Counts that documents quote, each from one place.
 //!
-//! A figure with `<!-- count NAME -->` after it is that of `NAME`. Most are taken from what a
-//! program has written or what a test itself goes by: the reports of the public suites, the lists
-//! of recorded facts and of those that differ, the defaults of `./test`. The rest were measured by
-//! runs that are not part of `./test`, and stand in `docs/counts.txt`, which such a run rewrites
-//! where its page says so.
+//! A figure with `<!-- count NAME -->` after it is that of `NAME`. Most are taken from a program's
+//! output or a test's own input: the reports of the public suites, the lists of recorded facts and
+//! of those that differ, the defaults of `./test`. The rest were measured by runs outside of
+//! `./test`, and are in `docs/counts.txt`, which such a run rewrites where its page says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,8 +11,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::links;
+use crate::test::SETTINGS;
 
-/// `NAME VALUE` in a line; `#` begins a comment.
+/// `NAME VALUE` in a line; `#` starts a comment.
 const RECORDED: &str = "docs/counts.txt";
 const REPORTS: &str = "docs/compat/redis-suites";
 const MARK: &str = "<!-- count ";
@@ -118,7 +118,7 @@ fn all(root: &Path) -> Result<Counts> {
     let mut counts = recorded(root)?;
     counts.extend(reports(root)?);
     counts.extend(lists(root)?);
-    counts.extend(defaults(root)?);
+    counts.extend(defaults());
     Ok(counts)
 }
 
@@ -161,7 +161,7 @@ fn reports(root: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-/// The lengths of lists that tests go by, and what remains of one without those that differ.
+/// The lengths of lists that tests use, and the remainder of one without those that differ.
 fn lists(root: &Path) -> Result<Counts> {
     let lines = |path: &str, counted: &dyn Fn(&str) -> bool| -> Result<usize> {
         Ok(read(root, path)?.lines().filter(|line| counted(line)).count())
@@ -194,16 +194,10 @@ fn lists(root: &Path) -> Result<Counts> {
     Ok(counts.map(|(name, count)| (name.to_owned(), count.to_string())).into())
 }
 
-/// The defaults of `./test`: `${NAME:-VALUE}`.
-fn defaults(root: &Path) -> Result<Counts> {
-    let text = read(root, "test")?;
-    let pieces = text.split("${").skip(1).filter_map(|piece| {
-        let (name, rest) = piece.split_once(":-")?;
-        let (value, _) = rest.split_once('}')?;
-        let is_count = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-        is_count.then(|| (format!("test.{name}"), value.to_owned()))
-    });
-    Ok(pieces.collect())
+/// The defaults of `./test`.
+fn defaults() -> Counts {
+    let setting = |(name, value): &(&str, &str)| (format!("test.{name}"), (*value).to_owned());
+    SETTINGS.iter().map(setting).collect()
 }
 
 #[cfg(test)]
@@ -243,11 +237,7 @@ pub mod tests {
 
     fn house(page: &str, recorded: &str) -> tempfile::TempDir {
         let house = tree(&SOURCES);
-        for (path, text) in [
-            ("docs/page.md", page),
-            (RECORDED, recorded),
-            ("test", "--cycles \"${CRASH_CYCLES:-200}\" ${WORK:-target}"),
-        ] {
+        for (path, text) in [("docs/page.md", page), (RECORDED, recorded)] {
             std::fs::write(house.path().join(path), text).unwrap();
         }
         house

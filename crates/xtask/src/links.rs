@@ -44,7 +44,7 @@ fn is_document(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "md") && path.is_file()
 }
 
-/// Targets of `[text](target)` outside of code, without what stands behind a `#`.
+/// Targets of `[text](target)` outside of code, without the fragment after `#`.
 fn relative_links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     let mut is_code = false;

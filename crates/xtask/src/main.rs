@@ -1,5 +1,5 @@
 //! Chores of this repository that need more than one line of shell: `cargo xtask tidy`, `cargo
-//! xtask counts`, `cargo xtask circles CRATE`.
+//! xtask test`, `cargo xtask counts`, `cargo xtask circles CRATE`.
 
 mod arrows;
 mod circles;
@@ -8,6 +8,7 @@ mod english;
 mod links;
 mod map;
 mod modules;
+mod test;
 mod tidy;
 
 use std::path::Path;
@@ -17,9 +18,13 @@ use anyhow::{Result, bail};
 
 const USAGE: &str = "\
 cargo xtask tidy            checks the map, circles of imports, links, counts, and the English of comments and documents
+cargo xtask test [PART...]  runs everything that must hold, or these parts; --since REF: those that a change touches; --list
 cargo xtask counts          writes the counts into the documents that quote them
 cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next
-cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them";
+cargo xtask circles CRATE/  shows those of its rooms: the folders below src, and the files beside them
+cargo xtask english         shows how much of each crate's English is on the list of patterns
+cargo xtask english NAME    lists the places of a crate, or of `documents`, with the words to use instead
+cargo xtask english record  lowers the record to the present figures";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,8 +41,12 @@ fn main() -> ExitCode {
 fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     match arguments {
         ["tidy"] => tidy::tidy(root),
+        ["test", rest @ ..] => test::test(root, rest),
         ["counts"] => counts::write(root),
         ["circles", name] => circles::show(root, name),
+        ["english"] => english::summarize(root),
+        ["english", "record"] => english::lower_record(root),
+        ["english", name] => english::list(root, name),
         _ => bail!("{USAGE}"),
     }
 }

@@ -21,7 +21,7 @@ pub fn crates(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Complaints about crates that the manifest or ARCHITECTURE do not tell of.
+/// Complaints about crates that the manifest or ARCHITECTURE do not mention.
 pub fn missing(root: &Path) -> Result<Vec<String>> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;

@@ -1,6 +1,6 @@
 //! The modules of a crate, as its files declare them, and every path that their code names.
 //!
-//! Code that is compiled for tests alone is left out of the paths, but its files count as reached.
+//! Paths leave out code that is compiled only for tests, but its files count as reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use syn::{Attribute, Expr, ImplItem, Item, ItemUse, Lit, Meta, UseTree, Visibili
 /// The segments of a path, `crate`, `self` and `super` included.
 pub type Segments = Vec<String>;
 
-/// Where a module stands in [`Modules::all`].
+/// Index of a module in [`Modules::all`].
 pub type ModuleId = usize;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub struct Module {
     pub items: BTreeSet<String>,
     /// Names that it imports, and from where.
     pub imports: BTreeMap<String, Segments>,
-    /// Modules or enums of which it imports every name.
+    /// Modules or enums that it imports with `*`.
     pub globs: Vec<Segments>,
     /// Names in its code: imports for its own use, and paths. A name that it only passes on (`pub
     /// use`) is not among them.
@@ -52,7 +52,7 @@ impl Modules {
         Ok(())
     }
 
-    /// Reads `file` as `module`. The files of its modules lie in `folder`.
+    /// Reads `file` as `module`. `folder` holds the files of its modules.
     fn read_file(&mut self, module: Module, file: &Path, folder: &Path, is_counted: bool) -> Result<ModuleId> {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let parsed = syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
@@ -110,8 +110,7 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new(""))
 }
 
-/// The file of a module that `declaring` declares, and the folder in which that module's own
-/// modules lie.
+/// The file of a module that `declaring` declares, and the folder of that module's own modules.
 fn file_of(declaring: &Path, folder: &Path, name: &str, attributes: &[Attribute]) -> Result<(PathBuf, PathBuf)> {
     if let Some(named) = attributes.iter().find_map(path_attribute) {
         let file = folder_of(declaring).join(named);
@@ -139,7 +138,7 @@ fn path_attribute(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// True for `#[test]` and `#[cfg(test)]`, also if more is asked for.
+/// True for `#[test]` and `#[cfg(test)]`, with further conditions too.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.is_ident("test"),
@@ -314,8 +313,7 @@ fn paths_in_strings(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
     }
 }
 
-/// Paths of two segments or more among the tokens given to a macro, which nobody but the macro can
-/// parse.
+/// Paths of two or more segments among the tokens of a macro call, which only the macro can parse.
 fn paths_in(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
     let mut path: Segments = Vec::new();
     let mut colons = 0;

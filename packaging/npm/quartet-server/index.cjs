@@ -18,10 +18,18 @@ const OF_THE_APPLICATION = /^(UPSTASH_REDIS_REST_TOKEN|KV_REST_API_(READ_ONLY_)?
 
 /** The path of the server's binary; QUARTET_BIN names another one. */
 function binary() {
-  if (process.env.QUARTET_BIN) return process.env.QUARTET_BIN;
+  return process.env.QUARTET_BIN || ofThePlatform("bin/quartet");
+}
+
+/** The path of `libfdb_c`, for bindings of FoundationDB: its folder goes into LD_LIBRARY_PATH. */
+function library() {
+  return ofThePlatform(process.platform === "darwin" ? "lib/libfdb_c.dylib" : "lib/libfdb_c.so");
+}
+
+function ofThePlatform(file) {
   const name = `quartet-server-${process.platform}-${process.arch}`;
   try {
-    return require.resolve(`${name}/bin/quartet`);
+    return require.resolve(`${name}/${file}`);
   } catch {
     throw new Error(
       `quartet-server has no binary for this machine: the package ${name} is not installed. ` +
@@ -146,4 +154,4 @@ function eachLine(stream, take) {
   });
 }
 
-module.exports = { startQuartet, binary };
+module.exports = { startQuartet, binary, library };

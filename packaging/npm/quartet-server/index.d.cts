@@ -34,3 +34,6 @@ export function startQuartet(options?: StartOptions): Promise<Quartet>;
 
 /** The path of the server's binary; the variable QUARTET_BIN names another one. */
 export function binary(): string;
+
+/** The path of `libfdb_c`, which bindings of FoundationDB load: its folder goes into LD_LIBRARY_PATH. */
+export function library(): string;

@@ -1,1 +1,1 @@
-export { startQuartet, binary, type Quartet, type StartOptions } from "./index.cjs";
+export { startQuartet, binary, library, type Quartet, type StartOptions } from "./index.cjs";

@@ -1,3 +1,3 @@
 import quartet from "./index.cjs";
 
-export const { startQuartet, binary } = quartet;
+export const { startQuartet, binary, library } = quartet;

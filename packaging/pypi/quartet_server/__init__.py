@@ -28,6 +28,12 @@ def binary() -> str:
     return os.environ.get("QUARTET_BIN") or str(Path(__file__).parent / "bin" / "quartet")
 
 
+def library() -> str:
+    """The path of `libfdb_c`, which bindings of FoundationDB load: `ctypes.CDLL(library())` before `import fdb`."""
+    (found,) = (Path(__file__).parent / "lib").iterdir()
+    return str(found)
+
+
 class Quartet:
     """A running server. All addresses are on the loopback interface, and any client on this machine may come in.
 

@@ -59,7 +59,7 @@ async function startEtcd() {
 
 async function startNode(name) {
   const own = ["--log", etcd.log, "--node-name", name, "--node-listen", `127.0.0.1:${await freePort()}`, "--cluster-nodes", "2"];
-  const node = await startServer(...own, "--etcd-allow-one-member", "--root-key", KEY);
+  const node = await startServer(...own, "--etcd-allow-one-member", "--etcd-allow-stale-reads", "--root-key", KEY);
   node.name = name;
   nodes.push(node);
   return node;

@@ -125,6 +125,7 @@ test("the pad speaks the shell's language, and shows the same as code", async (t
   const result = await run('set pad/\\x00 "a b"; set pad/2 two\nbegin; clear pad/2; set pad/3 three; commit\nget pad/2\ngetrange pad/');
   assert.deepEqual(result.split("\n").slice(3), ["`pad/2': not found", "`pad/\\x00' is `a b'", "`pad/3' is `three'"]);
   assert.match(result, /^(Committed \(\d+\)\n){3}/);
+  assert.match(await run("get pad/2\nget"), /^line 2: it is written get KEY/);
   assert.equal(await run("getrangekeys pad/ 1"), "`pad/\\x00'\nand more");
   assert.equal(await run("clearrange pad/ pad0; getrange pad/"), (await page.$eval("#result", (element) => element.innerText)));
   assert.deepEqual((await keyvalue("default", range(bytes("pad/"), bytes("pad0"), 10))).rows, []);

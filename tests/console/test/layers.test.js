@@ -145,6 +145,8 @@ test("the pad runs FQL as people type it, as JSON, as a role, and tells what it 
   }
   assert.equal((await runInPad(page, "default", "FQL", '{"add": [40, 2]}')).trim(), "42");
   assert.match(await runInPad(page, "default", "FQL", "alert(1)"), /there is no function alert/);
+  // What was run before a refusal was not shown.
+  assert.match(await runInPad(page, "default", "FQL", 'Add(40, 2)\nGet(Ref(Collection("nowhere"), "1"))\nAdd(1, 1)'), /^42\s+query 2: invalid ref[^]*\(1 more not run\)/);
   assert.match(await runInPad(page, "default", "FQL", 'Create(Collection("numbers"), { data: {} })', "@role/reader"), /permission denied/);
   assert.match(await runInPad(page, "default", "FQL", 'Count(Documents(Collection("numbers")))', "@role/reader"), /^0\s*$/);
   await fill(page, "#pad", "Pagi");

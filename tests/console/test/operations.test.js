@@ -34,6 +34,7 @@ const go = (page, ...parts) => page.evaluate((hash) => void (location.hash = has
 test("events of keys are shown as they happen", async (t) => {
   const page = await asOperator(t);
   await go(page, "tail", "default");
+  await waitForText(page, "0 events · notifications are off", "[role=status]");
   await click(page, "#turn-on");
   await page.waitForFunction(() => !document.querySelector("#turn-on"));
   await waitForText(page, "listening", "#view");
@@ -84,12 +85,57 @@ test("charts, figures, slow requests and the biggest keys", async (t) => {
     for (const time of times) assert.match(time, /^\d\d:\d\d:\d\d$/);
     assert.ok(latest.length >= 1 && latest.every((value) => /^[\d.]+/.test(value)), latest);
     assert.equal(zero, 1);
+    // An idle server's chart had 1, 0.5 and 0 requests at its side.
+    for (const tick of scale.filter((tick) => !/B(\/s)?$/.test(tick))) assert.match(tick, /^\d+(\.\d+ [kM])?(\/s| µs| %)?$/);
   }
+  const requests = charts[0].scale;
+  assert.ok(requests.every((tick) => tick.endsWith("/s")), requests);
   for (const title of ["Durability", "Durable version", "Checkpoints", "Connections"]) await waitForText(page, title, "#figures");
   await waitForText(page, "none", "#figures");
   await waitForText(page, "big:<i>", "#slow");
   await click(page, "#biggest");
   await waitForText(page, "big:<i>", "#view a");
+});
+
+test("every layer has a colour of its own, and is among the slow operations", async (t) => {
+  const [fauna, dynamodb] = [server.addresses.fauna, server.addresses.dynamodb];
+  await fetch(fauna, { method: "POST", headers: { authorization: `Bearer ${server.key}` }, body: '{"add":[1,2]}' });
+  await fetch(dynamodb, { method: "POST", headers: { "x-amz-target": "DynamoDB_20120810.DescribeEndpoints" }, body: "{}" });
+  const page = await asOperator(t);
+  await go(page, "operations", "default");
+  await page.waitForFunction(() => document.querySelectorAll("#charts .card:first-child polyline").length >= 3);
+  const colours = await page.$$eval("#charts .card:first-child polyline", (lines) => lines.map((line) => getComputedStyle(line).stroke));
+  assert.equal(new Set(colours).size, colours.length, colours.join());
+  const palette = await page.evaluate(() => {
+    const chart = document.querySelector("#charts svg");
+    return [..."abcdefg"].map((name) => {
+      const line = chart.querySelector("polyline").cloneNode();
+      line.setAttribute("class", name);
+      chart.append(line);
+      return getComputedStyle(line).stroke;
+    });
+  });
+  assert.equal(new Set(palette).size, 7, palette.join());
+  for (const layer of ["rest", "fauna"]) await waitForText(page, layer, "#slow-operations");
+});
+
+test("a database without keys shows how to begin, and makes sample data in every layer", async (t) => {
+  const { credentials } = await admin(server, "POST", "databases", { name: "first" });
+  t.after(() => admin(server, "DELETE", "databases/first"));
+  const page = await openPage(browser);
+  t.after(() => page.finish());
+  await logIn(page, server, JSON.stringify(credentials));
+  await waitForText(page, "first has no keys yet", "#welcome");
+  await waitForText(page, "redis-cli -u redis://", "#welcome");
+  await click(page, "#sample");
+  await waitForText(page, "sample:person:ann", "#keys");
+  assert.equal(await page.$("#welcome"), null);
+  await go(page, "dynamodb", "first", "sample-orders");
+  await waitForText(page, "ann", "#view");
+  await go(page, "fauna", "first", "", "collection", "sample_people");
+  await waitForText(page, "Lisbon", "#view");
+  await go(page, "search", "first", "sample:people");
+  await waitForText(page, "sample:people", "#view");
 });
 
 test("databases are made, used, changed and deleted", async (t) => {
@@ -98,9 +144,16 @@ test("databases are made, used, changed and deleted", async (t) => {
   await click(page, "#new-database");
   await fill(page, "#database-name", "press");
   await fill(page, "#connections", "7");
+  await fill(page, "#stored_bytes", "a lot");
+  await click(page, "#save");
+  await waitForText(page, "a lot is no size", ".problem");
+  await fill(page, "#stored_bytes", "1.5 GB");
   await click(page, "#save");
   await page.waitForSelector("#credentials");
   const { token } = JSON.parse(await page.$eval("#credentials", (element) => element.innerText));
+  const variables = await page.$eval("#variables", (element) => element.innerText);
+  assert.ok(variables.includes(`UPSTASH_REDIS_REST_TOKEN=${token}`) && variables.includes(`REDIS_URL=redis://press:${token}@`), variables);
+  assert.equal((await admin(server, "GET", "databases/press")).quotas.stored_bytes, 1.5 * 1024 ** 3);
   await redis(server, token, "SET", "article:1", "news");
   // The session has the credentials it has just seen.
   await go(page, "redis", "press");
@@ -109,6 +162,9 @@ test("databases are made, used, changed and deleted", async (t) => {
   await waitForText(page, "Make a", "#view");
   await go(page, "databases", "default");
   await waitForText(page, "of 7", "#databases");
+  await press(page, "Change");
+  assert.equal(await page.$eval("#stored_bytes", (field) => field.value), "1536 MB");
+  await press(page, "Cancel");
   await click(page, '[aria-label="Delete press"]');
   await fill(page, "dialog input", "press");
   await click(page, "#confirm");

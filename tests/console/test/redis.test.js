@@ -212,6 +212,13 @@ test("the pad runs lines of redis-cli, completes names and writes programs", asy
     await press(page, language);
     await waitForText(page, line, "#code");
   }
+  await fill(page, "#pad", 'PING\nGET "open');
+  await click(page, "#run");
+  await waitForText(page, "line 2: ", ".problem");
+  await fill(page, "#pad", "PING\n\nNOSUCH\nPING");
+  await click(page, "#run");
+  await waitForText(page, "line 3: (error) ERR unknown command", "#result .wrong");
+  assert.equal(await page.$$eval("#result .wrong", (parts) => parts.length), 1);
   await fill(page, "#pad", "ZRANGEBYS");
   await waitForText(page, "ZRANGEBYSCORE", ".complete");
   await page.keyboard.press("Tab");
@@ -291,6 +298,13 @@ test("it is usable on a phone, in the dark and by keyboard", async (t) => {
   assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(20, 23, 27)");
   await click(page, ".menu");
   await page.waitForSelector("aside.open");
+  // The row of views was cut off at the screen's edge.
+  assert.ok(await page.$$eval("header nav a", (links) => links.every((link) => link.offsetParent === null)));
+  await click(page, "aside .views a[href^='#/connect']");
+  await page.waitForSelector(".snippet");
+  await page.waitForFunction(() => !document.querySelector("aside.open"));
+  await click(page, ".brand");
+  await page.waitForSelector("#search");
   await page.focus("#search");
   await page.keyboard.press("Tab");
   const second = await page.evaluate(() => document.activeElement.tagName);

@@ -158,7 +158,7 @@ def test_a_killed_export_is_none_and_is_begun_anew(redis, tmp_path):
         kill_at(gate, process, begun=tmp_path / "out.rdb.unfinished")
     assert [path.name for path in tmp_path.iterdir()] == ["out.rdb.unfinished"]
     told = subprocess.run(words(redis.port), capture_output=True, text=True, timeout=WAIT_SECONDS_MAX)
-    assert told.returncode == 0 and "it is begun anew" in told.stderr, told.stderr
+    assert told.returncode == 0 and "it starts again" in told.stderr, told.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["out.rdb"]
 
 
@@ -278,7 +278,7 @@ def test_a_stopped_follower_goes_on_by_a_partial_resync(redis, target):
         until(lambda: "following" in (connection.do("GET", "quartet:import") or ""))
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=WAIT_SECONDS_MAX)
-        assert "goes on from here" in output
+        assert "continues from here" in output
         source.do("INCR", "number")
         output = run_import(url(redis), target, "--follow", "--cut-over")
         assert "no difference" in output

@@ -129,7 +129,7 @@ def test_one_database_is_restored_alone(tmp_path):
             redis.Redis(port=server.port, password=passwords[name]).set("of", name)
         backup(server, target)
         # A database of the same name is another.
-        assert run("admin", "--server", address, "delete", "blog").returncode == 0
+        assert run("admin", "--server", address, "delete", "blog", "--yes").returncode == 0
         assert run("admin", "--server", address, "create", "blog").returncode == 0
         backup(server, target)
     data = tmp_path / "data"
@@ -391,11 +391,11 @@ def test_versions_that_no_backup_covers_are_named(tmp_path):
         fill(connect(other), 2)
         command = ["backup", "--server", f"127.0.0.1:{other.http_port}", "--to", str(target)]
         taken = run(*command)
-        assert taken.returncode == 0 and f"what was written behind version {version} and before version" in taken.stderr
+        assert taken.returncode == 0 and f"writes after version {version} and before version" in taken.stderr
         assert "warning" not in run(*command, "--full").stderr
         state = contents(other)
     checked = run("check", "--backup", str(target))
-    assert checked.stdout.count("is in no backup") == 1 and checked.stdout.endswith("sound\n"), checked.stdout
+    assert checked.stdout.count("are in no backup") == 1 and checked.stdout.endswith("sound\n"), checked.stdout
     refused = run("restore", "--from", str(target), "--data", str(tmp_path / "between"), "--at", str(version + 1))
     assert refused.returncode != 0 and "versions are covered from" in refused.stderr
     assert restored(target, tmp_path / "newest") == state

@@ -148,7 +148,7 @@ def test_without_a_root_nothing_is_changed(tmp_path):
     damage(data / "base", 20, 8)
     files = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "LOCK"}
     repaired = check(data, "--repair", "--yes")
-    assert repaired.returncode == 1 and "nothing can be put in its place but a backup" in repaired.stdout
+    assert repaired.returncode == 1 and "only a backup can replace it" in repaired.stdout
     after = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "LOCK" and not path.name.startswith("repair-")}
     assert after == files
     assert os.listdir(data)

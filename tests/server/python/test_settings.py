@@ -43,7 +43,7 @@ def test_sighup_says_what_is_in_force_and_what_needs_a_restart(tmp_path):
             eventually(lambda: slowlog() == "20")
             eventually(lambda: said(server, "io-threads", "needs a restart"))
             eventually(lambda: said(server, "redis.slowlog-max-len", "in force"))
-            eventually(lambda: said(server, "redis.maxmemory-policy", "stays as it was"))
+            eventually(lambda: said(server, "redis.maxmemory-policy", "is unchanged"))
             file.write_text("unknown = 2\n")
             server.process.send_signal(signal.SIGHUP)
             eventually(lambda: said(server, "the settings stay as they were", "unknown"))

@@ -230,7 +230,7 @@ def test_a_bad_certificate_keeps_the_old_one_and_says_so(replaceable, made, tmp_
     with open(paths[0], "w") as broken:
         broken.write("-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
     server.process.send_signal(signal.SIGHUP)
-    eventually(lambda: any("the certificate stays as it was" in line and paths[0] in line for line in server.output))
+    eventually(lambda: any("the certificate is unchanged" in line and paths[0] in line for line in server.output))
     assert shown_certificate(server.port, made) == before
     shutil.copy(made.certificate, paths[0])
     server.process.send_signal(signal.SIGHUP)

@@ -422,7 +422,7 @@ def test_the_command_line_asks_the_same(host, admin):
     assert [database["name"] for database in json.loads(run("list").stdout)["databases"]] == ["default", "shop"]
     refused = run("create", "shop")
     assert refused.returncode != 0 and "409" in refused.stderr
-    assert run("delete", "shop").returncode == 0
+    assert run("delete", "shop", "--yes").returncode == 0
     assert run("show", "shop").returncode != 0
 
 

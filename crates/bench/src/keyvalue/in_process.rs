@@ -1,8 +1,8 @@
 //! The same transactions on an engine in this process, called by one thread: what the protocol, the
 //! sockets and the client add is the difference to the other figures.
 //!
-//! A transaction that writes counts when it is on disk. Up to `--parallelism` of them may wait for
-//! that, as those of that many clients would.
+//! A write transaction counts when it is on disk. Up to `--parallelism` of them may wait for that,
+//! like the transactions of as many clients.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -95,7 +95,8 @@ fn run_cell(
 struct Running<'d> {
     database: &'d dyn InProcess,
     waiting_max: usize,
-    /// Commits that are not known to be on disk, oldest first, and when their transactions began.
+    /// Commits that are not known to be on disk, oldest first, with the start time of their
+    /// transactions.
     waiting: VecDeque<(u64, Instant)>,
     latency: Histogram<u64>,
 }
@@ -144,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Commits are on disk when somebody has waited for a later one.
+    /// A commit is on disk after a wait for it or for a later commit.
     #[derive(Default)]
     struct Counting {
         commits: RefCell<u64>,

@@ -1,8 +1,8 @@
 //! The key-value benchmark: transactions of ten operations on keys of 16 bytes, as FoundationDB's
 //! published figures were made.
 //!
-//! A request is a transaction. Its reads are asked for together, as the published load generators
-//! do, and its phases are timed apart: getting the read version, the reads, the commit.
+//! A request is a transaction. Its reads are sent together, as in the published load generators,
+//! and its phases are timed separately: getting the read version, the reads, the commit.
 
 mod in_process;
 
@@ -29,7 +29,7 @@ use crate::{EmbeddedServer, OpenInProcess, Protocol, StartEmbedded, Wanted, circ
 
 const VALUE_BYTES_MIN: u64 = 8;
 const VALUE_BYTES_MAX: u64 = 100;
-/// Keys that one transaction loads.
+/// Number of keys loaded by one transaction.
 const LOADED_AT_ONCE: u64 = 1000;
 
 /// Runs the benchmark, prints it and writes its report.
@@ -196,7 +196,7 @@ fn run_cell(
             keys: arguments.keys,
             phases: phases.clone(),
         };
-        // The connection is there before the clock runs.
+        // The connection is open before the clock starts.
         worker.database.begin().get_read_version().await?;
         let worker: Box<dyn Worker> = Box::new(worker);
         anyhow::Ok(worker)
@@ -310,7 +310,7 @@ impl Worker for TransactionWorker {
     }
 }
 
-/// Waits for all, which are under way at the same time.
+/// Waits for all futures, which run concurrently.
 async fn all<T, E>(futures: Vec<impl Future<Output = Result<T, E>>>) -> Result<(), E> {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     let failed = RefCell::new(None);

@@ -23,7 +23,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Makes another document of this one.
+    /// Replaces the content of this document.
     pub fn fill(&mut self, number: u64, random: &mut Random) {
         self.number = number;
         self.words.clear();
@@ -54,7 +54,7 @@ pub enum Condition {
     Word(u64),
 }
 
-/// Where vectors are kept.
+/// The place of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vectors {
     /// In hashes below an index with a graph.
@@ -88,7 +88,7 @@ impl Cloud {
         self.vector(STORED_STREAM, number)
     }
 
-    /// The vector that is asked for.
+    /// The vector of a query.
     pub fn asked(&self, number: u64) -> Vec<f32> {
         self.vector(ASKED_STREAM, number)
     }

@@ -75,7 +75,7 @@ fn tls_client(host: &str, trust: &Trust) -> anyhow::Result<TlsClient> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(trust.0.clone())
         .with_no_client_auth();
-    // A function that just woke up has no session to go on with.
+    // A function that just started has no session to resume.
     config.resumption = Resumption::disabled();
     Ok(TlsClient {
         connector: TlsConnector::from(Arc::new(config)),

@@ -1,11 +1,12 @@
 //! The errors of an operation that a server did not do.
 
-/// Why an operation did not do what was asked. Deterministic only as far as the server is.
+/// The reason why an operation failed. Deterministic only as far as the server is.
 #[derive(Debug)]
 pub enum OperationError {
-    /// The server answered, but with an error or something unexpected. The connection can go on.
+    /// The server answered, but with an error or something unexpected. The connection remains
+    /// usable.
     Refused(String),
-    /// The connection cannot be used any more; the operation may have happened.
+    /// The connection is unusable; the operation may have happened.
     Lost(String),
 }
 

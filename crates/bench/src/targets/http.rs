@@ -8,7 +8,7 @@ const READ_BYTES: usize = 8 * 1024;
 
 pub struct HttpSocket {
     socket: Socket,
-    /// Received so far are the first `received` bytes.
+    /// The first `received` bytes have been received.
     reply: Vec<u8>,
     received: usize,
 }
@@ -46,7 +46,7 @@ impl HttpSocket {
     async fn read_reply(&mut self) -> Result<Reply<'_>, OperationError> {
         self.received = 0;
         let head_bytes = loop {
-            // The end of a head can lie across two reads.
+            // The end of a head may span two reads.
             let searched = self.received.saturating_sub(3);
             self.read_more().await?;
             let unsearched = &self.reply[searched..self.received];

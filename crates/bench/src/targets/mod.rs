@@ -1,8 +1,8 @@
-//! How a database does what the workloads ask. One file a protocol.
+//! Implementations of the workloads' operations. One file per protocol.
 //!
 //! A connection belongs to the event loop of the thread that opened it. Its operations reuse their
-//! buffers: on a machine shared with the server, whatever the load generator burns is missing from
-//! the measured throughput.
+//! buffers: on a machine shared with the server, CPU used by the load generator reduces the
+//! measured throughput.
 
 mod dynamodb;
 mod endpoint;
@@ -22,7 +22,7 @@ pub use self::endpoint::Trust;
 pub use self::error::OperationError;
 pub use self::target::{Connection, Records, Searches, ServerDescription, Target};
 
-/// The target that a URL names; a scheme with an `s` behind it is the same over TLS.
+/// The target of a URL; a scheme with an appended `s` is the same over TLS.
 pub fn of_url(url: &str, trust: &Trust) -> anyhow::Result<Box<dyn Target>> {
     let (scheme, rest) = url.split_once("://").context("a target is SCHEME://HOST:PORT")?;
     Ok(match scheme {

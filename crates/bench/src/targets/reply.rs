@@ -1,8 +1,7 @@
-//! Reads RESP2 replies, one element at a time, from anything that they come from.
+//! Reads RESP2 replies, one element at a time, from any source.
 //!
-//! An array is given as its length; its elements follow as the next elements. Small on purpose and
-//! to be replaced by the decoder of `quartet-wire-resp`. Every length is checked before it is
-//! believed.
+//! An array is returned as its length; its elements follow as the next elements. Small on purpose,
+//! until the decoder of `quartet-wire-resp` replaces it. Every length is checked before it is used.
 
 use std::io;
 
@@ -12,7 +11,7 @@ use super::socket::Source;
 const ELEMENT_BYTES_MAX: usize = 512 * 1024 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 
-/// One element. Byte strings are valid until the next one is read.
+/// One element. Byte strings are valid until the next element is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element<'a> {
     Simple(&'a [u8]),
@@ -43,7 +42,7 @@ impl<S: Source> ReplyReader<S> {
         }
     }
 
-    /// The next element. An error means that the connection is of no more use.
+    /// Reads the next element. After an error the connection is unusable.
     pub async fn next(&mut self) -> io::Result<Element<'_>> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -155,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Whatever it waits for is there already.
+    /// All bytes that it waits for are buffered.
     fn done<T>(future: impl Future<Output = T>) -> T {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         match std::pin::pin!(future).poll(&mut context) {

@@ -1,7 +1,7 @@
 //! Redis over REST: commands as JSON arrays, posted over HTTP/1.1 on a socket that stays open.
 //!
-//! Keys and members are those of the Redis target. YCSB is not for it: its binding is one to Redis
-//! itself.
+//! Keys and members are those of the Redis target. It does not support YCSB, whose binding uses
+//! Redis directly.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ pub struct RestTarget {
 }
 
 impl RestTarget {
-    /// `rest` is what stands behind the scheme.
+    /// `rest` is the part after the scheme.
     pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<RestTarget> {
         let rest = rest.trim_end_matches('/');
         let (token, host) = rest.rsplit_once('@').unwrap_or(("token", rest));

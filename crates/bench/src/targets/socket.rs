@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::endpoint::{Endpoint, TlsClient};
 
-/// A server that is silent for this long is taken for gone.
+/// A server that is silent for this long is considered lost.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -23,7 +23,7 @@ pub enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Where replies come from.
+/// A source of reply bytes.
 pub trait Source {
     /// Waits for more; at least one byte.
     async fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;

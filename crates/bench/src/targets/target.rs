@@ -1,4 +1,4 @@
-//! The operations that a target answers, whatever its protocol.
+//! The operations of a target, independent of its protocol.
 
 use async_trait::async_trait;
 
@@ -14,14 +14,14 @@ pub trait Target: Send + Sync {
     /// An open, authenticated connection that has already answered a request.
     async fn connect(&self) -> anyhow::Result<Box<dyn Connection>>;
 
-    /// An open connection that has asked nothing, for one request: what shows its credentials goes
-    /// out with that.
+    /// Opens a connection without any request, to be used for one: the credentials are sent
+    /// together with that.
     async fn connect_cold(&self) -> anyhow::Result<Box<dyn Connection>>;
 
-    /// Where it is, without credentials.
+    /// The address, without credentials.
     fn address(&self) -> String;
 
-    /// Whether it runs on this machine, so that its process can be looked at.
+    /// Returns true if it runs on this machine, so that its process can be looked at.
     fn is_loopback(&self) -> bool;
 }
 
@@ -37,21 +37,21 @@ pub trait Connection {
     /// Removes everything from the logical database.
     async fn clear(&mut self) -> Result<(), OperationError>;
 
-    /// Reads all fields of a product and checks that they came.
+    /// Reads all fields of a product and checks them.
     async fn read(&mut self, pid: u64) -> Result<(), OperationError>;
 
-    /// Stores a product whose pid is not there yet.
+    /// Stores a new product.
     async fn insert(&mut self, product: &Product) -> Result<(), OperationError>;
 
-    /// Replaces all fields of a product that is there.
+    /// Replaces all fields of an existing product.
     async fn overwrite(&mut self, product: &Product) -> Result<(), OperationError>;
 
-    /// Replaces the `UPDATED_FIELD_NAMES` of a product that is there.
+    /// Replaces the `UPDATED_FIELD_NAMES` of an existing product.
     async fn update(&mut self, product: &Product) -> Result<(), OperationError>;
 
     async fn add_article(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
 
-    /// Gives an article that is there a new score.
+    /// Sets a new score of an existing article.
     async fn rescore(&mut self, section: &str, score: u64, member: &[u8]) -> Result<(), OperationError>;
 
     /// The `count` members with the highest scores, best first; fewer if the section has fewer.
@@ -66,15 +66,15 @@ pub trait Connection {
         Err(OperationError::Lost(reason.to_owned()))
     }
 
-    /// Inserts the instances of the calvin benchmark as one transaction. Refused where there are no
-    /// secondary indexes that commit with what they index.
+    /// Inserts the instances of the calvin benchmark as one transaction. Refused by targets without
+    /// secondary indexes that commit with the indexed documents.
     async fn insert_instances(&mut self, _strings: &ByteStrings) -> Result<(), OperationError> {
         let reason = "calvin needs transactions over several documents and their indexes: fauna:// has them";
         Err(OperationError::Lost(reason.to_owned()))
     }
 }
 
-/// Documents and vectors that are found by what they hold.
+/// Searches for documents and vectors by their content.
 #[async_trait(?Send)]
 pub trait Searches {
     /// Makes the index of documents.
@@ -92,7 +92,7 @@ pub trait Searches {
     /// Stores vectors of the numbers from `first` on that are not there yet, in one go.
     async fn add_vectors(&mut self, kind: Vectors, first: u64, vectors: &[Vec<u8>]) -> Result<(), OperationError>;
 
-    /// Replaces `numbers` by those of the nearest, as many as are asked for, the nearest first.
+    /// Replaces `numbers` with the nearest vectors, as many as requested, the nearest first.
     async fn nearest(
         &mut self,
         kind: Vectors,
@@ -111,10 +111,10 @@ pub trait Records {
     /// Stores a record that is not there yet.
     async fn insert(&mut self, record: &Record) -> Result<(), OperationError>;
 
-    /// Reads all fields and checks that they came.
+    /// Reads all fields and checks them.
     async fn read(&mut self, key: u64) -> Result<(), OperationError>;
 
-    /// Replaces one field of a record that is there.
+    /// Replaces one field of an existing record.
     async fn update(&mut self, key: u64, field: usize, value: &[u8]) -> Result<(), OperationError>;
 
     /// Reads all fields of `count` records from `key` on; fewer if there are fewer.

@@ -16,7 +16,7 @@ const STRING_BYTES: usize = 12;
 pub struct CalvinWorker {
     connection: Box<dyn Connection>,
     random: Random,
-    /// Those of the first instance, then those of the second …
+    /// The strings of the first instance, then those of the second …
     strings: ByteStrings,
 }
 

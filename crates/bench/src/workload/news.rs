@@ -1,9 +1,10 @@
 //! The news benchmark (2021): the ten most viewed articles of a section, while their view counts
 //! keep changing.
 //!
-//! 7,001 articles, as in a month of a newspaper's archive, lie in one ordered collection a section.
-//! A request reads the ten best of "World" and parses them (timed); afterwards the ten get new
-//! random scores (not timed). The articles are generated: the archive itself is not ours to ship.
+//! 7,001 articles, as in a month of a newspaper's archive, are in one ordered collection per
+//! section. A request reads the ten best of "World" and parses them (timed); afterwards the ten get
+//! new random scores (not timed). The articles are generated: the archive itself is not ours to
+//! ship.
 
 use async_trait::async_trait;
 
@@ -100,7 +101,7 @@ pub async fn load(connection: &mut dyn Connection, seed: u64) -> anyhow::Result<
 /// One closed loop of page requests.
 pub struct NewsWorker {
     connection: Box<dyn Connection>,
-    /// Where to connect to before each request; `None`: the connection is kept.
+    /// The target to connect to before each request; `None`: the connection is kept.
     reconnects_to: Option<Arc<dyn Target>>,
     changes_scores: bool,
     random: Random,
@@ -125,7 +126,7 @@ impl NewsWorker {
         }
     }
 
-    /// Each request begins with a connection of its own, as in a function that just woke up.
+    /// Each request starts with a new connection, as in a function that just started.
     pub fn reconnecting(mut self, target: Arc<dyn Target>) -> NewsWorker {
         self.reconnects_to = Some(target);
         self

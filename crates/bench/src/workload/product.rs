@@ -38,7 +38,7 @@ impl Test {
         }
     }
 
-    /// Whether the 1,000 records are there before it starts.
+    /// Returns whether the 1,000 records are loaded before it starts.
     pub fn is_preloaded(self) -> bool {
         self != Test::Insert
     }

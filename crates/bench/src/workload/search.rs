@@ -1,8 +1,8 @@
 //! The search benchmark: documents of a text of 60 words, a tag and a number in one index, added
 //! one after the other and found by each of the three.
 //!
-//! Each answer's total is compared with that of the documents themselves, so no server gains by
-//! leaving some out.
+//! Each answer's total is compared with the total of the documents themselves, so no server gains
+//! by leaving some out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::records::search::{Condition, Document, NUMBERS, TAGS, VOCABULARY};
 use crate::targets::{Connection, OperationError};
 
-/// Documents that one request of loading carries.
+/// Number of documents per load request.
 const LOADED_AT_ONCE: u64 = 100;
 
 /// A range of numbers has a thousandth of all.
@@ -95,7 +95,7 @@ impl Corpus {
         Random::new(self.seed, &[LOAD_STREAM])
     }
 
-    /// How many documents a condition matches.
+    /// The number of documents that match a condition.
     fn total(&self, condition: Condition) -> u64 {
         match condition {
             Condition::Tag(tag) => self.tags[tag as usize],

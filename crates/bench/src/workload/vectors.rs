@@ -13,13 +13,13 @@ use crate::random::Random;
 use crate::records::search::{Cloud, Vectors, bytes, product};
 use crate::targets::{Connection, OperationError};
 
-/// Vectors that one request of loading carries.
+/// Number of vectors per load request.
 const LOADED_AT_ONCE: u64 = 100;
 
 /// Queries that workers choose from.
 const QUERIES: u64 = 100;
 
-/// How many of the nearest a query asks for.
+/// Number of nearest vectors per query.
 pub const NEAREST: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -53,7 +53,7 @@ impl Test {
     }
 }
 
-/// The vectors that workers ask for, with the numbers of the vectors that are nearest.
+/// The query vectors, with the numbers of the vectors nearest to each.
 pub struct Queries {
     pub cloud: Cloud,
     /// Candidates that a search keeps, if it is not the server's own choice.
@@ -62,7 +62,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Those of `vectors` stored ones.
+    /// The queries over `vectors` stored vectors.
     pub fn new(cloud: Cloud, vectors: u64, candidates: Option<u64>) -> Queries {
         let asked: Vec<_> = (0..QUERIES).map(|number| cloud.asked(number)).collect();
         let mut nearest = vec![Vec::with_capacity(NEAREST + 1); asked.len()];

@@ -1,4 +1,4 @@
-//! How transactions begin: one by one, and in the loop that commits and retries.
+//! Creation of transactions: individually, and in the loop that commits and retries.
 
 use quartet_wire_keyvalue::ErrorCode;
 
@@ -6,7 +6,7 @@ use super::Transaction;
 use crate::Database;
 
 impl Database {
-    /// Begins a transaction with the database's defaults. It reads and waits for nothing yet.
+    /// Creates a transaction with the database's defaults. It does not contact the server yet.
     pub fn begin(&self) -> Transaction {
         Transaction::new(self.clone())
     }

@@ -1,8 +1,8 @@
 //! The commit of a transaction.
 //!
-//! It runs to its end, whatever becomes of its waiter. The commit is sent in the call if nothing
-//! has to be waited for, and the reply ends the transaction where it arrives; a task is needed only
-//! where reads or a connection are missing.
+//! It runs to its end, even if its waiter is dropped. The commit is sent in the call if it has
+//! nothing to wait for, and the arriving reply ends the transaction; a task is needed only where
+//! reads or a connection are missing.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ struct Gathered {
 }
 
 impl Transaction {
-    /// Commits. `Ok`: the writes are durable, and no key read has changed since. After an error of
-    /// a kind that may pass, [`Transaction::on_error`] begins again; after `COMMIT_UNKNOWN_RESULT`
-    /// the writes may have happened.
+    /// Commits. `Ok`: the writes are durable, and no key read has changed since. After a transient
+    /// error, [`Transaction::on_error`] restarts the transaction; after `COMMIT_UNKNOWN_RESULT` the
+    /// writes may have happened.
     pub fn commit(&self) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        // The caller may have gone.
+        // The caller may have been dropped.
         self.commit_and_tell(move |done| _ = sender.send(done));
         async move { receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE)) }
     }
@@ -67,7 +67,7 @@ impl Transaction {
         });
     }
 
-    /// Waits for the reads under way, and for the version by which the commit is judged.
+    /// Waits for the reads in flight, and for the read version that certifies the commit.
     async fn until_sendable(&self, attempt: &Arc<Attempt>) -> Result<u64, ErrorCode> {
         let reads = attempt.reads_ended().await;
         attempt.has_ended().map_or(reads, Err)?;
@@ -146,7 +146,8 @@ impl Transaction {
         self.came_out(attempt, done.map(Some));
     }
 
-    /// Once there is a connection again it is decided, and whoever asks finds out how.
+    /// Once there is a connection again, the commit is decided, and the next attempt can read the
+    /// outcome.
     fn is_unknown(&self, attempt: &Arc<Attempt>) {
         let (transaction, attempt) = (self.clone(), attempt.clone());
         let guard = attempt.end_on_drop();
@@ -190,7 +191,7 @@ impl Transaction {
 }
 
 impl Attempt {
-    /// The version that a commit is judged by, if it need not be waited for.
+    /// The version that certifies a commit, if it is known without waiting.
     fn known_commit_version(&self) -> Option<u64> {
         let unread = || self.with_read_conflicts(|read| read.is_empty()) && self.connection.is_connected();
         self.known_version().or_else(|| unread().then_some(0))

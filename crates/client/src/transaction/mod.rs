@@ -6,11 +6,12 @@
 //! ```
 //!
 //! Every operation takes effect when it is called, in the order of the calls; a future only waits
-//! for the outcome. Writes have no outcome: the first that could not be done is kept, and what is
-//! asked later, the commit too, answers with it.
+//! for the outcome. Writes have no outcome: the first error is kept, and later requests, including
+//! the commit, return it.
 
 mod begin;
 mod commit;
+mod mapped;
 mod own_watches;
 mod size;
 mod watch;
@@ -33,11 +34,12 @@ use crate::special::{self, SpecialKeyInfo};
 use crate::writes::Writes;
 use crate::{Database, METADATA_VERSION_KEY, TransactionOption, VALUE_BYTES_MAX, key_after, key_bytes_max};
 
+pub use mapped::{Mapped, MappedRow, MappedRows};
 use own_watches::OwnWatches;
 use size::Size;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
-/// The server asks to be left alone for longer.
+/// Longest backoff while the server is busy.
 const BACKOFF_MAX_BUSY: Duration = Duration::from_secs(30);
 const STAMP_BYTES: usize = 10;
 const STAMP_OFFSET_BYTES: usize = 4;
@@ -61,7 +63,7 @@ struct State {
     writes: Arc<Writes>,
     shown: usize,
     mutations: Mutations,
-    /// Declared conflict ranges, beyond those of the mutations.
+    /// Declared conflict ranges, in addition to the mutations' ranges.
     write_conflicts: RangeSet,
     own_watches: OwnWatches,
     size: Size,
@@ -70,12 +72,12 @@ struct State {
     cancelled: bool,
     timed_out: bool,
     timer: Option<AbortHandle>,
-    /// When it began, or was last reset: a timeout counts from here.
+    /// Time of its creation or last reset: a timeout counts from here.
     began: Instant,
     has_begun: bool,
     retries: u32,
     backoff: Duration,
-    /// The reason for which the last commit was refused.
+    /// The conflicting ranges of the last refused commit.
     conflicting: RangeSet,
 }
 
@@ -147,15 +149,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// The first failure of an operation that had no outcome is what later ones answer. For options
-    /// that cannot be.
+    /// Records the first failure of an operation without an outcome, which later ones return. For
+    /// invalid options.
     pub fn fail(&self, code: ErrorCode) {
         self.state().failed.get_or_insert(code);
     }
 
     // ---- versions
 
-    /// Sets the version to read at, instead of asking the server for the newest one.
+    /// Sets the version to read at, instead of requesting the newest from the server.
     pub fn set_read_version(&self, version: i64) {
         let mut state = self.state();
         let given = match u64::try_from(version) {
@@ -177,7 +179,7 @@ impl Transaction {
         }
     }
 
-    /// Where it committed; −1 if it wrote nothing, or has not committed.
+    /// The version of its commit; −1 if it wrote nothing, or has not committed.
     pub fn committed_version(&self) -> i64 {
         match self.state().phase {
             Phase::Committed(Some(version)) => i64::try_from(version).unwrap_or(i64::MAX),
@@ -185,14 +187,13 @@ impl Transaction {
         }
     }
 
-    /// The ten bytes that a commit puts where versionstamps were asked for. To be called before the
-    /// commit.
+    /// The ten bytes that a commit writes for versionstamps. Call it before the commit.
     pub fn versionstamp(&self) -> impl Future<Output = Result<[u8; STAMP_BYTES], ErrorCode>> + Send + use<> {
         let mut state = self.state();
         let (checked, attempt) = (state.check_operation(), state.attempt.clone());
         async move {
             checked?;
-            // A reset breaks the promise; a cancelled transaction says so.
+            // A reset breaks the promise; a cancelled transaction returns its error.
             let outcome = attempt.outcome().await.map_err(|code| match code {
                 ErrorCode::TRANSACTION_CANCELLED => ErrorCode::BROKEN_PROMISE,
                 code => code,
@@ -218,7 +219,7 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, ErrorCode>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        // The caller may have gone.
+        // The caller may have been dropped.
         self.take_value(key, snapshot, move |value| drop(sender.send(value)));
         async move {
             let value = receiver.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))?;
@@ -311,7 +312,7 @@ impl Transaction {
         }
     }
 
-    /// Returns what a read sees, with the state behind computed keys if it reads those. Computed
+    /// Returns the view of a read, with the state for computed keys if it reads those. Computed
     /// keys can also be read during a commit and after it.
     fn begin_read(
         &self,
@@ -346,7 +347,7 @@ impl Transaction {
 
     // ---- writes
 
-    /// Writes a value. Keys have at most 10,000 bytes and values 100,000; a longer one fails the
+    /// Writes a value. Keys have at most 10,000 bytes and values 100,000; longer ones fail the
     /// transaction.
     pub fn set(&self, key: &[u8], value: &[u8]) {
         self.write(|state| {
@@ -360,7 +361,7 @@ impl Transaction {
         });
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key, if it exists.
     pub fn clear(&self, key: &[u8]) {
         self.write(|state| {
             if special::is_special(key) {
@@ -428,8 +429,8 @@ impl Transaction {
         });
     }
 
-    /// Applies a write. A cancelled transaction takes writes, too: its size grows, and what is
-    /// asked of it fails.
+    /// Applies a write. A cancelled transaction accepts writes, too: its size grows, and later
+    /// requests fail.
     fn write(&self, write: impl FnOnce(&mut State) -> Result<(), ErrorCode>) {
         let mut state = self.state();
         let done = state.check_phase().and_then(|()| {
@@ -441,8 +442,7 @@ impl Transaction {
         }
     }
 
-    /// Only a range that ends before it begins is refused at once. Other faults fail the next
-    /// request.
+    /// Only an inverted range is refused immediately. Other faults fail the next request.
     pub fn add_conflict_range(&self, begin: &[u8], end: &[u8], kind: ConflictKind) -> Result<(), ErrorCode> {
         if begin > end {
             return Err(ErrorCode::INVERTED_RANGE);
@@ -537,7 +537,7 @@ impl Transaction {
         }
     }
 
-    /// Where the server is that has `key`.
+    /// The addresses of the server that has `key`.
     pub fn addresses_of(&self, _key: &[u8]) -> impl Future<Output = Result<Vec<String>, ErrorCode>> + Send + use<> {
         let mut state = self.state();
         let (checked, attempt) = (state.check_operation(), state.attempt.clone());
@@ -552,8 +552,8 @@ impl Transaction {
 
     // ---- the end
 
-    /// Waits as long as `code` asks for and makes the transaction ready for another attempt; or
-    /// fails with `code` if trying again is no use.
+    /// Waits for the backoff of `code` and makes the transaction ready for another attempt; or
+    /// fails with `code` if it is not retryable.
     pub fn on_error(&self, code: ErrorCode) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let decided = self.decide_retry(code);
         let transaction = self.clone();
@@ -574,7 +574,7 @@ impl Transaction {
         }
     }
 
-    /// How long to wait before the next attempt.
+    /// The wait before the next attempt.
     fn decide_retry(&self, code: ErrorCode) -> Result<Duration, ErrorCode> {
         let mut state = self.state();
         if let Some(code) = state.ended() {
@@ -605,7 +605,7 @@ impl Transaction {
         Ok(delay)
     }
 
-    /// Resets it to its beginning. Requests in progress fail, except a commit.
+    /// Resets it to its initial state. Requests in flight fail, except a commit.
     pub fn reset(&self) {
         let defaults = self.inner.database.inner.defaults.lock().clone();
         let attempt = Attempt::new(self.inner.database.inner.connection.clone());
@@ -620,7 +620,7 @@ impl Transaction {
         }
     }
 
-    /// Fails requests in progress, and those that begin before a reset.
+    /// Fails requests in flight, and new ones before a reset.
     pub fn cancel(&self) {
         self.state().cancel();
     }
@@ -690,7 +690,7 @@ impl State {
         }
     }
 
-    /// Why no operation is possible any more.
+    /// The reason why no operation is possible.
     fn ended(&self) -> Option<ErrorCode> {
         if self.cancelled {
             return Some(ErrorCode::TRANSACTION_CANCELLED);
@@ -767,8 +767,8 @@ impl State {
         self.mutations.push(kind, key, value);
     }
 
-    /// Returns the writes until now, as its reads see them. A transaction that only writes never
-    /// asks.
+    /// Returns the writes up to now, as its reads see them. Never called by a transaction that only
+    /// writes.
     fn shown_writes(&mut self) -> &mut Arc<Writes> {
         if self.shown < self.mutations.len() {
             let writes = Arc::make_mut(&mut self.writes);
@@ -834,8 +834,8 @@ impl State {
         Ok(())
     }
 
-    /// Refuses keys that a plain set may not write. The metadata's version takes nothing but a
-    /// versionstamp, whatever the options say.
+    /// Refuses keys that a plain set may not write. The metadata's version accepts only a
+    /// versionstamp, regardless of the options.
     fn check_writable_key(&self, key: &[u8]) -> Result<(), ErrorCode> {
         if key == METADATA_VERSION_KEY {
             return Err(ErrorCode::CLIENT_INVALID_OPERATION);
@@ -872,7 +872,8 @@ impl State {
     }
 }
 
-/// Splits what takes a versionstamp from the offset behind it, and checks that the stamp fits.
+/// Splits a key or value with a versionstamp from the offset that follows it, and checks that the
+/// stamp fits.
 fn split_stamp(bytes: &[u8]) -> Result<(&[u8], usize), ErrorCode> {
     let start = bytes
         .len()
@@ -905,8 +906,8 @@ fn cut_bound(bound: &[u8]) -> &[u8] {
     &bound[..bound.len().min(key_bytes_max(bound) + 1)]
 }
 
-/// A number from 0 to 1 that differs from call to call, so that those who conflicted do not meet
-/// again.
+/// A number from 0 to 1 that differs from call to call, so that conflicting transactions do not
+/// collide again.
 fn fraction() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::Instant::now()) as f64 / u64::MAX as f64
@@ -917,8 +918,8 @@ mod tests {
     use super::*;
     use crate::Cluster;
 
-    /// The future of a read is moved a few times before it rests, and thousands are under way at
-    /// once.
+    /// The future of a read is moved a few times before it is pinned, and thousands are in flight
+    /// concurrently.
     #[tokio::test]
     async fn the_future_of_a_read_is_small() {
         let database = Database::open(Cluster::parse("a:b@127.0.0.1:1").expect("a cluster"));

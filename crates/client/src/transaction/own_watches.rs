@@ -10,7 +10,7 @@ use crate::mutations::is_written;
 #[derive(Default)]
 pub(super) struct OwnWatches(Vec<(Box<[u8]>, watch::Sender<OwnWrite>)>);
 
-/// The last write of a watched key that came after its watch.
+/// The last write of a watched key after its watch.
 #[derive(Default)]
 pub(super) enum OwnWrite {
     #[default]
@@ -54,7 +54,7 @@ impl OwnWatches {
 /// Completes once the transaction itself has written another value than it saw.
 pub(super) async fn fired(own: &mut watch::Receiver<OwnWrite>, seen: Option<&StoredValue>) {
     if own.wait_for(|write| write.changes(seen)).await.is_err() {
-        // The attempt is over, and it says how.
+        // The attempt has ended, and returns its own error.
         std::future::pending().await
     }
 }

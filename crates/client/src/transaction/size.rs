@@ -1,4 +1,4 @@
-//! The size of a transaction that programs ask for.
+//! The approximate size of a transaction, as the API reports it.
 //!
 //! It follows FoundationDB's client (`ReadYourWritesTransaction` of release 7.3.79). It grows with
 //! each call and counts the structures that this client keeps: a write of a key for its mutation
@@ -13,7 +13,7 @@ use crate::conflicts::REPORTED_RANGE_BYTES;
 /// values.
 const REPORTED_MUTATION_BYTES: usize = 44;
 
-/// The reported size, in bytes, without what was read.
+/// The reported size, in bytes, without reads.
 #[derive(Default)]
 pub(super) struct Size(usize);
 

@@ -1,4 +1,4 @@
-//! Watches: telling that the value of a key is another one than the transaction saw.
+//! Watches: notification that the value of a key differs from the value that the transaction saw.
 //!
 //! Writes of others count once the transaction has committed. Its own count at once, whether it
 //! commits or not, as in FoundationDB: a write after the watch that changes the value fires it
@@ -31,14 +31,14 @@ impl State {
 }
 
 impl Transaction {
-    /// Completes once the value of `key` is another one than this transaction sees.
+    /// Completes once the value of `key` differs from the value that this transaction sees.
     pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let checked = self.state().check_watch(key);
         let begun = checked.and_then(|()| {
             let counted = self.inner.database.begin_watch()?;
             let own = self.state().own_watches.add(key);
             let (sender, receiver) = oneshot::channel();
-            // The caller may have gone.
+            // The caller may have been dropped.
             self.take_value(key, false, move |value| drop(sender.send(value)));
             Ok((counted, own, receiver, self.state().attempt.clone()))
         });
@@ -68,7 +68,7 @@ async fn changed(connection: &Connection, key: &[u8], seen: Option<&[u8]>) -> Re
         let fired = connection.watch(key, seen).await;
         match fired {
             Ok(()) => return Ok(()),
-            // The next connection goes on with the same watch.
+            // The next connection continues the same watch.
             Err(ErrorCode::CONNECTION_FAILED) => {}
             Err(code) => return Err(code),
         }

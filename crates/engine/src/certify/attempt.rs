@@ -1,5 +1,5 @@
-//! One attempt of an optimistic transaction: its reads and writes, their certification, and their
-//! landing.
+//! One attempt of an optimistic transaction: its reads and writes, their certification, and the
+//! application of its writes.
 //!
 //! A transaction commits if nothing it read was written between its read version and its commit.
 //! Present rows carry the version that wrote them; for absent ones the engine keeps recent clears
@@ -48,11 +48,11 @@ impl Write {
     }
 }
 
-/// Eight bytes that the commit version fills in, in the layer's spelling. Until then the layer has
-/// its own placeholder there.
+/// Eight bytes to be replaced by the commit version, in the layer's spelling. Until the commit the
+/// layer has its own placeholder in them.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
-    /// Where the eight bytes begin.
+    /// Offset of the eight bytes.
     pub offset: usize,
     /// How the layer spells a version.
     pub bytes: fn(Version) -> [u8; 8],
@@ -66,7 +66,7 @@ impl Stamp {
     }
 }
 
-/// The evidence says that somebody wrote what was read, or is gone.
+/// A key that was read has been written since, or the evidence has been dropped.
 pub(crate) struct Changed;
 
 impl Attempt {

@@ -1,11 +1,12 @@
 //! Interactive transactions: a client reads at a version for as long as it likes, and then sends
 //! what it read and what it writes, to be certified and applied together.
 //!
-//! The client says what it depends on (read conflict ranges) and what others must take as written
-//! by it (write conflict ranges, beyond what its mutations write). A mutation counts as a write
-//! also where it changes nothing: clearing a range in which nothing is refuses those who have read
-//! in it. Certification is that of `attempt`: a conflict is a change of something read, after the
-//! read version. A read version older than the kept conflict history is answered `TooOld`.
+//! The client sends its read conflict ranges (the ranges it depends on) and its write conflict
+//! ranges (ranges that others must treat as written, beyond those its mutations write). A mutation
+//! counts as a write also where it changes nothing: clearing an empty range conflicts with
+//! transactions that have read in it. Certification is that of `attempt`: a conflict is a change of
+//! a range that was read, after the read version. A read version older than the kept conflict
+//! history is answered `TooOld`.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +19,8 @@ use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitError {
-    /// Something it read was written since: read again and retry. Carries the positions, in
-    /// `read_conflicts`, of the ranges that changed: all of them if the request asked for that,
+    /// A range that was read has been written since: read again and retry. Carries the positions of
+    /// the changed ranges in `read_conflicts`: all of them if the request set `report_conflicts`,
     /// else none.
     Conflict(Vec<usize>),
     /// The read version is outside the conflict window: read again and retry.
@@ -36,10 +37,10 @@ pub enum CommitError {
     NotHome,
 }
 
-/// An interactive transaction, ready to be judged.
+/// An interactive transaction, ready to be certified.
 #[derive(Clone, Debug, Default)]
 pub struct CommitRequest {
-    /// The version at which it read.
+    /// The transaction's read version.
     pub read_version: Version,
     /// The ranges it read. If empty, it commits unconditionally.
     pub read_conflicts: Vec<KeyRange>,
@@ -47,7 +48,7 @@ pub struct CommitRequest {
     pub write_conflicts: Vec<KeyRange>,
     /// Its writes, in order.
     pub mutations: Vec<Mutation>,
-    /// A refusal is to name all ranges that changed.
+    /// A refusal names all ranges that changed.
     pub report_conflicts: bool,
 }
 
@@ -128,8 +129,8 @@ impl PartitionGuard<'_> {
         self.state().fetch(&space.prefix(), keys.take(FETCHED_TOGETHER));
     }
 
-    /// Certifies an interactive transaction and applies its writes. The version is where it
-    /// committed; of one that writes nothing, the newest at which what it read still held.
+    /// Certifies an interactive transaction and applies its writes. Returns its commit version; for
+    /// a transaction that writes nothing, the newest version at which its reads still hold.
     pub fn commit(&mut self, space: Space, request: &CommitRequest) -> Result<(Version, Dependency), CommitError> {
         if !self.state().executes(space.database) {
             return Err(CommitError::NotHome);

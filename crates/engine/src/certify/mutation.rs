@@ -14,12 +14,12 @@ pub enum Mutation {
         /// The row's new value.
         value: Vec<u8>,
     },
-    /// The key is gone.
+    /// Deletes the key.
     Clear {
         /// Nothing happens if it is not there.
         key: Vec<u8>,
     },
-    /// All keys of the range are gone.
+    /// Deletes all keys of the range.
     ClearRange {
         /// Start included, end excluded.
         range: KeyRange,
@@ -28,7 +28,7 @@ pub enum Mutation {
     Atomic {
         /// How.
         operation: AtomicOperation,
-        /// Whose value it is.
+        /// The row's key.
         key: Vec<u8>,
         /// The operation's operand, beside the present value.
         operand: Vec<u8>,
@@ -38,7 +38,7 @@ pub enum Mutation {
     SetVersionstampedKey {
         /// With room for the versionstamp.
         key: Vec<u8>,
-        /// Where in the key the versionstamp begins.
+        /// Offset of the versionstamp in the key.
         offset: usize,
         /// The row's new value.
         value: Vec<u8>,
@@ -46,11 +46,11 @@ pub enum Mutation {
     /// The versionstamp overwrites ten bytes of the value. Precondition: `offset +
     /// VERSIONSTAMP_BYTES <= value.len()`.
     SetVersionstampedValue {
-        /// Whose value it is.
+        /// The row's key.
         key: Vec<u8>,
         /// With room for the versionstamp.
         value: Vec<u8>,
-        /// Where in the value the versionstamp begins.
+        /// Offset of the versionstamp in the value.
         offset: usize,
     },
 }
@@ -68,7 +68,7 @@ pub fn versionstamp(version: Version) -> [u8; VERSIONSTAMP_BYTES] {
 }
 
 impl Mutation {
-    /// The one key that it writes, if that is known before it commits.
+    /// Returns the single key that it writes, if that is known before it commits.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self {
             Mutation::Set { key, .. }
@@ -79,8 +79,8 @@ impl Mutation {
         }
     }
 
-    /// Applies it. Returns the range that it writes without leaving a trace, because nothing was
-    /// there: its readers must still conflict.
+    /// Applies it. Returns the range that it writes without leaving a trace, because the range was
+    /// empty: its readers must still conflict.
     #[must_use]
     pub(crate) fn apply(&self, target: &mut Transaction<'_>) -> Option<KeyRange> {
         match self {

@@ -25,12 +25,13 @@ impl OptimisticTransaction {
         self.attempt.read_version
     }
 
-    /// Makes its own writes, and all later ones, land above `micros` since the Unix epoch.
+    /// Makes this transaction's writes, and all later ones, commit above `micros` since the Unix
+    /// epoch.
     pub fn land_above(&mut self, micros: u64) {
         self.attempt.above_micros = self.attempt.above_micros.max(micros);
     }
 
-    /// The clock's time when it began, in microseconds since the Unix epoch.
+    /// The clock's time at the start of the transaction, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.now_micros
     }
@@ -40,8 +41,8 @@ impl OptimisticTransaction {
         self.present_micros
     }
 
-    /// The value at `key`: its own, or the snapshot's. A later change of it by somebody else is a
-    /// conflict.
+    /// The value at `key`: this transaction's own, or the snapshot's. A later change of it by
+    /// another transaction is a conflict.
     pub fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         match self.get_row(key)? {
             RowValue::Stored(row) => Some(row.value().to_vec()),
@@ -76,8 +77,9 @@ impl OptimisticTransaction {
         self.attempt.writes.insert(key, Write::plain(Some(value.to_vec())));
     }
 
-    /// Sets a row in whose key and value the commit version is to be filled in. Offsets into the
-    /// key count from the layer's part of it. Later reads of this transaction see the placeholders.
+    /// Sets a row whose key and value receive the commit version at the given offsets. Offsets into
+    /// the key count from the layer's part of it. Later reads of this transaction see the
+    /// placeholders.
     pub fn set_stamped(&mut self, key: &[u8], key_stamps: &[Stamp], value: Vec<u8>, value_stamps: Vec<Stamp>) {
         let key = self.full_key(key);
         let below_prefix = |stamp: &Stamp| Stamp {
@@ -92,7 +94,7 @@ impl OptimisticTransaction {
         self.attempt.writes.insert(key, write);
     }
 
-    /// Takes back what this transaction wrote under `key`.
+    /// Discards this transaction's write under `key`.
     pub fn forget_write(&mut self, key: &[u8]) {
         let key = self.full_key(key);
         self.attempt.writes.remove(&key);
@@ -103,7 +105,7 @@ impl OptimisticTransaction {
         self.attempt.deletes = true;
     }
 
-    /// True if this transaction has written something.
+    /// Returns true if this transaction has written any row.
     pub fn has_written(&self) -> bool {
         !self.attempt.writes.is_empty()
     }
@@ -179,7 +181,7 @@ impl OptimisticTransaction {
 struct Merge<'a> {
     own: Vec<(&'a Vec<u8>, &'a Option<Vec<u8>>)>,
     reverse: bool,
-    /// The full key at which the visitor broke off.
+    /// The full key at which the visitor stopped.
     stopped_at: Option<Vec<u8>>,
 }
 

@@ -18,7 +18,7 @@ pub enum RunError<E> {
     /// The answer of the layer's code; nothing was written. It may be sent once the dependency is
     /// durable.
     Layer(E, Dependency),
-    /// Every attempt met a concurrent change of what it had read; nothing was written.
+    /// Every attempt found a concurrent change of its reads; nothing was written.
     Conflict,
     /// See [`ExecuteError::TooLarge`].
     TooLarge(Dependency),
@@ -51,7 +51,7 @@ impl Engine {
             .map(|(answer, _, dependency)| (answer, dependency))
     }
 
-    /// Like `run`, and tells the commit version, or the read version if nothing was written.
+    /// Like `run`, and returns the commit version, or the read version if nothing was written.
     pub fn run_versioned<R, E>(
         &self,
         space: Space,
@@ -61,8 +61,8 @@ impl Engine {
         self.run_telling(true, space, attempts, body)
     }
 
-    /// A version that is returned must be in the log, so writes that change nothing are logged for
-    /// its sake alone.
+    /// A returned version must be in the log, so writes that change nothing are logged for that
+    /// reason only.
     fn run_telling<R, E>(
         &self,
         tells_version: bool,
@@ -142,8 +142,8 @@ impl Engine {
     }
 }
 
-/// An optimistic transaction that runs: what it may be judged by is kept until it ends, even by a
-/// panic in the layer or because the lock is not to be had.
+/// A running optimistic transaction: the evidence that certifies it is kept until it ends, even by
+/// a panic in the layer or because the lock cannot be obtained.
 struct Reading<'e> {
     engine: &'e Engine,
     version: Version,
@@ -195,7 +195,7 @@ mod tests {
         written.unwrap();
     }
 
-    /// Where the node lies that holds the row of this key.
+    /// Address of the node that holds the row of this key.
     fn place(engine: &Engine, key: &[u8]) -> usize {
         let mut partition = engine.partition();
         let start = [&SPACE.prefix(), key].concat();
@@ -210,9 +210,9 @@ mod tests {
         place
     }
 
-    /// A transaction that still held its snapshot when its writes landed copied the nodes on the
-    /// way of each: an update of FaunaDB's took 17% more of the server's time. A node that is
-    /// copied lies elsewhere, because the old one is still there.
+    /// A transaction that still held its snapshot while its writes were applied copied the nodes on
+    /// the path of each: a FaunaDB update took 17% more of the server's time. A copied node has
+    /// another address, because the old node still exists.
     #[test]
     fn writes_that_land_copy_no_nodes() {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));

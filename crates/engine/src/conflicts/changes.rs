@@ -1,20 +1,20 @@
-//! Recent changes that left no row behind: cleared keys, cleared ranges, and write conflicts
-//! declared without a write.
+//! Recent changes that left no row: cleared keys, cleared ranges, and write conflicts declared
+//! without a write.
 //!
-//! A present row carries the version that wrote it; an absent one carries nothing. This is the
-//! missing evidence, kept only as long as somebody can still need it: until the change is durable
+//! A present row carries the version that wrote it; an absent one carries nothing. This module
+//! keeps the missing evidence, only as long as it can still be needed: until the change is durable
 //! (a reader of the gap must wait for it), and until no optimistic transaction can have read before
 //! it (certification).
 //!
-//! Evidence is kept by space, so nobody's look-up passes through what others have cleared, and
-//! costs O(log n) of the space's own. It is bounded: a space that clears more than [`Limits`] allow
-//! while somebody reads loses its evidence, and those who read there before can no longer be
-//! judged; other spaces keep theirs.
+//! Evidence is kept by space, so a look-up never passes through other spaces' clears, and costs
+//! O(log n) of its own space's. It is bounded: a space that clears more than [`Limits`] allow while
+//! a transaction reads loses its evidence, and transactions with an earlier read version can no
+//! longer be certified there; other spaces keep theirs.
 //!
-//! Two generations stand behind each other. Changes join the young one; once nobody needs anything
-//! of the old one, it goes as a whole and the young one takes its place. So forgetting searches for
-//! nothing, and what outlasts its use is harmless: versions that everybody has read at, or that are
-//! durable, decide nothing.
+//! There are two generations. Changes are added to the young one; once no part of the old one is
+//! needed, it is dropped as a whole and the young one replaces it. So forgetting searches nothing,
+//! and evidence kept longer than needed is harmless: versions that all readers have passed, or that
+//! are durable, decide nothing.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use quartet_model::{KeyRange, Version};
 use crate::SPACE_BYTES;
 use crate::conflicts::newest::{NewestOfKeys, NewestOfRanges};
 
-/// How much evidence is kept, in each generation.
+/// The amount of evidence that is kept, in each generation.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Keys and bounds of ranges, of one space.
@@ -50,10 +50,10 @@ pub(crate) struct RecentChanges {
     limits: Limits,
     young: Generation,
     old: Generation,
-    /// By space, the newest change of which no evidence of its own is kept: until it is durable,
-    /// every gap of the space may be its doing, and whoever read before it cannot be judged there.
+    /// By space, the newest change without evidence of its own: until it is durable, any gap of the
+    /// space may result from it, and transactions that read before it cannot be certified there.
     unrecorded: BTreeMap<SpacePrefix, Version>,
-    /// Evidence about changes at or below this version may be gone.
+    /// Evidence about changes at or below this version may have been dropped.
     forgotten: Version,
 }
 
@@ -103,8 +103,8 @@ impl RecentChanges {
         });
     }
 
-    /// Something in the space of `key` was cleared, and only the version of that is kept. Nobody
-    /// who read there before can be judged any more.
+    /// Records that a key or range in the space of `key` was cleared, keeping only the version.
+    /// Transactions that read there at an earlier version can no longer be certified.
     pub fn add_unrecorded(&mut self, key: &[u8], version: Version) {
         self.unrecorded.insert(space_of(key), version);
     }
@@ -157,7 +157,7 @@ impl RecentChanges {
         recorded.max(self.newest_unrecorded(key))
     }
 
-    /// The newest change known anywhere in `start..end`, which lies in one space; zero if none.
+    /// The newest change recorded in `start..end`, which must be within one space; zero if none.
     pub fn newest_in(&self, start: &[u8], end: &[u8]) -> Version {
         if start >= end {
             return Version::ZERO;
@@ -183,13 +183,13 @@ impl RecentChanges {
         self.unrecorded.get(&space_of(key)).copied().unwrap_or_default()
     }
 
-    /// A reader of the space with this prefix, at `version` or later, can be judged.
+    /// Returns whether reads of the space with this prefix, at `version`, can be certified.
     pub fn can_certify(&self, prefix: &[u8], version: Version) -> bool {
         version >= self.forgotten.max(self.newest_unrecorded(prefix))
     }
 
-    /// Drops evidence about changes at or below `version`. Free the returned generations where
-    /// nobody waits.
+    /// Drops evidence about changes at or below `version`. The caller frees the returned
+    /// generations without holding up other threads.
     #[must_use]
     pub fn forget_through(&mut self, version: Version) -> Vec<Generation> {
         self.forgotten = self.forgotten.max(version);
@@ -274,8 +274,8 @@ mod tests {
         assert!(changes.is_empty());
     }
 
-    /// Cleared ranges of all databases used to stand in one list, which each read of an absent key
-    /// walked under the lock as long as somebody's long transaction ran.
+    /// Cleared ranges of all databases used to be in one list, which each read of an absent key
+    /// walked under the lock while any long transaction ran.
     #[test]
     fn a_miss_costs_nothing_for_what_others_cleared() {
         let work = |others: u32| {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_clears_lose_their_own_evidence_alone() {
+    fn endless_clears_lose_only_the_records_of_their_space() {
         let limits = Limits {
             space_count: 100,
             space_bytes: 1 << 20,

@@ -1,7 +1,7 @@
 //! Keys as the store knows them, with the prefix of their space.
 
-/// Full keys, one behind the other: a transaction reads many, and looks at them again only if
-/// something else committed.
+/// Concatenated full keys: a transaction reads many, and inspects them again only if another
+/// transaction has committed.
 pub(crate) struct FullKeys {
     bytes: Vec<u8>,
     ends: Vec<usize>,

@@ -1,5 +1,5 @@
-//! The history by which conflicts are found: the newest change of any key or range, as long as
-//! somebody can still need it.
+//! The history by which conflicts are detected: the newest change of any key or range, as long as
+//! it can still be needed.
 
 pub(crate) mod changes;
 pub(crate) mod full_keys;

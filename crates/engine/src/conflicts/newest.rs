@@ -1,12 +1,11 @@
 //! An ordered map from keys to versions that knows the newest version of any interval of keys.
 //!
-//! A treap: a search tree by key and a heap by random priority, so its depth is logarithmic
-//! whatever order the keys come in. Each node keeps the newest version of its subtree, so an
-//! interval is answered from O(log n) nodes and not from all that lie in it. [`NewestOfRanges`] is
-//! the same for versions that cover ranges.
+//! A treap: a search tree by key and a heap by random priority, so its depth is logarithmic for any
+//! order of insertion. Each node keeps the newest version of its subtree, so an interval is
+//! answered from O(log n) nodes rather than from all nodes in it. [`NewestOfRanges`] does the same
+//! for versions that cover ranges.
 //!
-//! Versions are inserted in the order in which transactions commit: none is older than the ones
-//! there.
+//! Versions are inserted in commit order: each is at least as new as those already in the map.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
@@ -20,8 +19,8 @@ pub(crate) struct NewestOfKeys {
     count: usize,
     /// Size of the nodes, their keys included.
     bytes: usize,
-    /// The state of the generator of priorities; zero before the first. Seeded anew for each map,
-    /// so that nobody can choose keys that make the tree deep.
+    /// The state of the generator of priorities; zero before the first. Each map has its own seed,
+    /// so that clients cannot choose keys that make the tree deep.
     random: u64,
 }
 
@@ -160,7 +159,7 @@ fn newest_between(link: &Link, start: Option<&[u8]>, end: Option<&[u8]>) -> Vers
     node.version.max(left).max(right)
 }
 
-/// Gives a key that is there a newer version. False if it is not there, and nothing has changed.
+/// Raises the version of an existing key. Returns false, and changes nothing, if the key is absent.
 fn raise(link: &mut Link, key: &[u8], version: Version) -> bool {
     let Some(node) = link else {
         return false;

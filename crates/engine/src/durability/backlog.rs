@@ -1,30 +1,31 @@
 //! How fast epochs go to the log while the store is being flushed.
 //!
-//! Writes that arrive during a flush gather in memory, up to a limit; here their size is a share of
-//! that. Writers that ran into it at full speed would stand still until the flush ends: seconds in
-//! which nothing commits. So above half of the limit they are slowed down: each epoch waits long
-//! enough that the remaining room lasts as long as the flush is expected to take, judging by the
-//! one before. An eighth of the limit is reserved for a flush that takes much longer: then a few
-//! epochs a second go on until that is used up too. The limit itself still holds.
+//! Writes that arrive during a flush gather in memory, up to a limit; this module gets their size
+//! as a share of it. Writers that reached it at full speed would be blocked until the flush ends:
+//! seconds without a commit. So above half of the limit they are slowed down: each epoch is delayed
+//! enough that the remaining room lasts for the expected duration of the flush, which is estimated
+//! from the previous one. An eighth of the limit is reserved for a flush that takes much longer:
+//! then a few epochs per second are admitted until that is used up too. The limit itself still
+//! holds.
 
 use std::time::Duration;
 
 #[derive(Default)]
 pub(crate) struct Backlog {
     began: Duration,
-    /// How long the flush before took.
+    /// The duration of the flush before.
     took: Duration,
-    /// The next epoch waits until then.
+    /// Time before which the next epoch is not taken.
     not_before: Duration,
-    /// How much had gathered when the log took an epoch last.
+    /// The gathered amount at the log's last epoch.
     gathered: f64,
 }
 
 /// A flush is never expected to end sooner.
 const LEFT_MIN: Duration = Duration::from_millis(200);
-/// Up to this share nobody is slowed down.
+/// The share of the limit up to which writers are not slowed down.
 const FREE_SHARE: f64 = 0.5;
-/// The share that is to have gathered when the flush ends.
+/// The target share at the end of the flush.
 const AIM_SHARE: f64 = 0.875;
 /// Several epochs a second go to the log as long as there is room.
 const PAUSE_MAX: Duration = Duration::from_millis(400);
@@ -42,8 +43,8 @@ impl Backlog {
         self.took
     }
 
-    /// True if the next epoch is not due; `gathered` is the share of the limit that has gathered
-    /// since the flush began.
+    /// Returns true if the next epoch is not due; `gathered` is the share of the limit that has
+    /// gathered since the start of the flush.
     pub fn holds(&self, now: Duration, gathered: f64) -> bool {
         gathered > 1.0 || now < self.not_before
     }
@@ -59,8 +60,7 @@ impl Backlog {
         self.not_before = now + Duration::from_secs_f64(pause);
     }
 
-    /// How long the flush will still take. It is never taken to be further than four fifths
-    /// through.
+    /// The remaining time of the flush. It is never assumed to be further than four fifths through.
     fn left(&self, now: Duration) -> Duration {
         let elapsed = now.saturating_sub(self.began);
         let by_the_last = self.took.saturating_sub(elapsed);
@@ -78,9 +78,9 @@ mod tests {
         gathered as f64 / LIMIT as f64
     }
 
-    /// Returns the bytes that the log takes in each second of a flush from writers that wait for
-    /// their epoch before they write the next: `epoch` bytes each time, and no more than `offered`
-    /// a second.
+    /// Returns the bytes per second that the log accepts during a flush from writers that wait for
+    /// their epoch before they write the next: `epoch` bytes each time, and at most `offered` a
+    /// second.
     fn taken_each_second(backlog: &mut Backlog, flush_seconds: u64, epoch: u64, offered: u64) -> Vec<u64> {
         let (mut seconds, mut gathered) = (vec![0; flush_seconds as usize], 0);
         let step = Duration::from_secs_f64(epoch as f64 / offered as f64);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_flush_slows_nobody_down() {
+    fn a_quick_flush_slows_no_writer() {
         let mut backlog = Backlog::default();
         for _ in 0..3 {
             let taken = taken_each_second(&mut backlog, 10, 150_000, 10_000_000);
@@ -108,12 +108,12 @@ mod tests {
         }
     }
 
-    /// Writers took the room in eight seconds and stood still for the other fifty-two.
+    /// Writers used up the room in eight seconds and were blocked for the other fifty-two.
     #[test]
     fn a_long_flush_slows_writers_down_and_never_stops_them() {
         for (flush_seconds, offered) in [(60, 30_000_000), (20, 40_000_000), (120, 5_000_000), (300, 80_000_000)] {
             let mut backlog = Backlog::default();
-            // The first flush tells nothing of how long the next takes.
+            // The first flush gives no estimate for the next.
             taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
             let taken = taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
             let even = LIMIT / 8 * 3 / flush_seconds;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_takes_longer_than_the_last_goes_on_taking_epochs() {
+    fn a_flush_slower_than_the_last_still_accepts_epochs() {
         let mut backlog = Backlog::default();
         taken_each_second(&mut backlog, 5, 150_000, 10_000_000);
         let taken = taken_each_second(&mut backlog, 60, 150_000, 10_000_000);

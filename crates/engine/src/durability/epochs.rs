@@ -1,8 +1,8 @@
 //! Epochs that are full.
 //!
 //! One hold of the lock may commit more than a log record can carry, or than memory should keep. So
-//! an epoch that has grown to its limit is closed at the end of a transaction and queued, and the
-//! holder waits while too many are queued (`lock`).
+//! an epoch that has reached its size limit is closed at the end of a transaction and queued, and
+//! the holder waits while the queue is full (`lock`).
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Work that is done once, beside whoever began it, and has an answer.
+//! A task that runs once, in parallel with its owner, and returns a result.
 
 use std::io;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl<T: Send + 'static> Job<T> {
         self.task.is_finished()
     }
 
-    /// Waits for the answer. None if the work has panicked.
+    /// Waits for the result. Returns `None` if the task has panicked.
     pub fn join(self) -> Option<T> {
         self.task.join();
         self.answer.lock().take()

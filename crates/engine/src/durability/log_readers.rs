@@ -1,4 +1,4 @@
-//! The engine's view of those who read its log beside its threads.
+//! The engine's registry of readers of its log on other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct LogReaders {
 }
 
 pub(crate) struct Holder {
-    /// It may still ask for this record, and for all behind it.
+    /// The oldest record that the reader may still request; later ones are held too.
     pub from: AtomicU64,
     /// The records it holds were trimmed anyway.
     pub is_lost: AtomicBool,
@@ -44,8 +44,8 @@ impl LogReaders {
         LogSequence(self.durable.load(Ordering::SeqCst))
     }
 
-    /// Everything up to `durable` may be read. Readers hear of it if that is more than before: a
-    /// log may answer a sync with what it had answered already.
+    /// Lets readers read everything up to `durable`. They are notified only if it has increased: a
+    /// log may return the same sequence from two syncs.
     pub fn publish_durable(&self, durable: LogSequence) {
         let before = self.durable.swap(durable.0, Ordering::SeqCst);
         if before != durable.0 && self.is_awaited.swap(false, Ordering::SeqCst) {
@@ -67,23 +67,22 @@ impl LogReaders {
         self.holders.lock().len()
     }
 
-    /// The lowest record that a reader may still ask for; `None` if there is no reader that holds
-    /// anything.
+    /// The lowest record that a reader may still request; `None` if no reader holds any.
     pub fn held(&self) -> Option<LogSequence> {
         let holders = self.holders.lock();
         let held = holders.iter().filter(|holder| !holder.is_lost.load(Ordering::SeqCst));
         held.map(|holder| LogSequence(holder.from.load(Ordering::SeqCst))).min()
     }
 
-    /// Records below `floor` will be dropped: readers that had not come so far have lost their
-    /// place. How many those are.
+    /// Marks readers whose position is below `floor` as lost, because those records will be
+    /// dropped. Returns their number.
     pub fn give_up_below(&self, floor: LogSequence) -> u64 {
         let mut lost = 0;
         for holder in self.holders.lock().iter() {
             let is_behind = holder.from.load(Ordering::SeqCst) < floor.0;
             if is_behind && !holder.is_lost.swap(true, Ordering::SeqCst) {
                 lost += 1;
-                // It is to find out.
+                // The reader is woken to notice it.
                 holder.waits.store(true, Ordering::SeqCst);
                 self.is_awaited.store(true, Ordering::SeqCst);
             }

@@ -11,13 +11,13 @@
 //!   budget               what all of it may take
 //! ```
 //!
-//! Counting costs nothing and is exact at once; measuring tells the truth and is late. So there is
-//! room while what is counted is below both the budget and what the newest measurement leaves of
-//! the budget and an eighth. The kernel acts on resident memory, and the eighth is what may lie
-//! between it and the figures.
+//! Counting costs nothing and is exact immediately; measuring is true and late. So requests are
+//! admitted while counted memory is below both the budget and the limit that the newest measurement
+//! leaves of the budget plus an eighth. The kernel acts on resident memory, and the eighth is the
+//! tolerated difference between it and the figures.
 //!
-//! Every layer asks before it executes a request that may make its data larger. Reads and deletions
-//! never ask. Layers that may choose what to lose evict instead of refusing
+//! Every layer checks before it executes a request that may make its data larger. Reads and
+//! deletions skip the check. Layers that may choose keys to lose evict instead of refusing
 //! ([`Memory::evicts_above`]).
 
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Memory {
     /// The process' limit in bytes; `u64::MAX` without one.
     budget: AtomicU64,
-    /// Counted bytes up to which there is room, by the newest measurement.
+    /// Limit of counted bytes, from the newest measurement.
     ceiling: AtomicU64,
-    /// The same without the budget itself: what the kernel's limit alone leaves. `ceiling <=
+    /// The same without the budget itself: the limit that the kernel's own leaves. `ceiling <=
     /// last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
@@ -41,8 +41,8 @@ pub struct Memory {
     resident_then: AtomicU64,
     /// Up to here reserving never fails.
     granted: AtomicU64,
-    /// A checkpoint was given up because of what it held: whoever evicts leaves room for the next
-    /// one.
+    /// A checkpoint was abandoned because of the memory that it held: evictions leave room for the
+    /// next one.
     leaves_room_for_checkpoint: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Sets what the process may take; `None`: as much as there is. Measure next.
+    /// Sets the process' limit; `None` means the machine's memory. Measure next.
     pub fn set_budget(&self, bytes: Option<u64>) {
         let bytes = bytes.unwrap_or(u64::MAX);
         self.budget.store(bytes, Ordering::Relaxed);
@@ -76,13 +76,13 @@ impl Memory {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
 
-    /// Grants peers' bytes this much in any case, however much the rows take: where rows are
-    /// flushed, the two would otherwise wait for each other.
+    /// Grants peers' bytes this amount in any case, even if the rows use up the budget: where rows
+    /// are flushed, the two would otherwise wait for each other.
     pub fn grant_reserved(&self, bytes: u64) {
         self.granted.store(bytes, Ordering::Relaxed);
     }
 
-    /// Tells what the system says is resident. Called many times a second.
+    /// Records the resident memory that the system reports. Called many times a second.
     pub fn measured(&self, resident_bytes: u64) {
         let budget = self.budget.load(Ordering::Relaxed);
         if budget == u64::MAX {
@@ -117,13 +117,13 @@ impl Memory {
         quartet_store::all_rows_bytes() + self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` more, for as long as whoever calls this says. [`Reserved`] keeps the books
-    /// for one owner; this is for those who keep them for many.
+    /// Counts `bytes` more, until they are released. [`Reserved`] does the accounting for one
+    /// owner; this method is for callers that do it for many.
     pub fn reserve(&self, bytes: u64) {
         self.reserved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts `bytes` less: what was counted by [`Memory::reserve`] is there no longer.
+    /// Counts `bytes` less, which [`Memory::reserve`] had counted.
     pub fn release(&self, bytes: u64) {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -133,14 +133,14 @@ impl Memory {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Nothing that makes the data larger may begin.
+    /// Returns true if requests that make the data larger are refused.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.counted_bytes() > self.ceiling.load(Ordering::Relaxed)
     }
 
-    /// The same for those who evict: they go on until the kernel's limit is near, since what they
-    /// evict may be held by a checkpoint for a while.
+    /// The same for evictions, which continue until usage approaches the kernel's limit, since a
+    /// checkpoint may hold the evicted rows for a while.
     #[inline]
     pub fn is_nearly_gone(&self) -> bool {
         self.counted_bytes() > self.last_resort.load(Ordering::Relaxed)
@@ -164,7 +164,7 @@ impl Memory {
     }
 }
 
-/// Unusable bytes of the allocator's for each byte by which memory grows beside them.
+/// Bytes that the allocator cannot use per byte of growth in spite of them.
 const UNUSABLE_FACTOR: u64 = 8;
 
 fn with_an_eighth(bytes: u64) -> u64 {
@@ -189,7 +189,7 @@ impl Reserved {
         self.bytes
     }
 
-    /// Counts `bytes` from now on, whether there is room for them or not: they are there already.
+    /// Sets the counted bytes, whether there is room for them or not: they are already allocated.
     pub fn set(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         match bytes >= before {
@@ -198,8 +198,8 @@ impl Reserved {
         }
     }
 
-    /// Counts `bytes` if there is room for what they are more than now. If not, nothing changes,
-    /// and the owner ends what it was about to do in its protocol's words.
+    /// Sets the counted bytes if there is room for the increase. If not, nothing changes, and the
+    /// owner ends its operation with its protocol's error.
     pub fn try_set(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let counted = self.memory.counted_bytes();
@@ -262,8 +262,8 @@ mod tests {
         assert_eq!(memory.reserved_bytes(), 0);
     }
 
-    /// Half of the rows were deleted, one here and one there, and writes went on being refused: the
-    /// allocator could give nothing back to the system, though all of it was there for the next
+    /// Half of the rows were deleted, scattered over all pages, and writes were still refused: the
+    /// allocator could return nothing to the system, though all of it was available to the next
     /// rows.
     #[test]
     fn freed_bytes_are_room_though_the_allocator_keeps_them() {

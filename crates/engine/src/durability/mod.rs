@@ -1,5 +1,5 @@
-//! The words of durability: epochs that gather, the room they have, and what they hold in memory.
-//! The flusher, which takes them to the log, stands above.
+//! State of durability: gathering epochs, the room reserved for them, and the memory that they
+//! hold. The flusher, which writes them to the log, is a layer above.
 
 pub(crate) mod backlog;
 pub(crate) mod epochs;

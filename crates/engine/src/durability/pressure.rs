@@ -1,4 +1,4 @@
-//! The figures by which [`crate::admission`] decides: what has gathered, and who waits.
+//! The inputs of [`crate::admission`]: the amount of unflushed data, and whether requests wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ pub(crate) struct Pressure {
     pub waiting_bytes: AtomicU64,
     /// Effects that the flusher of a shared log has taken and that are not confirmed.
     pub in_flight_bytes: AtomicU64,
-    /// The flusher takes no epoch for the moment, because the store is behind.
+    /// The flusher currently takes no epoch, because the store has a backlog.
     pub is_held: AtomicBool,
     /// True if a request was put aside since the listeners were last called.
     pub is_waited_for: AtomicBool,
@@ -19,7 +19,7 @@ pub(crate) struct Pressure {
     pub behind_since_micros: AtomicU64,
     /// Since when memory is short although little has gathered, in microseconds; zero if it is not.
     pub short_since_micros: AtomicU64,
-    /// The engine is about to be closed: the flusher holds nothing back any more.
+    /// The engine is about to be closed: the flusher holds no epochs back.
     pub is_ending: AtomicBool,
 }
 
@@ -62,22 +62,22 @@ impl Pressure {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// The engine is about to be closed, and what was written is taken to the log however far the
-    /// store is behind.
+    /// Returns true once the engine is about to be closed: pending writes then go to the log
+    /// however large the store's backlog is.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
 }
 
-/// Notes that what `since_micros` tells of is over. Every write comes here, so the line of memory
-/// is only written to if it changes.
+/// Ends the condition that `since_micros` records. Every write calls this, so the cache line is
+/// only written to if it changes.
 pub(crate) fn is_over(since_micros: &AtomicU64) {
     if since_micros.load(Ordering::Relaxed) != 0 {
         since_micros.store(0, Ordering::Relaxed);
     }
 }
 
-/// How long something has lasted at `now_micros`; `since_micros` is zero until it is first seen.
+/// The duration of a state at `now_micros`; `since_micros` is zero until it is first seen.
 pub(crate) fn lasted(since_micros: &AtomicU64, now_micros: u64) -> u64 {
     let now_micros = now_micros.max(1);
     let first = since_micros.compare_exchange(0, now_micros, Ordering::Relaxed, Ordering::Relaxed);

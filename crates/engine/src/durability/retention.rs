@@ -1,5 +1,4 @@
-//! How much of the log is kept although the store does not need it any more: for readers, and for
-//! readers to come.
+//! The part of the log that is kept beyond the store's needs: for present readers and future ones.
 //!
 //! Kept are the records that a [`LogReader`](crate::LogReader) holds and those younger than the
 //! retention time, together no more than the retention's bytes, no more than half of the disk's
@@ -15,7 +14,7 @@ use quartet_model::LogSequence;
 pub(crate) struct Retention {
     bytes_max: u64,
     time: Duration,
-    /// Where the log ended at some times, oldest first.
+    /// The log's ends at some times, oldest first.
     written: VecDeque<(Duration, LogSequence)>,
 }
 
@@ -23,7 +22,8 @@ pub(crate) struct Retention {
 const SAMPLES: u32 = 32;
 
 impl Retention {
-    /// Nobody knows when the records up to `tail` were written: they count as if it were now.
+    /// Starts with a log up to `tail`, whose records have no known times: they count as written at
+    /// `now`.
     pub fn new(bytes_max: u64, time: Duration, now: Duration, tail: LogSequence) -> Retention {
         Retention {
             bytes_max,
@@ -32,7 +32,7 @@ impl Retention {
         }
     }
 
-    /// Remembers that records from `next` on are yet to be written, now and then.
+    /// Records, at intervals, that the records from `next` on are not written yet.
     pub fn note(&mut self, now: Duration, next: LogSequence) {
         let is_due = |&(last, _): &(Duration, LogSequence)| now.saturating_sub(last) >= self.time / SAMPLES;
         if self.written.back().is_none_or(is_due) {
@@ -47,9 +47,9 @@ impl Retention {
         }
     }
 
-    /// Records below the answer are to be dropped. The store needs those from `needed` on, readers
-    /// those from `held` on; `parts` is what the log holds, and the disk has `available_bytes`
-    /// beside it: none while it is short of room.
+    /// Returns the lowest record to be kept. The store needs those from `needed` on, readers those
+    /// from `held` on; `parts` are the log's parts, and the disk has `available_bytes` besides:
+    /// zero while it is short of room.
     pub fn floor(
         &self,
         now: Duration,
@@ -73,7 +73,8 @@ impl Retention {
         Some(old.next().map_or(LogSequence::ZERO, |&(_, next)| next))
     }
 
-    /// From here on what the store does not need takes no more than it may.
+    /// Returns the lowest record from which the records that the store does not need fit their
+    /// limit.
     fn affordable(&self, needed: LogSequence, parts: &[LogPart], available_bytes: u64) -> LogSequence {
         let half_of_free = (available_bytes.saturating_add(bytes_before(parts, needed))) / 2;
         let bytes_max = if available_bytes == 0 {

@@ -1,10 +1,9 @@
 //! Whether what a transaction wants to commit is sure to fit on the disk.
 //!
 //! A transaction executes in memory before its effects are in the log. So it is admitted only if
-//! the log has room reserved for its effects and for all others on their way
-//! (`quartet_log::LogRoom`): the epoch in flight always fits, and a disk that fills up refuses new
-//! writes instead of ending the server. A refused transaction is rolled back under the lock; nobody
-//! has seen it.
+//! the log has room reserved for its effects and for all others in flight (`quartet_log::LogRoom`):
+//! the epoch in flight always fits, and a disk that fills up refuses new writes instead of stopping
+//! the server. A refused transaction is rolled back under the lock; no reader has seen it.
 //!
 //! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which
 //! others may not: without room to delete in, a full disk would stay full.
@@ -29,8 +28,8 @@ pub(crate) struct Room {
     has_refused: AtomicBool,
     /// Commits are refused, for another reason than the disk.
     is_refused: AtomicBool,
-    /// The disk was full although the room was reserved: nothing more is promised until the log
-    /// goes on.
+    /// The disk was full although the room was reserved: no more room is promised until an append
+    /// to the log succeeds.
     is_stuck: AtomicBool,
 }
 
@@ -47,7 +46,7 @@ impl Room {
         }
     }
 
-    /// True if an epoch that has grown to `payload_bytes` is sure to fit. Called with the
+    /// Returns true if an epoch that has grown to `payload_bytes` is sure to fit. Called with the
     /// partition's lock held.
     #[inline]
     pub fn admits(&self, payload_bytes: usize, makes_smaller: bool) -> bool {
@@ -98,12 +97,13 @@ impl Room {
         self.is_stuck.store(false, Ordering::Relaxed);
     }
 
-    /// Nothing of what was closed is appended any more.
+    /// Releases the room of closed epochs, which are not appended.
     pub fn forget_taken(&self) {
         self.taken_bytes.store(0, Ordering::Release);
     }
 
-    /// Refuses every commit, or none but for the disk's sake. True if that is a change.
+    /// Refuses every commit, or only those without room on the disk. Returns true if that is a
+    /// change.
     pub fn refuse(&self, refuses: bool) -> bool {
         self.is_stuck.store(refuses, Ordering::Relaxed);
         self.is_refused.swap(refuses, Ordering::Relaxed) != refuses
@@ -121,13 +121,13 @@ impl Room {
         self.is_stuck.store(true, Ordering::Relaxed);
     }
 
-    /// True if writes that make the database larger are refused.
+    /// Returns true if writes that make the database larger are refused.
     pub fn is_short(&self) -> bool {
         self.has_failed() || self.wanted(0, false) > self.reserve.room()
     }
 
-    /// True if the disk had no room for something. A next segment that is only not ready yet is no
-    /// such failure.
+    /// Returns true if the disk had no room for something. A next segment that is only not ready
+    /// yet is no such failure.
     pub fn has_failed(&self) -> bool {
         if self.reserve.is_prepared() {
             self.has_refused.store(false, Ordering::Relaxed);

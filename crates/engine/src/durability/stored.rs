@@ -1,6 +1,6 @@
 //! How many bytes the rows of each logical database count for.
 //!
-//! Counted where transactions commit and where cleared ranges are freed, so asking costs one load
+//! Counted where transactions commit and where cleared ranges are freed, so a query costs one load
 //! and needs no lock. The rows of a cleared range count until the flusher has freed them: walking
 //! the range under the lock would make others wait.
 //!
@@ -33,7 +33,7 @@ impl Default for StoredBytes {
 }
 
 impl StoredBytes {
-    /// Counts what there is, once, before anybody changes any.
+    /// Counts the existing rows once, before any are changed.
     pub fn of(rows: &impl Read) -> Result<StoredBytes, StoreError> {
         let stored = StoredBytes::default();
         let mut next = Some(DatabaseId(0));
@@ -50,7 +50,7 @@ impl StoredBytes {
         Ok(stored)
     }
 
-    /// Counts anew what there is, while nobody changes any.
+    /// Counts the existing rows again, while none are changed.
     pub fn recount(&self, rows: &impl Read) -> Result<(), StoreError> {
         let counted = StoredBytes::of(rows)?;
         for database in 0..=u16::MAX {
@@ -72,7 +72,7 @@ impl StoredBytes {
         }
     }
 
-    /// Subtracts the rows of a cleared range, which take no memory any more.
+    /// Subtracts the rows of a cleared range after their memory was freed.
     pub fn freed(&self, database: DatabaseId, cleared: &impl Cleared) {
         self.add(database, -(cleared.row_bytes() as i64));
     }

@@ -1,10 +1,9 @@
 //! Taking what was committed to the log.
 //!
-//! The flusher takes the epoch that has gathered, appends it, makes it durable when somebody waits
-//! for that, and publishes the durable version; meanwhile the next epoch gathers. It also starts
-//! checkpoints at an epoch's edge, trims the log behind them, and frees what transactions have
-//! cleared. It has a thread; somebody who has nothing to do but wait may do its next turn instead,
-//! and saves two changes of thread.
+//! The flusher takes the gathered epoch, appends it, makes it durable when replies wait for that,
+//! and publishes the durable version; meanwhile the next epoch gathers. It also starts checkpoints
+//! at an epoch's edge, trims the log up to them, and frees cleared rows. It has a thread; a thread
+//! that would otherwise only wait may run its next turn instead, and saves two context switches.
 //!
 //! It also has the log's next segment made ahead of need, on a thread that may wait for the disk.
 //!
@@ -23,7 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quartet_env::{Disk, Next, Task};
 use quartet_log::{Log, LogError};
-use quartet_log_replicated::{Moment, ObjectOptions, Place, Position as LogPlace, Term, Writer};
+use quartet_log_replicated::{Moment, ObjectOptions, Place, Position as LogPlace, RecordHash, Term, Writer};
 use quartet_model::{LogSequence, Payload, Version};
 
 use quartet_store::{
@@ -47,31 +46,29 @@ use crate::replication::{MakeSequencer, Replicated, Waker};
 use crate::standing::{Role, Standing};
 use crate::{EngineOptions, OpenError};
 
-/// How long effects that nobody waits for may gather before they are written to the log.
+/// Time for which effects without waiting replies may gather before they are written to the log.
 const GATHER: Duration = Duration::from_millis(10);
-/// How long the flusher rests once there was nothing to do in this number of turns. The first
-/// effects end the rest.
+/// The flusher's rest after this number of turns without work. The first effects end the rest.
 const IDLE_REST: Duration = Duration::from_secs(1);
 const IDLE_TURNS: u32 = 100;
-/// How often effects that nobody waits for are synced.
+/// Interval at which effects without waiting replies are synced.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a server that stops looks whether its last commits are confirmed.
+/// Interval at which a stopping server checks whether its last commits are confirmed.
 const STOP_LOOK: Duration = Duration::from_millis(1);
-/// How long the flusher's thread waits for the lock before it looks whether something it has
-/// written is to be synced.
+/// Time for which the flusher's thread waits for the lock before it checks for unsynced records.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
-/// How long a thread that would flush by itself waits for the flusher's to end its turn, and then
+/// Time for which a thread that flushes itself waits for the end of the flusher's turn, and then
 /// for the lock.
 const TURN_TIMEOUT: Duration = Duration::from_millis(2);
-/// How soon an epoch for which there is no room is tried again: twice as late each time.
+/// Delay before an epoch without room is retried: it doubles each time.
 const KEPT_RETRY_MIN: Duration = Duration::from_millis(5);
 const KEPT_RETRY_MAX: Duration = Duration::from_millis(500);
-/// How often room for the next segment is looked for while there is none.
+/// Interval at which room for the next segment is sought while there is none.
 const PREPARE_RETRY: Duration = Duration::from_secs(1);
-/// How long after a checkpoint that failed, or that a full disk asked for, none is begun unless
-/// somebody asks.
+/// Minimum delay before the next automatic checkpoint after a failed one or one forced by a full
+/// disk.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(30);
-/// How often whoever waits for a checkpoint looks whether it is done.
+/// Polling interval of a wait for a checkpoint.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(1);
 /// Upper bound on the time between two flushes of a store on disk, however little has changed: a
 /// flush gives back the space of deleted rows, and the next start reads little of the log.
@@ -79,9 +76,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(60);
 /// Upper bound on the log during a flush, as a multiple of `flush_log_bytes`; above half of it
 /// writers are slowed down.
 const UNFLUSHED_MAX: u64 = 4;
-/// How often what is kept of the log for readers is looked at.
+/// Interval of checks of the log that is kept for readers.
 const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-/// How often what the disk has free is looked at.
+/// Interval of checks of the disk's free space.
 const DISK_LOOK: Duration = Duration::from_millis(100);
 /// Below this free space the log takes only as much per second as makes the space last for some
 /// time, but never less than this many bytes a second, and it never stops for longer than this.
@@ -97,14 +94,14 @@ const SPARE_BYTES_MAX: usize = 16 << 20;
 #[error("checkpoint failed: {0}")]
 pub struct CheckpointError(String);
 
-/// Called with the log's failure, on the thread that met it.
+/// Called with the log's failure, on the thread that detected it.
 pub(crate) type OnFailure = Box<dyn Fn(&LogError) + Send>;
 
 pub(crate) struct Flusher {
     shared: Arc<Shared>,
     control: Arc<Control>,
     worker: Arc<Mutex<Worker>>,
-    /// Nobody else does the flusher's turn: it may have to wait for others.
+    /// True if only the flusher may run its turn, because it may have to wait for other nodes.
     is_shared: bool,
     /// `None` after the request to stop.
     task: Option<Arc<dyn Task>>,
@@ -205,8 +202,8 @@ impl Flusher {
         }
     }
 
-    /// Makes everything up to `version` durable on the calling thread. False if somebody else keeps
-    /// the log, or it failed.
+    /// Makes everything up to `version` durable on the calling thread. Returns false if the log is
+    /// in use, or has failed.
     pub fn flush_here(&self, version: Version) -> bool {
         if self.is_shared {
             return false;
@@ -227,7 +224,8 @@ impl Flusher {
 
     /// Waits for a checkpoint that was started after this call.
     pub fn checkpoint(&self) -> Result<(), CheckpointError> {
-        // One that starts in between would be it, and leave the request to start another.
+        // A checkpoint that starts in between would satisfy this wait, and leave the request to
+        // start another.
         let goal = {
             let state = self.control.checkpoint.lock();
             self.control.checkpoint_wanted.store(true, Ordering::SeqCst);
@@ -270,7 +268,7 @@ impl Drop for Flusher {
 pub(crate) struct Opened {
     pub log: Box<dyn Log>,
     pub disk: Arc<dyn Disk>,
-    /// Where the store's files end.
+    /// The end of the store's files.
     pub position: Position,
     pub checkpoint_bytes: u64,
     /// `None` if the log is this node's own.
@@ -288,6 +286,8 @@ pub(crate) struct Shares {
     pub standing: Arc<Standing>,
     /// The end of its own file log.
     pub written: LogPlace,
+    /// The hash of the last record there.
+    pub chained: RecordHash,
 }
 
 impl Shares {
@@ -307,6 +307,7 @@ impl Shares {
             sequencer: replicated.sequencer,
             standing: Arc::new(Standing::new(role, replicated.on_role)),
             written,
+            chained: places.last,
         }
     }
 
@@ -318,12 +319,12 @@ impl Shares {
         let now = Moment(shared.runtime.now());
         let standing = self.standing.clone();
         let replica = Replica::new(self.place, self.me, chores, sequencer, standing, self.written, now);
-        Sharing::new(replica, self.standing, self.written)
+        Sharing::new(replica, self.standing, self.written, self.chained)
     }
 }
 
 /// The first record that a store at `position` needs. A node that shares its log keeps the record
-/// at that position, which says where in the shared log it stands.
+/// at that position, which has its position in the shared log.
 fn needed_behind(position: Position, is_shared: bool) -> LogSequence {
     if is_shared {
         return position.sequence;
@@ -337,10 +338,10 @@ struct Worker {
     disk: Arc<dyn Disk>,
     options: EngineOptions,
     control: Arc<Control>,
-    /// Where the log ends as far as this home knows. An append names it; if the log ends elsewhere,
-    /// so is the home.
+    /// The log's end as far as this home knows. An append names it; if the log ends at another
+    /// record, another node is home.
     tail: LogSequence,
-    /// The sequence up to which the log has reported itself durable.
+    /// The sequence up to which the log has reported records as durable.
     durable: LogSequence,
     /// Records that may not be durable yet, oldest first, each with the newest version in it and
     /// before it.
@@ -354,31 +355,31 @@ struct Worker {
     kept_not_before: Duration,
     kept_pause: Duration,
     preparing: Option<Job<Result<(), LogError>>>,
-    /// When there was no room for the next segment.
+    /// The time at which there was no room for the next segment.
     preparing_failed: Option<Duration>,
     /// The state that was last reported to the operator.
     was_full: bool,
     store: StoreKind,
     checkpoint: Option<RunningCheckpoint>,
-    /// When the last one began.
+    /// Start of the last flush.
     last_flush: Duration,
     checkpoint_bytes: u64,
     /// Bytes of the log that the running checkpoint covers, should it fail.
     log_bytes_in_checkpoint: u64,
     checkpoint_not_before: Duration,
     /// Bytes appended since the last checkpoint, not the log's size: its newest segment is never
-    /// trimmed, and a large one would ask for checkpoints indefinitely.
+    /// trimmed, and a large segment would trigger checkpoints indefinitely.
     log_bytes_since_checkpoint: u64,
     backlog: Backlog,
-    /// Bytes in memory that were not in the store's files when the running flush began.
+    /// Bytes in memory that were not in the store's files at the start of the running flush.
     unflushed_at_flush: u64,
     /// The disk's free bytes when they were last looked at.
     disk_available: u64,
     disk_looked: Duration,
-    /// The disk is nearly full: the next epoch waits until then.
+    /// The disk is nearly full: time before which the next epoch is not taken.
     disk_not_before: Duration,
     retention: Retention,
-    /// The store needs the log's records from this one on.
+    /// The first log record that the store needs.
     needed: LogSequence,
     trimmed_below: LogSequence,
     last_trim: Duration,
@@ -401,7 +402,7 @@ struct Service {
     control: Arc<Control>,
     /// The step before found nothing to do.
     rests: bool,
-    /// Turns in a row in which there was nothing to do.
+    /// Consecutive turns without work.
     idle_turns: u32,
     is_shared: bool,
 }
@@ -457,7 +458,7 @@ impl Service {
         Next::Rest(GATHER)
     }
 
-    /// A partition that nobody uses wakes nobody a hundred times a second.
+    /// An unused partition causes no hundred wake-ups a second.
     fn rest_or_idle(&mut self) -> Next {
         self.idle_turns = match self.worker.lock().is_idle() {
             true => self.idle_turns.saturating_add(1),
@@ -503,8 +504,8 @@ impl Worker {
         outcome
     }
 
-    /// Steps down because another writer has appended to this node's own log. Only the last record
-    /// that this one confirmed may still be shown.
+    /// Steps down because another writer has appended to this node's own log. Only the last
+    /// confirmed record may still be shown.
     fn step_down(&mut self) {
         self.shared.partition.borrow().is_home = false;
         // The checkpoint's result in the store's files is what is opened next.
@@ -542,7 +543,7 @@ impl Worker {
         Ok(replayer)
     }
 
-    /// True if there may be more to do.
+    /// Returns true if there may be more to do.
     fn turn(&mut self, stopping: bool) -> Result<bool, LogError> {
         let timeout = (!stopping).then_some(LOCK_TIMEOUT);
         let more = self.flush_epoch(timeout)?;
@@ -555,12 +556,12 @@ impl Worker {
         if self.shared.durable() < version {
             self.sync()?;
         }
-        // The flusher's thread rests as long as others flush, so nobody else would see that a
-        // checkpoint is done.
+        // The flusher's thread rests as long as other threads flush, so nothing else would notice
+        // that a checkpoint is done.
         self.tend()
     }
 
-    /// Looks after what happens beside the log.
+    /// Does the maintenance besides appending.
     fn tend(&mut self) -> Result<(), LogError> {
         self.finish_checkpoint()?;
         self.finish_preparing()?;
@@ -637,8 +638,8 @@ impl Worker {
             self.sync_if_wanted(false)?;
             return Ok(false);
         };
-        // A writer that keeps the lock refills the queue as fast as it is emptied, so a flush that
-        // is due takes all of it: begun only when no epoch is left, it would never begin.
+        // A writer that holds the lock refills the queue as fast as it is emptied, so a due flush
+        // takes all of it: if it waited until no epoch is left, it would never start.
         if self.checkpoint_is_wanted(&partition.store) {
             let full = shared.partition.pop_all(&mut partition);
             return self.flush_gathered(full, partition, timeout.is_none());
@@ -703,8 +704,8 @@ impl Worker {
         Ok(wrote)
     }
 
-    /// Takes the epochs to the log, oldest first. True if there was something; once one is kept,
-    /// the others wait in the queue.
+    /// Writes the epochs to the log, oldest first. Returns true if there were any; once one is
+    /// kept, the others wait in the queue.
     fn write_all(&mut self, mut epochs: VecDeque<Epoch>) -> Result<bool, LogError> {
         let mut wrote = false;
         while self.kept.is_none()
@@ -721,8 +722,8 @@ impl Worker {
         Ok(wrote)
     }
 
-    /// Takes `epoch` to the log unless it is empty. True if it did; an epoch for which there is no
-    /// room is kept.
+    /// Writes `epoch` to the log unless it is empty. Returns true if it did; an epoch without room
+    /// is kept.
     fn write(&mut self, epoch: Epoch) -> Result<bool, LogError> {
         if epoch.payload.is_empty() {
             self.spare = epoch.payload.into_buffer();
@@ -753,7 +754,7 @@ impl Worker {
         self.kept = Some(epoch);
     }
 
-    /// True if there is no kept epoch, or none any more.
+    /// Writes the kept epoch. Returns true if none is left.
     fn write_kept(&mut self) -> Result<bool, LogError> {
         if self.kept.is_none() {
             return Ok(true);
@@ -797,7 +798,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Publishes as durable what the log says is durable, and no more.
+    /// Publishes as durable exactly the records that the log reports as durable.
     fn sync(&mut self) -> Result<(), LogError> {
         if !self.unsynced.is_empty() {
             let began = self.now();
@@ -820,8 +821,8 @@ impl Worker {
         Ok(())
     }
 
-    /// A log that stays idle says how far it is durable; after each sync would be too often, since
-    /// the next epoch says it of the one before it as well.
+    /// Makes an idle log record how far it is durable; after each sync would be too often, since
+    /// the next epoch records it for the previous one as well.
     fn mark_if_idle(&mut self) -> Result<(), LogError> {
         let is_idle = !self.shared.flusher.is_woken() && self.now() - self.last_sync >= GATHER;
         if is_idle && self.unsynced.is_empty() && !self.marked {
@@ -831,7 +832,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Nothing is under way that would have to be looked at soon.
+    /// Returns true if no work in progress needs attention soon.
     fn is_idle(&self) -> bool {
         self.unsynced.is_empty()
             && self.marked
@@ -848,8 +849,8 @@ impl Worker {
         self.shared.runtime.now()
     }
 
-    /// A disk that is nearly full is filled ever more slowly while a checkpoint or a flush runs, or
-    /// removed files still hold room: what they give back has time to come.
+    /// Slows down writes on a disk that is nearly full while a checkpoint or a flush runs, or
+    /// removed files still hold space: so that space is freed in time.
     fn spare_the_disk(&mut self, bytes: u64) {
         let now = self.now();
         if now - self.disk_looked >= DISK_LOOK {
@@ -864,21 +865,21 @@ impl Worker {
         }
     }
 
-    /// True if enough has changed during a flush of the store that writes have to wait a little, or
-    /// until it has ended.
+    /// Returns true if enough has changed during a flush of the store that writes have to wait a
+    /// little, or until it has ended.
     fn store_is_behind(&self) -> bool {
         self.is_flushing_rows() && self.backlog.holds(self.now(), self.gathered_share())
     }
 
-    /// How much has gathered since the flush began, as a share of what may: of the log, or of
-    /// memory, whichever is more.
+    /// The share of the limit that has gathered since the start of the flush: the larger of the
+    /// log's share and memory's.
     fn gathered_share(&self) -> f64 {
         let pressure = &self.shared.pressure;
         let log_bytes_max = self.options.unflushed_log_bytes.saturating_mul(UNFLUSHED_MAX).max(1);
         let of_log = self.log_bytes_since_checkpoint as f64 / log_bytes_max as f64;
         let limit = pressure.limit_bytes();
         let more = pressure.unflushed_bytes().saturating_sub(self.unflushed_at_flush);
-        // Above three sevenths the next flush would begin so large that little could gather beside
+        // Above three sevenths the next flush would start so large that little could gather besides
         // it.
         let room = limit
             .saturating_sub(self.unflushed_at_flush)
@@ -887,7 +888,7 @@ impl Worker {
         of_log.max(more as f64 / room as f64)
     }
 
-    /// True while a flush runs and new writes gather in memory.
+    /// Returns true while a flush runs and new writes gather in memory.
     fn is_flushing_rows(&self) -> bool {
         self.store == StoreKind::Ssd && self.checkpoint.is_some()
     }
@@ -904,7 +905,7 @@ impl Worker {
                     || self.shared.pressure.wants_flush(store.unflushed_bytes());
                 let is_old = self.now() - self.last_flush >= FLUSH_INTERVAL;
                 let changed = log_bytes > 0;
-                // On a full disk it gives back the space of what was deleted.
+                // On a full disk it frees the space of deleted rows.
                 is_large || self.was_full && changed || is_old && (changed || store.is_loose())
             }
         }
@@ -949,13 +950,13 @@ impl Worker {
         }
     }
 
-    /// A flush of the store was begun and will not run.
+    /// Abandons a flush of the store that was started and will not run.
     fn give_up_checkpoint(&mut self, reason: String) {
         drop(self.shared.partition.borrow().store.end_flush(None));
         self.checkpoint_ended(Some(reason));
     }
 
-    /// Takes over a checkpoint that is on disk, or looks again later if somebody keeps the lock.
+    /// Adopts a checkpoint that is on disk, or retries later if the lock is held.
     fn finish_checkpoint(&mut self) -> Result<(), LogError> {
         if !self
             .checkpoint
@@ -1005,13 +1006,13 @@ impl Worker {
         Ok(())
     }
 
-    /// The store needs the log's records up to the position no more.
+    /// Trims the log after the store has reached the position.
     fn trim(&mut self, position: Position) -> Result<(), LogError> {
         self.needed = needed_behind(position, self.sharing.is_some());
         self.trim_log()
     }
 
-    /// Readers have gone on, or what was kept for those to come has grown old.
+    /// Trims the log after readers have advanced, or retained records have aged.
     fn trim_if_due(&mut self) -> Result<(), LogError> {
         let now = self.now();
         self.retention.note(now, self.tail.next());
@@ -1092,7 +1093,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Creates the next segment ahead of need, while the one before it is written.
+    /// Creates the next segment ahead of need, while the current segment is written.
     fn prepare_if_needed(&mut self) {
         let now = self.now();
         let is_early = |failed: Duration| now - failed < PREPARE_RETRY;
@@ -1116,7 +1117,7 @@ impl Worker {
         }
         if !is_full && self.was_full {
             tracing::info!("the disk has room again: writes go on");
-            // Never while one is being written: its file would be emptied.
+            // Never while a checkpoint is being written: its file would be emptied.
             if self.checkpoint.is_none() {
                 self.shared.partition.borrow().store.tidy();
             }
@@ -1124,8 +1125,8 @@ impl Worker {
         self.was_full = is_full;
     }
 
-    /// True if a checkpoint should give back what has been deleted, because the disk is full, and
-    /// may fit.
+    /// Returns true if a checkpoint should give back what has been deleted, because the disk is
+    /// full, and may fit.
     fn full_disk_wants_checkpoint(&self) -> bool {
         if !self.was_full || self.log_bytes_since_checkpoint == 0 {
             return false;

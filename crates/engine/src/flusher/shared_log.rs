@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_log_replicated::Position as Place;
+use quartet_log_replicated::{Position as Place, RecordHash};
 use quartet_model::LogSequence;
 use quartet_store::{PartitionFlush, PartitionSnapshot, StoreError};
 
@@ -20,19 +20,23 @@ pub(crate) struct Sharing {
     pub standing: Arc<Standing>,
     /// The last whole record in the file log, and the same as far as that is durable.
     pub written: Place,
+    /// The hash of the last record in the file log, whole or not.
+    pub chained: RecordHash,
     pub synced: LogSequence,
     /// Records that are confirmed and not in the file log yet: the disk is full.
     pub unwritten: VecDeque<Unwritten>,
     pub flight: Option<Flight>,
-    /// Full epochs behind the one in flight.
+    /// Full epochs queued after the one in flight.
     pub waiting: VecDeque<Epoch>,
     pub last_take: Duration,
     /// Transactions may be as long as objects take.
     pub takes_objects: bool,
     pub hashing: Option<(LogSequence, Job<Result<u128, StoreError>>)>,
+    /// The start time of the hash in progress.
+    pub hashing_since: Duration,
     pub own_hash: Option<(LogSequence, u128)>,
     pub homes_hash: Option<(LogSequence, u128)>,
-    /// A hash of this home's that is to be appended.
+    /// A hash of this home's that has yet to be appended.
     pub unsent_hash: Option<(LogSequence, u128)>,
     pub stopping_since: Option<Duration>,
 }
@@ -56,7 +60,7 @@ pub(crate) struct EpochInFlight {
     pub edge: Edge,
 }
 
-/// The state at the end of an epoch with nothing behind it, for those who want it.
+/// The state at the end of an epoch without later commits, for a flush or a mark.
 #[derive(Default)]
 pub(crate) struct Edge {
     pub flush: Option<PartitionFlush>,
@@ -65,11 +69,12 @@ pub(crate) struct Edge {
 }
 
 impl Sharing {
-    pub fn new(replica: Replica, standing: Arc<Standing>, written: Place) -> Sharing {
+    pub fn new(replica: Replica, standing: Arc<Standing>, written: Place, chained: RecordHash) -> Sharing {
         Sharing {
             replica,
             standing,
             written,
+            chained,
             synced: written.sequence,
             unwritten: VecDeque::new(),
             flight: None,
@@ -77,6 +82,7 @@ impl Sharing {
             last_take: Duration::ZERO,
             takes_objects: false,
             hashing: None,
+            hashing_since: Duration::ZERO,
             own_hash: None,
             homes_hash: None,
             unsent_hash: None,

@@ -6,9 +6,9 @@
 //! home       epoch that has gathered --> sequencer --> durable there --> own file log --> published
 //! ```
 //!
-//! The file log is written behind the sequencer's word and synced each second, so it never holds
-//! what could be taken back. A home that is deposed with commits that are not confirmed reads its
-//! state anew from the store's files and that log.
+//! The file log is written after the sequencer's confirmation and synced each second, so it never
+//! holds records that could be undone. A home that is deposed with unconfirmed commits reloads its
+//! state from the store's files and that log.
 //!
 //! Nothing here waits for the sequencer. The file log is waited for, as by any flusher.
 
@@ -27,18 +27,18 @@ use crate::flusher::shared_log::{Edge, EpochInFlight, Flight, Sharing, Unwritten
 use crate::partition::state::ApplyError;
 use crate::replication::TRANSACTION_EFFECTS_MAX;
 use crate::replication::chores::Reached;
-use crate::replication::place::placed;
+use crate::replication::place::{Kind, Placed};
 use crate::replication::replica::Happening;
 use crate::standing::{Condition, Copied, Role};
 
 /// A follower that has much to apply lets the lock go after as many bytes of records: about ten
 /// milliseconds of work.
 const APPLIED_AT_ONCE_BYTES: usize = 256 << 10;
-/// How long a server that stops waits until its last commits are confirmed.
+/// Time for which a stopping server waits until its last commits are confirmed.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
 
-/// Where a checkpoint of `version` is. Behind it the file log may hold parts of a group that is not
-/// whole: it says where a node is by the last whole record, which has to stay in it.
+/// The position of a checkpoint of `version`. The file log may continue with parts of an incomplete
+/// group: a node's position is given by the last whole record, which has to stay in it.
 fn whole(sharing: &Sharing, version: Version) -> Position {
     let sequence = sharing.written.sequence;
     Position { sequence, version }
@@ -97,14 +97,14 @@ impl Worker {
         Ok(stopping && self.may_confirm(sharing))
     }
 
-    /// True while a home that stops may still have its last commits confirmed.
+    /// Returns true while a home that stops may still have its last commits confirmed.
     fn may_confirm(&mut self, sharing: &mut Sharing) -> bool {
         let now = self.now();
         let since = *sharing.stopping_since.get_or_insert(now);
         sharing.replica.home().is_some() && self.is_ahead(sharing) && now - since < STOP_WITHIN
     }
 
-    /// True if the state holds what the file log does not.
+    /// Returns true if the state holds what the file log does not.
     fn is_ahead(&self, sharing: &Sharing) -> bool {
         let partition = self.shared.partition.borrow();
         let gathers = !partition.pending.is_empty() || !partition.full_epochs.queue.is_empty();
@@ -112,7 +112,7 @@ impl Worker {
         gathers || is_in_flight || !sharing.unwritten.is_empty()
     }
 
-    /// True if the store may be flushed as it is when the server ends.
+    /// Returns true if the store may be flushed as it is when the server ends.
     pub(super) fn is_at_its_log(&self) -> bool {
         self.sharing
             .as_ref()
@@ -140,8 +140,8 @@ impl Worker {
         }
     }
 
-    /// Applies records in the log's order, and writes them down. After an absence there are many:
-    /// the lock is let go between pieces.
+    /// Applies records in the log's order, and appends them to the file log. After an absence there
+    /// are many: the lock is released between pieces.
     fn deliver(&mut self, sharing: &mut Sharing, deliveries: Vec<Delivery>) -> Result<(), LogError> {
         let mut deliveries = deliveries.into_iter().peekable();
         while deliveries.peek().is_some() {
@@ -217,8 +217,13 @@ impl Worker {
         {
             // Parts of a group may be there from before.
             if place.sequence > self.tail {
-                match self.log.append(self.tail, &[&placed(place, *is_part), payload]) {
-                    Ok(tail) => self.tail = tail,
+                let placed = Placed {
+                    position: *place,
+                    kind: Kind::of(*is_part),
+                    before: sharing.chained,
+                };
+                match self.log.append(self.tail, &[&placed.encode(), payload]) {
+                    Ok(tail) => (self.tail, sharing.chained) = (tail, place.hash),
                     Err(LogError::NoRoom { .. }) => return Ok(()),
                     Err(error) => return Err(error),
                 }
@@ -253,7 +258,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the sequencer what has gathered, if it is done with what it has.
+    /// Passes the gathered epoch to the sequencer, if none is in flight.
     fn launch(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<(), LogError> {
         if sharing.replica.home().is_none() {
             return Ok(());
@@ -320,7 +325,7 @@ impl Worker {
         self.shared.pressure.in_flight_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The next epoch, and the state at its end if nothing is behind it.
+    /// The next epoch, with the state at its end if no commits follow it.
     fn take_epoch(&mut self, sharing: &mut Sharing) -> Option<(Epoch, Edge)> {
         if let Some(full) = sharing.waiting.pop_front() {
             return Some((full, Edge::default()));
@@ -395,7 +400,7 @@ impl Worker {
                 let EpochInFlight { epoch, edge } = *flight;
                 let version = epoch.version;
                 self.spare = super::reusable(epoch.payload);
-                // Before those who wait look: the append has confirmed them as well.
+                // Before waiting replies are checked: the append has confirmed them as well.
                 if let Some(serving) = sharing.replica.home() {
                     let below = serving.home.confirmed_below().0;
                     sharing.standing.confirmed(below, serving.home.relaxed_evidence());
@@ -457,7 +462,7 @@ impl Worker {
         };
         shared.partition.tidy(&mut partition);
         let version = partition.last_version();
-        if sharing.standing.wishes.copy.swap(false, Ordering::SeqCst) {
+        if sharing.replica.is_verified() && sharing.standing.wishes.copy.swap(false, Ordering::SeqCst) {
             let (snapshot, place) = (partition.snapshot(), sharing.written);
             *sharing.standing.copied.lock() = Some(Copied {
                 snapshot,
@@ -475,9 +480,9 @@ impl Worker {
         Ok(())
     }
 
-    /// This node is home no more. Nothing executes; what is not confirmed never happened here.
-    /// `has_landed`: what is in flight is durable, and replies that rest on it may leave. It is
-    /// read from the log again, as part of the history behind `written`.
+    /// Ends this node's role as home. Nothing executes; unconfirmed commits never happened here.
+    /// `has_landed`: the epoch in flight is durable, and replies that depend on it may be sent. It
+    /// is read from the log again, as part of the history after `written`.
     fn end_home(&mut self, sharing: &mut Sharing, has_landed: bool) -> Result<(), LogError> {
         self.shared.partition.borrow().is_home = false;
         let confirmed = match (&sharing.flight, has_landed) {
@@ -488,7 +493,7 @@ impl Worker {
             sharing.standing.confirmed(serving.home.confirmed_below().0, None);
         }
         sharing.standing.end_home(confirmed);
-        // A hand-over was asked of this term, not of a later one of this node.
+        // The request for a hand-over was for this term, not for a later term of this node.
         sharing.standing.wishes.drain_until_micros.store(0, Ordering::SeqCst);
         self.shared.partition.release();
         let is_ahead = self.is_ahead(sharing);
@@ -511,7 +516,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the state anew: that of the store's files and the file log.
+    /// Reloads the state of the store's files and the file log.
     fn roll_back(&mut self) -> Result<(), LogError> {
         if let Some(running) = self.checkpoint.take() {
             let shared = self.shared.clone();
@@ -533,7 +538,7 @@ impl Worker {
 
     fn ended(&mut self, sharing: &mut Sharing, reason: StopReason) -> Result<(), LogError> {
         sharing.replica.end();
-        if sharing.standing.is_home() {
+        if sharing.standing.has_term() {
             self.end_home(sharing, false)?;
         }
         match reason {
@@ -556,6 +561,7 @@ impl Worker {
         let hash = move || state_hash(&snapshot, None);
         let started = Job::start(self.shared.runtime.as_ref(), "state-hash", hash);
         sharing.hashing = started.ok().map(|job| (at, job));
+        sharing.hashing_since = self.shared.runtime.now();
     }
 
     /// Takes a state hash that is done, and compares it with the home's.
@@ -565,6 +571,7 @@ impl Worker {
         {
             let mut figures = sharing.standing.figures.lock();
             figures.marks += 1;
+            figures.hash_micros = (self.shared.runtime.now() - sharing.hashing_since).as_micros() as u64;
             figures.last_hash = hash;
             drop(figures);
             sharing.own_hash = Some((at, hash));
@@ -587,8 +594,8 @@ impl Worker {
         }
     }
 
-    /// Lets transactions be as long as the store of objects takes, while that answers. One that is
-    /// too long is refused before it commits.
+    /// Raises the limit of transactions to the object store's, while that answers. A transaction
+    /// above the limit is refused before it commits.
     fn show_limit(&mut self, sharing: &mut Sharing) {
         let takes_objects = sharing.replica.takes_objects();
         if takes_objects == sharing.takes_objects {
@@ -604,7 +611,7 @@ impl Worker {
         }
     }
 
-    /// Makes known how this node stands.
+    /// Publishes the state of this node.
     fn show(&mut self, sharing: &mut Sharing, now: Moment) {
         let (standing, replica) = (&sharing.standing, &mut sharing.replica);
         let Some((position, _)) = replica.position() else {
@@ -640,11 +647,44 @@ impl Worker {
         (figures.applied, figures.synced) = (sharing.written.sequence.0, sharing.synced.0);
         (figures.lag_records, figures.lag_millis) = (lag_records, lag_millis);
         replica.note_chores(&mut figures);
+        let pace = replica.pace();
+        figures.answer_micros = pace.usual().as_micros() as u64;
+        figures.uncertain_after_micros = pace.uncertain_after().as_micros() as u64;
+        figures.is_suspended = standing.is_suspended();
         drop(figures);
+        let is_silent = replica.is_to_be_suspended(now);
+        self.suspend_or_resume(sharing, is_silent, is_cut_off);
         self.show_role(sharing, role);
         if is_news {
             self.shared.tell_waiting();
         }
+    }
+
+    /// A home that the sequencer leaves without an answer executes nothing until it has one: its
+    /// clients hear that at once, and those that wait hear that the outcome is unknown.
+    fn suspend_or_resume(&self, sharing: &Sharing, is_silent: bool, is_cut_off: bool) {
+        let standing = &sharing.standing;
+        let suspends = is_silent && standing.is_home();
+        let resumes = !is_cut_off && standing.is_suspended();
+        if !suspends && !resumes {
+            return;
+        }
+        let Some(mut partition) = self.shared.partition.borrow_within(LOCK_TIMEOUT) else {
+            return;
+        };
+        if suspends {
+            partition.is_home = false;
+            drop(partition);
+            tracing::warn!("the sequencer does not answer: requests are refused until it does");
+            standing.suspend(self.shared.durable());
+            self.shared.partition.release();
+        } else {
+            standing.resume();
+            partition.is_home = true;
+            drop(partition);
+            tracing::info!("the sequencer answers again");
+        }
+        self.shared.tell_waiting();
     }
 
     /// Refuses commits before the role says so.

@@ -1,12 +1,12 @@
-//! Giving up on a lock that somebody keeps for long.
+//! Giving up on a lock that is held for long.
 //!
-//! A script may keep the partition's lock for as long as it likes. A thread that serves many
-//! connections must not stand still meanwhile: it waits for a moment, then gets [`Busy`], puts the
-//! request aside and continues with others. A thread that gives up announces it; from then on
-//! nobody else waits in vain, and the holder calls the listeners when it lets go.
+//! A script may hold the partition's lock for any time. A thread that serves many connections must
+//! not block meanwhile: it waits briefly, then gets [`Busy`], puts the request aside and continues
+//! with others. A thread that gives up announces it; from then on no other thread waits in vain,
+//! and the holder calls the listeners when it releases the lock.
 //!
-//! A listener may be missed: the announcement can come just after the lock was released. A thread
-//! that waits for a listener checks again by itself now and then.
+//! A listener may be missed: the announcement can arrive just after the lock was released. A thread
+//! that waits for a listener therefore also polls.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,10 +21,9 @@ use parking_lot::Mutex;
 #[error("the partition is busy with something that takes long")]
 pub struct Busy;
 
-/// How long a thread that serves connections waits for the lock: longer than anybody keeps it in
-/// the usual course of things.
+/// Time for which a thread that serves connections waits for the lock: longer than any usual hold.
 const SERVING_TIMEOUT: Duration = Duration::from_millis(10);
-/// How long any other thread waits.
+/// Time for which any other thread waits.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 thread_local! {
@@ -37,8 +36,8 @@ pub fn serve_on_this_thread() {
     SERVES_CONNECTIONS.set(true);
 }
 
-/// While this is there, the calling thread waits for the partition's lock as briefly as one that
-/// serves connections, because such threads may be waiting for it.
+/// While this value exists, the calling thread waits for the partition's lock as briefly as a
+/// thread that serves connections, because such threads may be waiting for it.
 pub struct BriefWaits {
     before: bool,
 }
@@ -65,13 +64,13 @@ pub(crate) fn is_serving_thread() -> bool {
 /// A listener's own part.
 type Listen = dyn Fn() + Send + Sync;
 
-/// A listener of the engine. It is called no more once this is dropped.
+/// A registered listener of the engine. Dropping it ends the calls.
 #[must_use]
 pub struct Listening {
     _listener: Arc<Listen>,
 }
 
-/// The listeners of one kind of event. Those that have ended go when another is added.
+/// The listeners of one kind of event. Dropped listeners are removed when another is added.
 #[derive(Default)]
 pub(crate) struct Listeners(Mutex<Vec<Weak<Listen>>>);
 
@@ -89,7 +88,7 @@ impl Listeners {
     }
 }
 
-/// Whether somebody has waited for the lock in vain, and whom to tell when it is free.
+/// Records that a thread has given up on the lock, and notifies the listeners when it is free.
 #[derive(Default)]
 pub(crate) struct Announcement {
     is_busy: AtomicBool,
@@ -97,7 +96,7 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// How long the calling thread may wait for the lock.
+    /// Time for which the calling thread may wait for the lock.
     pub fn timeout(&self) -> Duration {
         match (is_serving_thread(), self.is_busy()) {
             (false, _) => BUSY_TIMEOUT,

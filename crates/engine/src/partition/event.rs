@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::primitives::{Condvar, Mutex, MutexGuard, now};
 
-/// How often something has happened.
+/// Counts occurrences of an event.
 pub struct Event {
     count: Mutex<u64>,
     happened: Condvar,
@@ -47,7 +47,7 @@ impl Event {
         *counted != count
     }
 
-    /// Nobody panics with it held.
+    /// No thread panics while it holds it.
     fn counted(&self) -> MutexGuard<'_, u64> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }

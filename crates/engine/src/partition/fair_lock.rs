@@ -1,11 +1,10 @@
-//! A lock that any number of readers or one writer hold, and for which nobody waits without end.
+//! A reader-writer lock with bounded waiting.
 //!
-//! A thread that finds it free takes it, also before others who sleep: handing it from thread to
-//! thread at each short transaction would cost more than the transactions. But the one who has
-//! waited the longest waits so for [`TURN`] alone. Then the lock is closed: nobody takes it before
-//! him, and the next is let in for as long. So readers that never pause and a writer that never
-//! pauses take turns, and a wait lasts no longer than a turn and the holds of those who have waited
-//! longer.
+//! A thread that finds the lock free takes it, also before threads that sleep: handing it over at
+//! each short transaction would cost more than the transactions. Once the oldest waiter has waited
+//! for [`TURN`], the lock closes: it is granted in queue order until that waiter has run, and the
+//! next waiter is admitted for as long. So uninterrupted readers and an uninterrupted writer take
+//! turns, and a wait lasts at most one turn plus the holds of older waiters.
 //!
 //! ```text
 //! bit 0      a writer holds it
@@ -26,7 +25,7 @@ const QUEUED: u64 = 2;
 const CLOSED: u64 = 4;
 const READER: u64 = 8;
 
-/// For how long others may take the lock before somebody who waits for it.
+/// The time for which other threads may take the lock before the oldest waiter.
 const TURN: Duration = Duration::from_micros(500);
 
 /// How a thread holds the lock.
@@ -37,14 +36,14 @@ pub enum Mode {
     Alone,
 }
 
-/// The lock without what it guards.
+/// The lock without the protected value.
 pub struct FairLock {
     word: AtomicU64,
     queue: Mutex<Queue>,
 }
 
 struct Queue {
-    /// Those who wait, the longest first.
+    /// The waiters, the oldest first.
     waiters: VecDeque<Waiter>,
     next: u64,
 }
@@ -107,7 +106,7 @@ impl FairLock {
         self.word.load(Ordering::Relaxed) & ALONE != 0
     }
 
-    /// Nobody holds it, waits for it, or has left a mark.
+    /// Returns true if it is free, with an empty queue and no flag set.
     #[cfg(test)]
     #[allow(dead_code, reason = "for the test of the interleavings, which includes this file")]
     pub fn is_at_rest(&self) -> bool {
@@ -150,7 +149,8 @@ impl FairLock {
         }
         let since = now();
         let number = self.queue().add(since);
-        // Before the first look: who makes the lock free after it sees that somebody waits.
+        // Before the first check: the thread that frees the lock afterwards sees that it has a
+        // waiter.
         loop {
             let mut queue = self.queue();
             self.word.fetch_or(QUEUED, Ordering::SeqCst);
@@ -174,8 +174,8 @@ impl FairLock {
         }
     }
 
-    /// Takes somebody out of the queue. The next becomes the first, and looks: a reader may go in
-    /// with another one, and whoever gives up may have been woken in his place.
+    /// Removes a waiter from the queue. The next becomes the first, and checks: a reader may enter
+    /// with another reader, and a waiter that gives up may have been woken instead of it.
     fn leave(&self, queue: &mut Queue, number: u64, now: Instant) {
         let was_first = queue.is_first(number);
         queue.waiters.retain(|waiter| waiter.number != number);
@@ -192,7 +192,7 @@ impl FairLock {
         }
     }
 
-    /// Nobody panics with it held.
+    /// No thread panics while it holds it.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
 //! A space as it was at one version, read without the lock by code that is written for
 //! transactions.
 //!
-//! It holds what was live then, however long that takes: whoever freezes a space reads it through
-//! and drops it. Nothing can be written.
+//! It keeps the rows of that version in memory until it is dropped: the caller reads the space once
+//! and drops it. It cannot be written.
 
 use quartet_model::Version;
 use quartet_store::{PartitionSnapshot, PartitionStore};
@@ -12,7 +12,7 @@ use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
 use crate::{Dependency, MustWrite, PartitionGuard, ReadGuard, Space, Transaction};
 
-/// One space as it was when it was frozen, to be read by transactions.
+/// One space as it was when it was frozen, read by transactions.
 pub struct Frozen {
     state: PartitionState,
     space: Space,
@@ -52,7 +52,7 @@ impl ReadGuard<'_> {
 }
 
 impl Frozen {
-    /// One space of a state that nobody changes any more. Its time is that of its newest commit.
+    /// One space of an immutable state. Its time is that of its newest commit.
     pub(crate) fn of_snapshot(snapshot: PartitionSnapshot, space: Space, version: Version) -> Frozen {
         let store = PartitionStore::Frozen(Box::new(snapshot));
         Frozen {
@@ -64,7 +64,7 @@ impl Frozen {
         }
     }
 
-    /// The time at which it was frozen, in microseconds since the Unix epoch.
+    /// The time of the freeze, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.now_micros
     }

@@ -1,6 +1,6 @@
-//! How long the partition's lock is held, by whom and how: what says how much of it is left.
+//! Hold times of the partition's lock by layer and mode, the measure of its remaining capacity.
 //!
-//! One hold in [`SAMPLED`] of each thread is measured, so that measuring costs nothing that shows.
+//! One hold in [`SAMPLED`] of each thread is measured, so that the cost is negligible.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use quartet_model::LayerId;
 
 use crate::partition::fair_lock::Mode;
 
-/// One hold of this number is measured. A prime: a thread that reads and writes in turn is measured
-/// at both.
+/// The sampling interval in holds. A prime: a thread that alternates between reads and writes is
+/// measured at both.
 const SAMPLED: u32 = 31;
 
 /// Upper bounds of the buckets, in microseconds. Longer holds are in none of them.
@@ -30,11 +30,11 @@ struct Holds {
 #[derive(Default)]
 pub(crate) struct HoldTimes([[Holds; 2]; LayerId::ALL.len()]);
 
-/// How long the measured holds of one layer lasted.
+/// The durations of one layer's measured holds.
 pub struct MeasuredHolds {
-    /// The layer whose transactions were executed.
+    /// The layer of the executed transactions.
     pub layer: LayerId,
-    /// The lock was held alone, and not beside others who read.
+    /// The lock was held exclusively, not shared with readers.
     pub is_alone: bool,
     /// Upper bounds in microseconds, ascending, each with the number of holds that lasted no
     /// longer.
@@ -81,15 +81,15 @@ impl HoldTimes {
 }
 
 thread_local! {
-    /// Holds until one is measured.
+    /// Remaining holds before the next measured one.
     static UNTIL_MEASURED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One hold of the lock.
+/// The timer of one hold of the lock.
 pub(crate) struct Stopwatch {
-    /// When it began, if it is measured.
+    /// Start of the hold, if it is measured.
     began: Option<Duration>,
-    /// The layer whose transaction was executed last.
+    /// The layer of the last executed transaction.
     layer: Option<LayerId>,
 }
 
@@ -110,7 +110,7 @@ impl Stopwatch {
         self.layer = Some(layer);
     }
 
-    /// The lock is let go.
+    /// Ends the measurement when the lock is released.
     #[inline]
     pub fn end(&self, runtime: &dyn Runtime, mode: Mode, times: &HoldTimes) {
         if let (Some(began), Some(layer)) = (self.began, self.layer) {

@@ -1,9 +1,9 @@
 //! The lock around the partition's state, and how its holder waits until the flusher has taken full
 //! epochs.
 //!
-//! Letting somebody in between two transactions of one hold would surprise the holder. So it only
-//! *lends* the lock while it waits: the flusher takes it, everybody else who gets hold of it sees
-//! that it is lent, and waits until it is returned.
+//! Admitting another thread between two transactions of one hold would surprise the holder. So it
+//! only *lends* the lock while it waits: the flusher takes it; any other thread that obtains it
+//! sees that it is lent, and waits until it is returned.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,14 +36,14 @@ struct Left {
     watches: Vec<WatchId>,
 }
 
-/// The lock around the partition's state: readers hold it together, a writer alone.
+/// The lock around the partition's state, shared between readers and exclusive for a writer.
 pub(crate) struct PartitionLock {
     state: Lock<PartitionState>,
-    /// The flusher has taken epochs, or takes none any more.
+    /// The flusher has taken epochs, or has stopped taking them.
     taken: Event,
     /// The lent lock was returned.
     returned: Event,
-    /// The log has failed: nobody takes epochs any more, and none is ever acknowledged.
+    /// The log has failed: epochs are no longer taken or acknowledged.
     failed: AtomicBool,
     pub announcement: Announcement,
     left: Mutex<Left>,
@@ -61,7 +61,7 @@ impl PartitionLock {
         }
     }
 
-    /// For whoever executes transactions.
+    /// Locks the state to execute transactions.
     pub fn lock(&self) -> Guard<'_, PartitionState> {
         loop {
             let state = self.state.write();
@@ -80,7 +80,7 @@ impl PartitionLock {
         self.unlent_until(deadline, || self.state.try_write_until(deadline))
     }
 
-    /// For whoever only reads, beside others.
+    /// Locks the state for reading, shared with other readers.
     pub fn read(&self) -> SharedGuard<'_, PartitionState> {
         loop {
             let state = self.state.read();
@@ -117,7 +117,7 @@ impl PartitionLock {
         }
     }
 
-    /// Lets those go first who wait, for a moment.
+    /// Lets waiters go first, for a moment.
     pub fn give_way(&self) {
         for _ in 0..GIVES_WAY_MAX {
             if !is_wanted(&self.state) {
@@ -137,8 +137,8 @@ impl PartitionLock {
         self.in_time(|| self.try_read(), |timeout| self.read_within(timeout))
     }
 
-    /// A thread that gives up looks once more when that is announced: a holder that let go before
-    /// it could see the announcement tells nobody.
+    /// A thread that gives up tries once more after it has announced that: a holder that released
+    /// the lock before it could see the announcement calls no listener.
     fn in_time<G>(&self, now: impl Fn() -> Option<G>, within: impl Fn(Duration) -> Option<G>) -> Result<G, Busy> {
         if let Some(state) = now() {
             return Ok(state);
@@ -159,13 +159,13 @@ impl PartitionLock {
         self.state.try_read().filter(|state| !state.full_epochs.is_lent)
     }
 
-    /// For whoever only tidies up, which may be done between any two transactions: it does not wait
-    /// for a lock that is lent.
+    /// Locks the state for maintenance, which may run between any two transactions: it does not
+    /// wait for a lock that is lent.
     pub fn borrow(&self) -> Guard<'_, PartitionState> {
         self.state.write()
     }
 
-    /// The same for whoever only looks.
+    /// The same for reading only.
     pub fn look(&self) -> SharedGuard<'_, PartitionState> {
         self.state.read()
     }
@@ -198,8 +198,8 @@ impl PartitionLock {
         left.watches.into_iter().for_each(|watch| state.watches.remove(watch));
     }
 
-    /// Queues `epoch`, tells the flusher, and lends it the lock while too many are queued and the
-    /// log takes them.
+    /// Queues `epoch`, notifies the flusher, and lends it the lock while the queue is full and the
+    /// log takes epochs.
     pub fn push(&self, state: &mut Guard<'_, PartitionState>, epoch: Epoch, room: &Room, wake_flusher: impl FnOnce()) {
         self.push_leaving(QUEUED_MAX, state, epoch, room, wake_flusher);
     }
@@ -262,7 +262,7 @@ impl PartitionLock {
         std::mem::take(&mut state.full_epochs.queue)
     }
 
-    /// The flusher has ended: lets those go who wait for it.
+    /// Releases the threads that wait for the flusher, which has ended.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::SeqCst);
         self.release();

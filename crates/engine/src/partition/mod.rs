@@ -53,8 +53,8 @@ pub enum ExecuteError<E> {
     /// code is worthless. The reason is in the server's log. It may succeed another time. Send it
     /// once the dependency is durable.
     Unreadable(Dependency),
-    /// Nothing was executed: another node is home, or this one cannot show at present that it is;
-    /// or the database has left for another partition.
+    /// Nothing was executed: another node is home, or this one cannot prove at present that it is;
+    /// or the database has moved to another partition.
     NotHome,
 }
 
@@ -74,11 +74,11 @@ pub struct PartitionGuard<'e> {
     state: Guard<'e, PartitionState>,
     now_micros: u64,
     stopwatch: Stopwatch,
-    /// Behind the guard: it is dropped when the lock is free.
+    /// Declared after the guard: it is dropped once the lock is free.
     _release: Release<'e>,
 }
 
-/// Tells those who gave up waiting that the lock is free.
+/// Notifies the threads that gave up waiting that the lock is free.
 struct Release<'e>(&'e Announcement);
 
 impl Drop for Release<'_> {
@@ -124,13 +124,13 @@ impl<'e> PartitionGuard<'e> {
         self.state.last_version()
     }
 
-    /// Takes the time anew, for a holder that executes many transactions.
+    /// Reads the clock again, for a holder that executes many transactions.
     pub fn refresh_now(&mut self) {
         self.now_micros = self.shared.clock.now_micros();
     }
 
     /// Runs `body` as one transaction at the latest state. `Err` rolls it back. Waits while the log
-    /// cannot keep up; no other transaction comes in between.
+    /// cannot keep up; no other transaction runs in between.
     pub fn execute<R, E>(
         &mut self,
         space: Space,
@@ -176,15 +176,15 @@ impl<'e> PartitionGuard<'e> {
         Ok((answer, dependency))
     }
 
-    /// Frees at once what range clears took out, instead of leaving it to the flusher: for whoever
-    /// clears because memory is short.
+    /// Frees cleared ranges immediately, instead of leaving them to the flusher: for clears that
+    /// relieve a shortage of memory.
     pub fn free_cleared(&mut self) {
         for (database, cleared) in std::mem::take(&mut self.state.garbage) {
             self.shared.stored.freed(database, &cleared);
         }
     }
 
-    /// The hold of an answer that may depend on anything committed so far.
+    /// The dependency of an answer that may depend on anything committed before.
     pub fn latest_dependency(&self, space: Space) -> Dependency {
         self.shared.latest_dependency(&self.state, space)
     }

@@ -6,8 +6,8 @@ pub use std::sync::atomic::AtomicU64;
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 pub use std::thread::Thread;
 
-/// How often a thread that has come in vain looks again before it goes to sleep: about as long as a
-/// short transaction takes.
+/// The number of checks by a thread that finds the lock taken, before it sleeps: about the duration
+/// of a short transaction.
 pub const SPINS: u32 = 40;
 
 pub fn now() -> Instant {
@@ -22,7 +22,7 @@ pub fn current() -> Thread {
     std::thread::current()
 }
 
-/// Sleeps until somebody wakes this thread, or `until`. It may also return for no reason.
+/// Sleeps until another thread wakes this one, or until `until`. May also return spuriously.
 pub fn park(until: Option<Instant>) {
     match until {
         None => std::thread::park(),

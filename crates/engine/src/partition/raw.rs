@@ -1,4 +1,4 @@
-//! The lock in the form that gives out guards of what it guards.
+//! The lock as `lock_api`'s raw lock, which hands out guards of the protected value.
 
 #![allow(unsafe_code)]
 
@@ -18,9 +18,9 @@ pub(crate) fn is_wanted<T>(lock: &Lock<T>) -> bool {
     unsafe { lock.raw() }.is_wanted()
 }
 
-// SAFETY: a writer is let in while its bit is clear and no reader is counted, a reader while the
-// writer's bit is clear, each by one exchange of the word that says both; and each release takes
-// back what one taking has set.
+// SAFETY: a writer enters while its bit is clear and no reader is counted, a reader while the
+// writer's bit is clear, each by one exchange of the word that holds both; and each release undoes
+// exactly one acquisition.
 unsafe impl RawRwLock for FairLock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: FairLock = FairLock::new();

@@ -13,8 +13,8 @@ use crate::{Dependency, Reader, Space};
 use quartet_model::{DatabaseId, Version};
 use quartet_store::Read;
 
-/// A transaction that only reads has tried to write. Nothing was done: its code is to run again
-/// with the lock alone ([`crate::PartitionGuard::execute`]).
+/// A read-only transaction has tried to write. Nothing was done: the caller runs its code again
+/// with the exclusive lock ([`crate::PartitionGuard::execute`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a transaction that only reads has tried to write")]
 pub struct MustWrite;
@@ -29,7 +29,7 @@ pub struct ReadGuard<'e> {
     /// Scratch for building full keys.
     key: Vec<u8>,
     stopwatch: Stopwatch,
-    /// Behind the guard: it is dropped when the lock is free.
+    /// Declared after the guard: it is dropped once the lock is free.
     _release: Release<'e>,
 }
 
@@ -56,9 +56,9 @@ impl<'e> ReadGuard<'e> {
         self.state.last_version()
     }
 
-    /// Runs `body` as one transaction at the latest state that only reads. If it tries to write,
-    /// its answer is dropped; whatever it has done outside of the transaction stays, and is the
-    /// caller's to take back.
+    /// Runs `body` as one read-only transaction at the latest state. If it tries to write, its
+    /// answer is dropped; its side effects outside of the transaction remain, and the caller
+    /// reverts them.
     pub fn execute<R, E>(
         &mut self,
         space: Space,
@@ -90,8 +90,8 @@ impl<'e> ReadGuard<'e> {
         })
     }
 
-    /// Prefetches the rows at the keys, which transactions are about to read. Those who read may do
-    /// without: what cannot be read fails them when they do.
+    /// Prefetches the rows at the keys, which transactions are about to read. Errors are ignored
+    /// here: the transactions that read those rows fail instead.
     pub fn fetch<'k>(&self, space: Space, keys: impl Iterator<Item = &'k [u8]>) {
         let (prefix, mut full) = (space.prefix(), FullKeys::new());
         keys.for_each(|key| _ = full.push(&prefix, key));

@@ -1,7 +1,7 @@
 //! Reading without a transaction: the state as it was, for layers that keep their own history.
 //!
-//! A [`Reader`] is never judged and never waits; whoever shows what is newer than `durable` holds
-//! the answer back.
+//! A [`Reader`] is never certified and never waits; a caller that returns data newer than `durable`
+//! holds the answer back.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub struct Reader {
     pub durable: Version,
     /// The dependency of an answer that rests on everything; zero if everything is durable.
     pub dependency: Dependency,
-    /// The clock's time when it began, in microseconds since the Unix epoch.
+    /// The clock's time at the start, in microseconds since the Unix epoch.
     pub now_micros: u64,
     /// The microsecond before, but never before a commit or an earlier reader's, also if the clock
     /// was set back. Later commits land above it.
@@ -82,12 +82,12 @@ impl Readable {
     }
 }
 
-/// The value of a row, where it lies. Holding it holds the row, but no snapshot.
+/// The value of a row, in place. Holding it keeps the row, but no snapshot.
 #[derive(Clone)]
 pub enum RowValue {
     /// A row of the store.
     Stored(Row),
-    /// A value that the transaction has written so far.
+    /// A value that the transaction itself has written.
     Written(Vec<u8>),
 }
 
@@ -106,7 +106,7 @@ impl std::ops::Deref for RowValue {
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 impl Reader {
-    /// One space of a state that nobody changes any more. Its time is that of its newest commit.
+    /// One space of an immutable state. Its time is that of its newest commit.
     pub(crate) fn of_snapshot(snapshot: PartitionSnapshot, space: Space, version: Version) -> Reader {
         Reader {
             snapshot: Readable::new(snapshot),
@@ -151,12 +151,12 @@ impl Reader {
         self.snapshot.fetch_walks(&walks.collect::<Vec<_>>());
     }
 
-    /// Whether the row is one of this space, at `key`.
+    /// Returns true if the row is one of this space, at `key`.
     pub fn is_at(&self, row: &Row, key: &[u8]) -> bool {
         row.key().strip_prefix(&self.prefix[..]) == Some(key)
     }
 
-    /// How many rows `start..end` holds.
+    /// The number of rows in `start..end`.
     pub fn count(&self, start: &[u8], end: &[u8]) -> u64 {
         let (start, end) = ([&self.prefix, start].concat(), [&self.prefix, end].concat());
         self.snapshot.count(&start, &end)

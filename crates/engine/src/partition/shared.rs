@@ -34,12 +34,12 @@ pub(crate) struct Shared {
     pub log_readers: LogReaders,
     pub statistics: Statistics,
     pub memory: Arc<Memory>,
-    /// The checkpoint that is being written is to end without result.
+    /// True if the running checkpoint shall end without result.
     pub checkpoint_given_up: Arc<AtomicBool>,
-    /// When that was last asked for.
+    /// Time of the last such request.
     pub checkpoint_given_up_micros: AtomicU64,
-    /// Every row is, so that checkpoints hold memory. Not with the ssd engine, whose flushes give
-    /// memory back.
+    /// True if every row is in memory, so that checkpoints hold memory. False with the ssd engine,
+    /// whose flushes free memory.
     pub is_all_in_memory: bool,
     pub stored: StoredBytes,
     pub epoch_bytes_max: usize,
@@ -52,20 +52,20 @@ impl Shared {
         Version(self.durable.load(Ordering::Acquire))
     }
 
-    /// Publishes that everything up to `version` is durable, and tells those who wait.
+    /// Publishes that everything up to `version` is durable, and notifies the waiters.
     pub fn publish_durable(&self, version: Version) {
         self.durable.fetch_max(version.0, Ordering::SeqCst);
         self.tell_waiting();
     }
 
-    /// Calls the listeners, if somebody waits.
+    /// Calls the listeners, if any thread waits.
     pub fn tell_waiting(&self) {
         if self.waited_for.swap(false, Ordering::SeqCst) {
             self.listeners.call();
         }
     }
 
-    /// The hold of an answer that may depend on anything committed so far.
+    /// The dependency of an answer that may depend on anything committed before.
     pub fn latest_dependency(&self, state: &PartitionState, space: Space) -> Dependency {
         match space.durability {
             Durability::Always => state.dependency_on_everything(self.durable()),
@@ -99,8 +99,9 @@ impl Shared {
         unflushed > pressure.limit_bytes() || waiting > waiting_max || self.snapshots_hold_much(unflushed)
     }
 
-    /// Returns true if snapshots hold many rows that are in the files by now. As much as a flush is
-    /// worth may gather beside them, or nobody would ever write while an old snapshot is read.
+    /// Returns true if snapshots hold many rows that are already in the files. A flush's worth of
+    /// changes may gather besides them; otherwise writes would be blocked as long as an old
+    /// snapshot is read.
     fn snapshots_hold_much(&self, unflushed: u64) -> bool {
         let pressure = &self.pressure;
         let is_process = self.memory.budget().is_some();
@@ -113,7 +114,7 @@ impl Shared {
             return false;
         };
         let is_empty = state.pending.is_empty() && state.full_epochs.queue.is_empty() && state.garbage.is_empty();
-        // With the lock, which whoever commits holds.
+        // Under the lock, which every committing thread holds.
         self.flusher.is_idle.store(is_empty, Ordering::SeqCst);
         is_empty
     }
@@ -128,7 +129,7 @@ impl Shared {
     }
 }
 
-/// The flusher's work, for those who have something for it to do.
+/// The flusher's task, for threads that have work for it.
 #[derive(Default)]
 pub(crate) struct FlusherTask {
     is_woken: AtomicBool,
@@ -138,7 +139,7 @@ pub(crate) struct FlusherTask {
 }
 
 impl FlusherTask {
-    /// Says what is to be woken.
+    /// Sets the task to be woken.
     pub fn is(&self, task: Arc<dyn Task>) {
         let _ = self.task.set(task);
     }
@@ -155,13 +156,13 @@ impl FlusherTask {
         self.is_woken.load(Ordering::SeqCst)
     }
 
-    /// It looks after everything now: from here on it is to be woken again.
+    /// Marks a turn's start: later work must wake the flusher again.
     pub fn begin_turn(&self) {
         self.is_idle.store(false, Ordering::SeqCst);
         self.is_woken.store(false, Ordering::SeqCst);
     }
 
-    /// It rests until there are effects. To be asked with the partition's lock held.
+    /// Returns true if it rests until there are effects. Call it with the partition's lock held.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)

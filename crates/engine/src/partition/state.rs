@@ -47,7 +47,7 @@ pub(crate) const CONFLICT_WINDOW_MICROS: u64 = 5_000_000;
 /// Number of changes that the journal keeps room for.
 const JOURNAL_CHANGES_KEPT: usize = 1024;
 
-/// One step of the open transaction: how to take it back, and what to tell the watchers.
+/// One step of the open transaction: how to undo it, and which watches it triggers.
 pub(crate) enum Change {
     Added {
         key: WrittenKey,
@@ -76,22 +76,22 @@ pub(crate) enum Change {
 pub(crate) struct ClearedRange {
     pub range: KeyRange,
     pub cleared: PartitionCleared,
-    /// The watches of what was there.
+    /// The watches of the replaced value.
     pub watches: Vec<WatchId>,
 }
 
 pub(crate) struct PartitionState {
     pub store: PartitionStore,
-    /// The version of the newest transaction in the log or on its way there; while a transaction is
-    /// open it may be that one's. A version that does not reach the log is never seen outside:
-    /// after a restart with the clock set back it may be given again.
+    /// The version of the newest transaction in the log or in flight; while a transaction is open
+    /// it may be that transaction's. A version that does not reach the log is never seen outside:
+    /// after a restart with the clock set back it may be assigned again.
     last: Version,
     /// Commits land above it, in microseconds since the Unix epoch: a time that a reader was given
     /// or a layer has shown.
     floor_micros: AtomicU64,
     pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
-    /// `pending` holds effects whose acknowledgement waits for a sync.
+    /// True if `pending` holds effects whose acknowledgement waits for a sync.
     pub pending_needs_sync: bool,
     pub changes: RecentChanges,
     pub watches: Watches,
@@ -110,7 +110,7 @@ pub(crate) struct PartitionState {
     pub fenced: Vec<DatabaseId>,
     /// Longest effects of one transaction, in bytes.
     pub effects_bytes_max: usize,
-    /// How many of them the flusher has taken and not dropped yet.
+    /// The number of them that the flusher has taken and not dropped yet.
     pub being_freed: Arc<AtomicUsize>,
 }
 
@@ -137,7 +137,7 @@ impl PartitionState {
         }
     }
 
-    /// Whether transactions of this database are executed here.
+    /// Returns true if transactions of this database are executed here.
     #[inline]
     pub fn executes(&self, database: DatabaseId) -> bool {
         self.is_home && (self.fenced.is_empty() || !self.fenced.contains(&database))
@@ -196,7 +196,8 @@ impl PartitionState {
         Ok((self.store.set(row)?, new_bytes))
     }
 
-    /// A term begins: its commits land above `floor`, and whoever read before it cannot be judged.
+    /// Starts a term: its commits are above `floor`, and transactions that read before it cannot be
+    /// certified.
     pub fn begin_term(&mut self, floor: Version) -> Result<(), ApplyError> {
         if floor <= self.last {
             return Err(ApplyError::Record);
@@ -226,14 +227,15 @@ impl PartitionState {
         self.floor_micros.fetch_max(micros, Ordering::Relaxed);
     }
 
-    /// The time of a reader when the clock shows `now_micros`: the microsecond before, which is
-    /// over. It never goes back, and later commits land above it.
+    /// The time of a reader when the clock shows `now_micros`: the microsecond before, which has
+    /// passed. It never decreases, and later commits are above it.
     pub fn present(&self, now_micros: u64) -> u64 {
         self.land_above(now_micros.saturating_sub(1).max(self.last.0));
         self.floor_micros.load(Ordering::Relaxed)
     }
 
-    /// Ends the epoch: everything committed since the one before. `spare` is a buffer for the next.
+    /// Closes the epoch: everything committed since the previous one. `spare` is a buffer for the
+    /// next.
     pub fn close_epoch(&mut self, spare: Vec<u8>, room: &Room) -> Epoch {
         room.take(self.pending.len());
         Epoch {
@@ -262,7 +264,7 @@ impl PartitionState {
     }
 
     /// Closes the open transaction, which had no effects. `last` is the version before it: its own
-    /// is taken back.
+    /// is released.
     pub fn commit_without_effects(&mut self, last: Version) {
         self.pending.rollback();
         self.last = last;
@@ -319,7 +321,7 @@ impl PartitionState {
         }
     }
 
-    /// Takes back the open transaction. `last` is the version before it.
+    /// Rolls back the open transaction. `last` is the version before it.
     pub fn rollback(&mut self, last: Version) {
         self.last = last;
         while let Some(change) = self.journal.pop() {
@@ -365,7 +367,7 @@ impl PartitionState {
         !self.readers.is_empty() || self.interactive_until_micros() >= self.last.0
     }
 
-    /// Forgets the evidence that nobody can need any more. Free the returned generations without
+    /// Drops evidence that is no longer needed. The caller frees the returned generations without
     /// the lock.
     #[must_use]
     pub fn forget_changes(&mut self, durable: Version, now_micros: u64) -> Vec<Generation> {

@@ -9,7 +9,7 @@ use crate::partition::hold_times::{HoldTimes, MeasuredHolds};
 /// Counters for `INFO` and metrics. All count from the start of the process.
 #[derive(Default)]
 pub struct Statistics {
-    /// Transactions executed with the lock alone.
+    /// Transactions executed with the exclusive lock.
     transactions: AtomicU64,
     /// Transactions executed beside others.
     reads: Reads,
@@ -20,15 +20,15 @@ pub struct Statistics {
     pub epoch_bytes: AtomicU64,
     /// Size of the log, in bytes.
     pub log_bytes: AtomicU64,
-    /// Size of the part of it that is kept for readers alone.
+    /// Size of the part of it that is kept only for readers.
     pub log_retained_bytes: AtomicU64,
     /// Number of readers of the log.
     pub log_readers: AtomicU64,
-    /// Readers of the log that fell behind its retention and were stopped.
+    /// Readers of the log that lagged beyond its retention and were stopped.
     pub log_readers_lost: AtomicU64,
     /// Syncs of the log.
     pub syncs: AtomicU64,
-    /// How long the last of them took.
+    /// The duration of the last of them.
     pub sync_micros: AtomicU64,
     /// Checkpoints written.
     pub checkpoints: AtomicU64,
@@ -36,8 +36,8 @@ pub struct Statistics {
     pub checkpoint_running: AtomicBool,
     /// Version of the newest checkpoint.
     pub checkpoint_last_version: AtomicU64,
-    /// Time at which the newest checkpoint was written, in microseconds since the Unix epoch. Since
-    /// opening it is the checkpoint's version until another one is written; 0 if there is none.
+    /// Time at which the newest checkpoint was written, in microseconds since the Unix epoch. After
+    /// opening, the checkpoint's version until another one is written; 0 without a checkpoint.
     pub checkpoint_last_micros: AtomicU64,
     /// The last attempt at one failed; the log still holds everything.
     pub checkpoint_failed: AtomicBool,
@@ -51,22 +51,22 @@ pub struct Statistics {
     pub store_bytes: AtomicU64,
     /// Size of the part of them that its newest tree needs.
     pub store_live_bytes: AtomicU64,
-    /// Size of the part that is kept for snapshots alone.
+    /// Size of the part that is kept only for snapshots.
     pub store_pinned_bytes: AtomicU64,
     /// Bytes that its flushes have taken from the log, and the time of all of them.
     pub store_flushed_bytes: AtomicU64,
     /// See `store_flushed_bytes`.
     pub store_flush_micros: AtomicU64,
-    /// Bytes of removed files whose room has not come back yet.
+    /// Bytes of removed files that the file system has not freed yet.
     pub removed_bytes: AtomicU64,
 }
 
-/// A counter that many threads add to at the same time, in parts, so that they need not wait for
-/// each other's processor to give it up.
+/// A counter that many threads add to concurrently, in parts, so that they do not contend for one
+/// cache line.
 #[derive(Default)]
 struct Reads([ReadsOfSome; READS_PARTS]);
 
-/// Alone in what a processor fetches at once.
+/// Aligned to a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct ReadsOfSome(AtomicU64);
@@ -82,13 +82,13 @@ thread_local! {
 }
 
 impl Statistics {
-    /// Transactions executed, those that only read included.
+    /// Executed transactions, including read-only ones.
     pub fn transactions(&self) -> u64 {
         let reads = self.reads.0.iter().map(|part| part.0.load(Ordering::Relaxed));
         reads.sum::<u64>() + self.transactions.load(Ordering::Relaxed)
     }
 
-    /// How long the partition's lock is held, by layer and mode: one hold in 31 is measured.
+    /// The durations of the partition lock's holds, by layer and mode: one hold in 31 is measured.
     pub fn holds(&self) -> Vec<MeasuredHolds> {
         self.hold_times.measured()
     }

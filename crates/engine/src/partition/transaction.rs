@@ -1,8 +1,7 @@
 //! A transaction that executes at the latest state, under the partition's lock.
 //!
-//! One that has the lock beside others only reads. When it tries to write, nothing happens but that
-//! it says so afterwards; whatever its code answers is dropped, and the code runs anew with the
-//! lock alone.
+//! A transaction that shares the lock is read-only. A write that it attempts does nothing except
+//! set a flag; its answer is dropped, and its code runs again with the exclusive lock.
 //!
 //! It sees its own writes. Keys are relative to its space: the prefix is added here and nowhere
 //! else, so a layer cannot reach outside its logical database. Dropped without a commit (an error,
@@ -22,8 +21,8 @@ use crate::partition::state::{Change, ClearedRange, PartitionState};
 use crate::partition::watch::{Callback, WatchId};
 use crate::{Dependency, Durability, Reader, SPACE_BYTES, Space};
 
-/// A transaction whose effects have grown larger than this is refused. Its last effect may exceed
-/// it by one row.
+/// Largest size of a transaction's effects, in bytes; a larger transaction is refused. Its last
+/// effect may exceed the limit by one row.
 const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
 /// Overhead of a row beside its key and value, in bytes.
@@ -70,14 +69,15 @@ pub struct Transaction<'h> {
     key: Vec<u8>,
     space: Space,
     prefix: [u8; SPACE_BYTES],
-    /// The durable version when the transaction began: whatever it reads above it must be waited
-    /// for.
+    /// The durable version at the start of the transaction: the answer must wait for newer versions
+    /// that it reads.
     durable: Version,
-    /// The newest version when the transaction began.
+    /// The newest version at the start of the transaction.
     last: Version,
     /// Zero until the first write.
     version: Version,
-    /// The layer may tell its version, so the version goes to the log even if nothing else does.
+    /// The layer has seen its commit version, so the version goes to the log even if nothing else
+    /// does.
     version_told: bool,
     now_micros: u64,
     dependency: Dependency,
@@ -88,8 +88,8 @@ pub struct Transaction<'h> {
     rows_cleared: u64,
     /// True if its writes serve to delete something.
     deletes: bool,
-    /// It will be refused. Nothing more is set; clearing goes on, or layers that clear until
-    /// nothing is left never would end.
+    /// It will be refused. Sets do nothing from now on; clears still work, because layers that
+    /// clear until a range is empty would never end otherwise.
     too_large: bool,
     /// True if something could not be read: its work is in vain, and its answer is never sent.
     unreadable: bool,
@@ -119,8 +119,8 @@ impl<'h> Transaction<'h> {
         Transaction::over(Access::Alone(state), key, space, durable, now_micros)
     }
 
-    /// One that only reads, beside others. `key` is scratch, which [`Transaction::into_read`] gives
-    /// back.
+    /// Starts a read-only transaction that shares the lock. `key` is scratch, which
+    /// [`Transaction::into_read`] returns.
     pub(crate) fn reading(
         state: &'h PartitionState,
         key: Vec<u8>,
@@ -155,7 +155,7 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Whether it may write; if not, it says from now on that it has to.
+    /// Returns true if it may write; if not, its need is recorded.
     #[inline]
     fn may_write(&mut self) -> bool {
         self.must_write |= matches!(self.state, Access::Shared(_));
@@ -171,12 +171,13 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// It only reads, and tried to write: whatever is done in it from now on is in vain.
+    /// Returns true if it is read-only, and tried to write: its result will be dropped.
     pub(crate) fn must_write(&self) -> bool {
         self.must_write
     }
 
-    /// It has the state beside others, or a frozen one: all that it sees was committed before.
+    /// Returns true if it shares the lock or reads a frozen state: everything it sees was committed
+    /// before.
     pub fn only_reads(&self) -> bool {
         matches!(self.state, Access::Shared(_))
     }
@@ -187,8 +188,9 @@ impl<'h> Transaction<'h> {
         self.now_micros
     }
 
-    /// The version at which this transaction will commit. Asking makes it a write, also if nothing
-    /// else does: a version that somebody knows must not be given again after a restart.
+    /// The version at which this transaction will commit. Calling this makes it a write, even if it
+    /// changes nothing: a version that has left the engine must not be assigned again after a
+    /// restart.
     pub fn commit_version(&mut self) -> Version {
         self.version_told = true;
         self.take_version()
@@ -202,9 +204,9 @@ impl<'h> Transaction<'h> {
         self.version
     }
 
-    /// Returns an identifier that nothing else written in this space carries, ever. For keys and
-    /// values; an identifier sent to a client by a transaction that writes nothing may come again.
-    /// At most 2^24 in a transaction; panics beyond.
+    /// Returns an identifier that no other write in this space ever carries. For keys and values;
+    /// an identifier sent to a client by a transaction that writes nothing may be repeated. At most
+    /// 2^24 in a transaction; panics beyond.
     pub fn unique_id(&mut self) -> UniqueId {
         self.unique_ids += 1;
         assert!(self.unique_ids < 1 << 24, "at most 2^24 unique ids in a transaction");
@@ -220,7 +222,7 @@ impl<'h> Transaction<'h> {
         self.get_parts(&[key])
     }
 
-    /// As [`Transaction::get`]; the key comes in parts.
+    /// As [`Transaction::get`], with the key in parts.
     pub fn get_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
         self.build_key(key);
         let row = self.state.store.get(&self.key);
@@ -235,14 +237,14 @@ impl<'h> Transaction<'h> {
         row
     }
 
-    /// The space as this transaction sees it now, for what is read when the lock is free. The
-    /// answer depends on everything that was committed.
+    /// The space as this transaction currently sees it, for reads after the lock is released. The
+    /// answer depends on everything committed before.
     pub fn reader(&mut self) -> Reader {
         self.depend_on_everything();
         Reader::of_snapshot(self.state.snapshot(), self.space, self.last)
     }
 
-    /// Gives a key a value, both of which come in parts. Returns the row it replaced.
+    /// Sets the value of a key, both given in parts. Returns the replaced row.
     pub fn set_parts(&mut self, key: &[&[u8]], value: &[&[u8]]) -> Option<&Row> {
         let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
         self.too_large |= bytes(key) + SPACE_BYTES > KEY_BYTES_MAX || bytes(value) > VALUE_BYTES_MAX;
@@ -285,7 +287,7 @@ impl<'h> Transaction<'h> {
         self.store_row(row, key)
     }
 
-    /// `key` is where the row's stands among the effects.
+    /// `key` locates the row's key among the effects.
     fn store_row(&mut self, row: Row, key: WrittenKey) -> Option<&Row> {
         let state = self.alone();
         let new_bytes = row_bytes(&row);
@@ -308,10 +310,10 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Writes `bytes` over a part of the value at `key`, which comes in parts. They begin at
-    /// `offset`; a value that ends before it is filled up with zeros, and an absent row counts as
-    /// an empty value. The log gets the bytes alone, so a small change of a value costs a copy of
-    /// it in memory, and on disk what the change is.
+    /// Writes `bytes` over a part of the value at `key`, which is given in parts, from `offset` on.
+    /// A value that ends before it is padded with zeros, and an absent row counts as an empty
+    /// value. The log gets only the bytes, so a small change of a large value costs a copy of the
+    /// value in memory, and only the change on disk.
     pub fn patch_parts(&mut self, key: &[&[u8]], offset: usize, bytes: &[u8]) {
         self.build_key(key);
         self.too_large |= self.key.len() > KEY_BYTES_MAX || offset.saturating_add(bytes.len()) > VALUE_BYTES_MAX;
@@ -329,8 +331,8 @@ impl<'h> Transaction<'h> {
     }
 
     fn patch_row(&mut self, old: Option<Row>, row: Row, offset: usize, bytes: &[u8]) {
-        // A row of this transaction's own is in the journal already: a rollback brings back the
-        // row before it.
+        // A row of this transaction's own is already in the journal: a rollback restores the row
+        // before it.
         let is_own = old.as_ref().is_some_and(|old| old.version() == row.version());
         let counted_bytes = if is_own { bytes.len() } else { row.value().len() };
         self.grown_bytes += row_bytes(&row) - old.as_ref().map_or(0, row_bytes);
@@ -385,12 +387,12 @@ impl<'h> Transaction<'h> {
         self.state.store.fetch_rows(&full.iter().collect::<Vec<_>>());
     }
 
-    /// Removes `key`. Returns the row that was there.
+    /// Removes `key`. Returns the removed row.
     pub fn clear(&mut self, key: &[u8]) -> Option<Row> {
         self.clear_parts(&[key])
     }
 
-    /// As [`Transaction::clear`]; the key comes in parts.
+    /// As [`Transaction::clear`], with the key in parts.
     pub fn clear_parts(&mut self, key: &[&[u8]]) -> Option<Row> {
         if !self.may_write() {
             return None;
@@ -488,7 +490,7 @@ impl<'h> Transaction<'h> {
         self.check_size();
     }
 
-    /// Cleared ranges whose rows still take memory. The flusher frees them.
+    /// The number of cleared ranges whose rows still take memory. The flusher frees them.
     pub fn unfreed_count(&self) -> usize {
         self.state.garbage.len() + self.state.being_freed.load(Ordering::Relaxed)
     }
@@ -560,9 +562,9 @@ impl<'h> Transaction<'h> {
         });
     }
 
-    /// Visits the numbers with which the keys of `start..end` end, eight bytes each and big-endian,
-    /// in the order of the keys and several at a time, until `visit` breaks. Every key of the range
-    /// is `key_bytes` long. Several times faster than [`Transaction::scan`].
+    /// Visits the last eight bytes of each key of `start..end` as a big-endian number, in key order
+    /// and several at a time, until `visit` breaks. Every key of the range is `key_bytes` long.
+    /// Several times faster than [`Transaction::scan`].
     pub fn scan_numbers(
         &mut self,
         (start, end): (&[u8], &[u8]),
@@ -577,7 +579,7 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// How many rows `start..end` holds.
+    /// The number of rows in `start..end`.
     pub fn count(&mut self, start: &[u8], end: &[u8]) -> u64 {
         self.depend_on_everything();
         self.between(start, end, |transaction, start, end| {
@@ -595,8 +597,8 @@ impl<'h> Transaction<'h> {
         })
     }
 
-    /// Tells the watchers of `key` that it changed, although its row did not: what it stands for
-    /// did.
+    /// Notifies the watches of `key` of a change although its row is unchanged, because the entity
+    /// that it represents has changed.
     pub fn touch(&mut self, key: &[u8]) {
         if !self.state.watches.is_empty() && self.may_write() {
             let key = [&self.prefix, key].concat().into();
@@ -616,8 +618,8 @@ impl<'h> Transaction<'h> {
         self.alone().watches.remove(id);
     }
 
-    /// It has written more than a transaction may, and will be refused: whatever is done in it from
-    /// now on is in vain.
+    /// Returns true if it has exceeded the limit and will be refused: its further writes are
+    /// dropped.
     pub fn is_too_large(&self) -> bool {
         self.too_large
     }
@@ -642,8 +644,8 @@ impl<'h> Transaction<'h> {
         self.grown_bytes
     }
 
-    /// On a full disk there is room for this transaction as long as there is any, because it serves
-    /// to delete something, even if it leaves a trace that takes more than what it clears.
+    /// On a full disk the transaction may use the last reserved room, because it serves to delete
+    /// data, even if it leaves a trace larger than the deleted data.
     pub fn deletes(&mut self) {
         self.deletes = true;
     }
@@ -675,14 +677,14 @@ impl<'h> Transaction<'h> {
         Ok(self.dependency)
     }
 
-    /// Ends one that only reads. Returns what its answer depends on, and the scratch.
+    /// Ends a read-only transaction. Returns its answer's dependency, and the scratch.
     pub(crate) fn into_read(mut self) -> (Dependency, Vec<u8>) {
         (self.failure_dependency(), std::mem::take(&mut self.key))
     }
 
-    /// Returns the dependency of a failed transaction's answer. A write reveals what was there
-    /// before, without its version, so a writer depends on the latest commit; never on its own
-    /// version, which is taken back.
+    /// Returns the dependency of a failed transaction's answer. A write reveals the previous row
+    /// without its version, so a writer depends on the latest commit; never on its own version,
+    /// which is rolled back.
     pub(crate) fn failure_dependency(&mut self) -> Dependency {
         if self.has_written() {
             self.depend_on_everything();
@@ -690,8 +692,8 @@ impl<'h> Transaction<'h> {
         self.dependency.min(self.last)
     }
 
-    /// Runs a layer's code. Returns `None` if something could not be read: the code may then panic
-    /// over a row that has to be there, which ends the transaction and nothing else.
+    /// Runs a layer's code. Returns `None` if a row could not be read: the code may then panic over
+    /// a row that must exist, which ends only the transaction.
     pub(crate) fn run<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> Option<R> {
         let answer = catch_unwind(AssertUnwindSafe(|| body(self)));
         match answer {
@@ -701,8 +703,8 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Something could not be read: the transaction will be refused, and whatever its code answers
-    /// is dropped.
+    /// Returns true if a row could not be read: the transaction will be refused, and its answer
+    /// dropped.
     pub fn is_unreadable(&self) -> bool {
         self.unreadable
     }
@@ -740,7 +742,7 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// Counting does not see the versions of what it counts, so it depends on the latest commit.
+    /// Counting does not see the versions of the counted rows, so it depends on the latest commit.
     fn depend_on_everything(&mut self) {
         self.depend_on(self.last);
     }
@@ -751,8 +753,7 @@ impl<'h> Transaction<'h> {
         key.iter().for_each(|part| self.key.extend_from_slice(part));
     }
 
-    /// Reads between two keys as the store knows them, which stand in the scratch while `read`
-    /// runs.
+    /// Runs `read` with the store's form of two keys, which use the scratch meanwhile.
     fn between<R>(&mut self, start: &[u8], end: &[u8], read: impl FnOnce(&mut Self, &[u8], &[u8]) -> R) -> R {
         let mut bounds = std::mem::take(&mut self.key);
         bounds.clear();

@@ -1,7 +1,7 @@
-//! Change notification: who wants to know that a key or a range changed.
+//! Change notification: watches of keys and ranges.
 //!
 //! Registered and called under the partition's lock, in commit order, once per change. A callback
-//! must be quick and must not take the lock: it notes the change and wakes somebody.
+//! must be quick and must not take the lock: it records the change and wakes a thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -61,7 +61,7 @@ impl Watches {
         }
     }
 
-    /// Tells every watch of `key`.
+    /// Notifies every watch of `key`.
     pub fn key_changed(&self, key: &[u8]) {
         for (_, callback) in self.points.get(key).into_iter().flatten() {
             callback(key);
@@ -93,7 +93,7 @@ impl Watches {
         Ok(present)
     }
 
-    /// Tells every watch of what begins with `prefix`.
+    /// Notifies every watch of a key or range with this prefix.
     pub fn tell_all(&self, prefix: &[u8]) {
         let points = self
             .points
@@ -108,7 +108,8 @@ impl Watches {
         }
     }
 
-    /// Tells one watch: of a point its own key, of a range where the cleared range starts.
+    /// Notifies one watch: a point's with its own key, a range's with the start of the cleared
+    /// range.
     pub fn tell(&self, id: WatchId, start: &[u8]) {
         let Some(key) = self.point_keys.get(&id) else {
             if let Ok(at) = self.ranges.binary_search_by_key(&id, |(other, ..)| *other) {

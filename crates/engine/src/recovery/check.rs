@@ -15,7 +15,7 @@ use crate::{Findings, Invariants, OpenError, OpenProgress};
 /// Contents of a sound directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckReport {
-    /// The newest checkpoint. Older ones, left over by a crash, are not read.
+    /// The newest checkpoint. Older checkpoints, left by a crash, are not read.
     pub checkpoint: Option<FoundCheckpoint>,
     /// Disk use of the ssd engine's files.
     pub base: Option<DiskUse>,
@@ -25,7 +25,7 @@ pub struct CheckReport {
     pub transactions: u64,
     /// Version of the newest transaction.
     pub version: Version,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: u64,
     /// As [`Engine::state_hash`](crate::Engine::state_hash) of the whole partition, once it is
     /// opened.
@@ -37,7 +37,7 @@ pub struct CheckReport {
 /// Verifies every checksum, the structure of every record, that versions ascend, and what the
 /// layers promise about their rows. Needs as much memory as opening.
 ///
-/// Errors: those with which [`Engine::open`](crate::Engine::open) would refuse.
+/// Errors: those that [`Engine::open`](crate::Engine::open) would return.
 pub fn check(
     disk: Arc<dyn Disk>,
     invariants: &[Box<dyn Invariants>],

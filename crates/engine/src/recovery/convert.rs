@@ -1,4 +1,4 @@
-//! Bringing a directory that no server uses from one store to the other.
+//! Converts a directory that no server uses from one store to the other.
 
 use std::sync::Arc;
 

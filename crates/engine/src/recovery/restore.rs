@@ -1,6 +1,6 @@
-//! Making the files of a partition out of a backup's rows and records: the rows are loaded in their
-//! order, and what the records say is then written into the store. While that goes on, what came
-//! before is written to disk on another thread.
+//! Builds the files of a partition from a backup's rows and records: the rows are loaded in order,
+//! then the records are applied to the store. Meanwhile another thread writes earlier changes to
+//! disk.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -36,7 +36,7 @@ pub type IsWanted = Box<dyn Fn(&[u8]) -> bool + Send>;
 const FLUSH_BYTES: usize = 64 << 20;
 
 impl Restoration {
-    /// Begins in an empty directory.
+    /// Starts in an empty directory.
     pub fn begin(disk: Arc<dyn Disk>, kind: StoreKind, is_wanted: IsWanted) -> Result<Restoration, OpenError> {
         let options = StoreOptions {
             kind: Some(kind),
@@ -54,7 +54,7 @@ impl Restoration {
         })
     }
 
-    /// Adds a row, whose key is above all before it. None comes behind a record.
+    /// Adds a row. Keys must ascend, and no row may follow a log record.
     pub fn row(&mut self, key: &[u8], value: &[u8], version: Version) -> Result<(), OpenError> {
         if !(self.is_wanted)(key) {
             return Ok(());
@@ -69,8 +69,8 @@ impl Restoration {
         load.push(key, value, version).map_err(failed)
     }
 
-    /// Applies the transactions of a record whose versions are above `after` and not above
-    /// `through`; the newest of them, zero if there is none.
+    /// Applies the transactions of a record whose versions are above `after` and at most `through`.
+    /// Returns the newest of them, zero if there is none.
     pub fn record(&mut self, payload: &[u8], after: Version, through: Version) -> Result<Version, OpenError> {
         let malformed = |_| OpenError::Log(quartet_log::LogError::Damaged("a record is malformed".into()));
         let mut transactions = EffectsReader::new(payload);
@@ -89,7 +89,7 @@ impl Restoration {
                     Effect::Set { key, .. } | Effect::Patch { key, .. } | Effect::Row { key, .. } => {
                         (self.is_wanted)(key)
                     }
-                    // Nothing that is not wanted is there to be cleared.
+                    // Unwanted rows were never added, so a clear cannot remove any.
                     Effect::Clear { .. } | Effect::ClearRange { .. } => true,
                 };
                 if is_wanted {
@@ -138,7 +138,7 @@ impl Restoration {
         })
     }
 
-    /// Begins to write what has gathered, once what gathered before is written.
+    /// Starts a flush of the unflushed changes, after the previous flush has ended.
     fn begin_flush(&mut self, position: Position) -> Result<(), OpenError> {
         self.end_flush()?;
         self.unflushed_bytes = 0;

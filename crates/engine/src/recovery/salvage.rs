@@ -1,4 +1,5 @@
-//! Extracts the trustworthy rows of a damaged checkpoint or tree, and makes a sound one of them.
+//! Extracts the trustworthy rows of a damaged checkpoint or tree, and rebuilds a sound one from
+//! them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,15 +10,15 @@ use quartet_store::salvage::{self, Damage, Salvaged};
 
 use crate::{OpenError, Restoration};
 
-/// Reads what can be trusted and tells each damage. Nothing on disk is changed.
+/// Reads the trustworthy rows and reports each damage. The disk is not changed.
 ///
-/// Errors: damage of which nothing can be saved, and whatever keeps a disk from being read.
+/// Errors: damage without any rows to save, and errors of reading the disk.
 pub fn salvage(damaged: &Arc<dyn Disk>, tell: &mut dyn FnMut(Damage)) -> Result<Salvaged, OpenError> {
     Ok(salvage::salvage(damaged, &mut |_| ControlFlow::Continue(()), tell)?)
 }
 
-/// The same, and writes it into `anew`, an empty directory. Its files have names under which they
-/// can be moved beside those of `damaged`, but for the one that takes the place of the damaged one.
+/// The same, and writes the rows into `anew`, an empty directory. Its files can be moved next to
+/// those of `damaged` by their names, except the file that replaces the damaged one.
 pub fn rebuild(
     damaged: &Arc<dyn Disk>,
     anew: Arc<dyn Disk>,

@@ -19,13 +19,13 @@ const LEASE_SECONDS: u32 = 10;
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const TRIM_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How far this node has come, and its wall clock in microseconds since 1970.
+/// This node's progress, and its wall clock in microseconds since 1970.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
     pub applied: LogSequence,
     pub synced: LogSequence,
-    /// Archived beside the nodes, and synced here: a home that has lost its power needs what is
-    /// behind that.
+    /// Archived apart from the nodes, and synced here: a home that has lost power needs the later
+    /// records.
     pub archived: LogSequence,
     pub clock_us: u64,
 }
@@ -45,9 +45,9 @@ enum Chore {
 
 pub(crate) struct Chores {
     node: NodeId,
-    /// As many as the operator has said there are.
+    /// The operator's number of nodes.
     announced: usize,
-    /// As many as there are, and those that do not count any more.
+    /// The announced number of nodes, and the removed ones.
     nodes: usize,
     removed: Vec<NodeId>,
     budget_bytes: u64,

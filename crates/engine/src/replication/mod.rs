@@ -30,15 +30,15 @@ pub struct Replicated {
     pub place: Place,
     /// This node, and a number that no other process of it has.
     pub me: Writer,
-    /// Nodes that the operator has said there are, whether they run or not. A majority of those
-    /// that are configured (`quartet_log_replicated::configures`) must have synced what the
-    /// sequencer drops.
+    /// The operator's number of nodes, running or not. A majority of the configured nodes
+    /// (`quartet_log_replicated::configures`) must have synced a record before the sequencer drops
+    /// it.
     pub nodes: usize,
     /// Makes the sequencer's handle, which reaches the store of objects too.
     pub sequencer: MakeSequencer,
-    /// Called after each change of the role, from the log's thread. It must be quick. Behind a
-    /// `Home` nothing of the layers' memory may be used any more: versions may come again with
-    /// other content.
+    /// Called after each change of the role, from the log's thread. It must be quick. After a
+    /// `Home` ends, layers must drop all cached state: versions may be assigned again to other
+    /// content.
     pub on_role: Box<dyn Fn(&Role) + Send + Sync>,
     /// Bytes of records that the sequencer may hold.
     pub budget_bytes: u64,

@@ -1,5 +1,5 @@
-//! A home's chores at the store of objects: it looks whether the store takes and lists objects, and
-//! removes those that no record needs any more.
+//! A home's maintenance of the object store: it probes the store, and removes objects that no
+//! record needs.
 //!
 //! An object may go once the records up to its own are dropped from the sequencer, whether its
 //! record was ever appended or not. It stays until the look after that, so that a follower that
@@ -13,8 +13,8 @@ use quartet_log_replicated::{
 };
 use quartet_model::LogSequence;
 
-/// How often the store is looked at while it holds objects, while it holds none, and while it does
-/// not answer.
+/// Intervals of checks of the store: while it holds objects, while it holds none, and while it does
+/// not respond.
 const HOLDS_INTERVAL: Duration = Duration::from_secs(5);
 const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 const AWAY_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(crate) struct Objects {
     looked: Option<Moment>,
     /// The store may hold objects of this partition.
     holds: bool,
-    /// Records below are dropped; and those that were at the look before.
+    /// The limit of dropped records; and the limit at the previous look.
     dropped_below: LogSequence,
     spared_from: LogSequence,
     garbage: VecDeque<String>,
@@ -41,13 +41,13 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// The store is to be looked at before anything rests on it.
+    /// Starts a term: the store must be probed before any record depends on it.
     pub fn begin_home(&mut self) {
         (self.is_well, self.looked) = (false, None);
         self.garbage.clear();
     }
 
-    /// True while the store has answered everything: an epoch that needs it may be taken.
+    /// Returns true while the store has answered everything: an epoch that needs it may be taken.
     pub fn is_well(&self) -> bool {
         self.is_well
     }
@@ -112,7 +112,7 @@ impl Objects {
                 self.listed(place, names);
             }
             (Some(Chore::Remove), Ok(_)) => self.removed += 1,
-            // Another is home, which looks by itself.
+            // Another node is home, which probes the store itself.
             (Some(Chore::Probe), Ok(_)) if !is_home => {}
             _ => self.is_well = false,
         }
@@ -135,8 +135,8 @@ mod tests {
     use quartet_log_replicated::model::{Chaos, ModelSequencer, World};
     use quartet_log_replicated::{ClusterId, Event, PartitionId};
 
-    /// An object goes at the second look behind the dropping of its record, and whatever was never
-    /// pointed to goes with it; what records may still need stays.
+    /// An object is removed at the second look after its record was dropped, together with orphaned
+    /// objects; objects that records may still need stay.
     #[test]
     fn objects_go_once_their_records_are_dropped() {
         let place = Place::new("/x", ClusterId(7), PartitionId(0));

@@ -1,4 +1,4 @@
-//! The machines of the replicated log, moved by the sequencer's events. Never waits.
+//! The machines of the replicated log, driven by the sequencer's events. Never waits.
 //!
 //! ```text
 //! Following --take_over--> Candidate --won--> Home --deposed--> Following
@@ -6,25 +6,25 @@
 //!     +---- another's term ----+                +--> Ended, as from anywhere
 //! ```
 //!
-//! Events become [`Happening`]s, which the flusher carries out in their order before it asks for
-//! the next one.
+//! Events become [`Happening`]s, which the flusher carries out in order before it takes the next
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quartet_log_replicated::{
     Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Fate, Follower, Hint, Hinted, Home, Moment,
-    Outcome, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
+    Outcome, Pace, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
 };
 use quartet_model::{LogSequence, Version};
 
 use crate::replication::chores::{Chores, Reached};
 use crate::standing::{Replication, Standing};
 
-/// How often a follower reads what the log holds, hints or not, and a home that is idle whether it
-/// still is one.
+/// Interval at which a follower reads the log, with or without hints, and at which an idle home
+/// checks that it still is home.
 const POLL: Duration = Duration::from_secs(1);
-/// How long a request that has failed waits before it is sent again.
+/// The wait before a failed request is sent again.
 const RETRY: Duration = Duration::from_millis(20);
 /// The same for the store of objects.
 const STORE_RETRY: Duration = Duration::from_millis(200);
@@ -33,13 +33,13 @@ const STORE_RETRY: Duration = Duration::from_millis(200);
 pub(crate) enum Happening {
     /// Apply these.
     Deliver(Vec<Delivery>),
-    /// This node is home behind this Term record.
+    /// This node is home from this Term record on.
     Won(Delivery),
     /// A record of this home's is durable, at this position. True if its epoch is whole.
     Appended(Position, bool),
     /// Another is home. `has_landed`: what was in flight is durable all the same.
     Deposed { has_landed: bool },
-    /// Nothing more comes.
+    /// No further events follow.
     Ended(StopReason),
 }
 
@@ -64,8 +64,8 @@ struct Candidate {
 
 pub(crate) struct Serving {
     pub home: Home,
-    append: Option<RequestId>,
-    confirm: Option<RequestId>,
+    append: Option<(RequestId, Moment)>,
+    confirm: Option<(RequestId, Moment)>,
     object: Option<RequestId>,
     /// When the record in flight was first sent.
     since: Moment,
@@ -80,9 +80,13 @@ pub(crate) struct Replica {
     standing: Arc<Standing>,
     stage: Stage,
     chores: Chores,
-    /// The last record heard of.
+    /// The last record known from hints.
     heard: LogSequence,
     polled: Option<Moment>,
+    /// The log was seen to hold the history that this process was opened with.
+    is_verified: bool,
+    /// The time that the sequencer takes to answer a home.
+    pace: Pace,
     /// When this node last had everything.
     complete: Moment,
     not_before: Moment,
@@ -90,7 +94,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Follows behind `position`.
+    /// Follows from `position` on.
     pub fn new(
         place: Place,
         me: Writer,
@@ -110,6 +114,8 @@ impl Replica {
             chores,
             heard: position.sequence,
             polled: None,
+            is_verified: false,
+            pace: Pace::default(),
             complete: now,
             not_before: Moment::default(),
             store_not_before: Moment::default(),
@@ -118,7 +124,7 @@ impl Replica {
         replica
     }
 
-    /// Follows behind `position`, whatever it did before.
+    /// Follows from `position` on, in any previous stage.
     pub fn follow(&mut self, position: Position) {
         self.stage = Stage::Following(Box::new(Following {
             follower: Follower::new(self.place.clone(), position),
@@ -127,7 +133,7 @@ impl Replica {
         }));
     }
 
-    /// Begins to take over, if it follows.
+    /// Starts a take-over, if it follows.
     pub fn take_over(&mut self) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Following(following) => Stage::Candidate(Box::new(Candidate {
@@ -159,7 +165,12 @@ impl Replica {
         matches!(self.stage, Stage::Following(_))
     }
 
-    /// The last record that is known, and whether a history may begin behind it.
+    /// Returns true once the log was seen to continue from the node's own files.
+    pub fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
+    /// The last known record, and true if a history may start after it.
     pub fn position(&self) -> Option<(Position, bool)> {
         let of = |follower: &Follower| (follower.position(), !follower.is_within_group());
         match &self.stage {
@@ -172,9 +183,9 @@ impl Replica {
 
     /// True while a home is not sure that it is one, or lacks room.
     pub fn is_uncertain(&mut self, now: Moment) -> bool {
-        let lacks_copies = self.chores.lacks_copies();
+        let (lacks_copies, limit) = (self.chores.lacks_copies(), self.pace.uncertain_after());
         self.home()
-            .is_some_and(|serving| serving.home.is_uncertain(now) || serving.is_full || lacks_copies)
+            .is_some_and(|serving| serving.home.waits_for(now, limit) || serving.is_full || lacks_copies)
     }
 
     /// True if this home may take an epoch that is kept as an object.
@@ -182,18 +193,30 @@ impl Replica {
         self.chores.objects.as_ref().is_some_and(|objects| objects.is_well())
     }
 
-    /// Ends a home whose object the store has left without an answer for too long. True if it has.
+    /// Ends a home whose object the store has left unanswered for too long. Returns true if it has.
     pub fn give_up(&mut self, now: Moment) -> bool {
         self.home().is_some_and(|serving| serving.home.give_up(now))
     }
 
     /// True while a home has no answer of the sequencer, though that has room.
     pub fn is_cut_off(&mut self, now: Moment) -> bool {
+        let limit = self.pace.uncertain_after();
         self.home()
-            .is_some_and(|serving| serving.home.is_uncertain(now) && !serving.is_full)
+            .is_some_and(|serving| serving.home.waits_for(now, limit) && !serving.is_full)
     }
 
-    /// Records behind `position` that are heard of, and milliseconds since everything was here.
+    /// True while a home has been without an answer for so long that it is to answer nothing.
+    pub fn is_to_be_suspended(&mut self, now: Moment) -> bool {
+        let limit = self.pace.suspended_after();
+        self.home().is_some_and(|serving| serving.home.waits_for(now, limit))
+    }
+
+    /// The time that the sequencer takes to answer a home.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Number of known records after `position`, and milliseconds since the node had all of them.
     pub fn lag(&mut self, now: Moment) -> (u64, u64) {
         let Some((position, _)) = self.position() else {
             return (0, 0);
@@ -275,12 +298,16 @@ impl Replica {
                 candidate.asked = None;
                 self.progress(answer)
             }
-            Stage::Home(serving) if serving.append == Some(id) => {
-                serving.append = None;
+            Stage::Home(serving) if serving.append.is_some_and(|(append, _)| append == id) => {
+                if let (Some((_, sent)), true) = (serving.append.take(), answer.is_ok()) {
+                    self.pace.answered(now.since(sent));
+                }
                 self.appended(answer, now)
             }
-            Stage::Home(serving) if serving.confirm == Some(id) => {
-                serving.confirm = None;
+            Stage::Home(serving) if serving.confirm.is_some_and(|(confirm, _)| confirm == id) => {
+                if let (Some((_, sent)), true) = (serving.confirm.take(), answer.is_ok()) {
+                    self.pace.answered(now.since(sent));
+                }
                 self.confirmed(answer)
             }
             Stage::Home(serving) if serving.object == Some(id) => {
@@ -306,6 +333,7 @@ impl Replica {
         };
         match following.follower.take(answer) {
             Ok((deliveries, more)) => {
+                self.is_verified = true;
                 following.wants_range = more;
                 if !more {
                     self.complete = asked;
@@ -347,6 +375,7 @@ impl Replica {
                 if let Some(options) = self.chores.object_options {
                     home.keep_objects(options);
                 }
+                self.is_verified = true;
                 self.stage = Stage::Home(Box::new(Serving {
                     home: *home,
                     append: None,
@@ -408,8 +437,8 @@ impl Replica {
         }
     }
 
-    /// Sends what is to be sent by now. `floor`: below every version of a term that would begin
-    /// now.
+    /// Sends the requests due at `now`. `floor`: a bound below every version of a term that would
+    /// start now.
     pub fn send(&mut self, now: Moment, floor: Version, reached: Reached) {
         self.chores.send(now, reached, &self.place, self.sequencer.as_mut());
         if now < self.not_before {
@@ -441,8 +470,8 @@ impl Replica {
         }
     }
 
-    /// Makes known what is about to be sent before it is: no request that arrives behind the
-    /// sending may be confirmed by it.
+    /// Publishes the attempt before it is sent: no request that arrives after the sending may be
+    /// confirmed by it.
     fn send_as_home(&mut self, now: Moment) {
         let (sequencer, standing) = (&mut self.sequencer, &self.standing);
         let Stage::Home(serving) = &mut self.stage else {
@@ -459,7 +488,7 @@ impl Replica {
             if serving.since == Moment::default() {
                 serving.since = now;
             }
-            serving.append = Some(sequencer.send(request));
+            serving.append = Some((sequencer.send(request), now));
         }
         let is_fresh = |evidence: Moment| now.since(evidence) < POLL;
         if !home.evidence().is_some_and(is_fresh) {
@@ -470,7 +499,7 @@ impl Replica {
         }
         if let Some(request) = home.confirm_request(now) {
             standing.sends(home.arrival().0);
-            serving.confirm = Some(sequencer.send(request));
+            serving.confirm = Some((sequencer.send(request), now));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Readers beside each other and beside writers: every answer is that of an order of all
-//! transactions which respects real time, and none that was sent is taken back by a crash.
+//! Readers concurrent with each other and with writers: every answer fits an order of all
+//! transactions that respects real time, and a crash undoes none that was sent.
 //!
-//! Each write gives all registers the next number and appends an element to a list, so an answer
-//! tells how many writes were before it. More operations with `QUARTET_BESIDE_OPERATIONS`.
+//! Each write sets all registers to the next number and appends an element to a list, so an answer
+//! shows the number of preceding writes. More operations with `QUARTET_BESIDE_OPERATIONS`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -19,9 +19,9 @@ const CRASHES: usize = 4;
 /// The known part of the order, by the numbers of writes.
 #[derive(Default)]
 struct Order {
-    /// The largest that has begun.
+    /// The largest number whose write has started.
     begun: AtomicU64,
-    /// The largest that an operation which is over has written or read.
+    /// The largest number that a finished operation has written or read.
     known: AtomicU64,
     /// The largest that an answer which was sent rests on.
     sent: AtomicU64,
@@ -58,7 +58,7 @@ fn write(engine: &Engine, order: &Order) {
     order.over(engine, number, dependency);
 }
 
-/// The number of the newest write, as all registers and the list tell it.
+/// The number of the newest write, verified to be equal in all registers and the list.
 fn newest(tx: &mut Transaction<'_>) -> u64 {
     let number = number_at(tx, 0);
     for register in 1..REGISTERS {
@@ -147,7 +147,7 @@ fn small_epochs(world: World) -> World {
 
 /// Threads that never pause let the others in: each of them has a number of transactions to do.
 #[test]
-fn nobody_starves_behind_those_who_never_pause() {
+fn no_thread_starves_beside_threads_without_pauses() {
     const TRANSACTIONS: u64 = 200;
     let world = World::default();
     let engine = &world.open();

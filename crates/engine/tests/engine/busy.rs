@@ -1,4 +1,4 @@
-//! One thread keeps the lock for long.
+//! One thread holds the lock for long.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -10,8 +10,8 @@ use quartet_model::Version;
 
 use crate::world::{ALWAYS, World, execute, set};
 
-/// Every entry refuses a thread that may not wait. The lock used to block it for as long as a
-/// script wanted.
+/// Every entry point refuses a thread that may not block. The lock used to block it for as long as
+/// a script ran.
 #[test]
 fn a_thread_that_serves_connections_never_waits_for_long() {
     let world = World::default();
@@ -44,8 +44,8 @@ fn a_thread_that_serves_connections_never_waits_for_long() {
     in_time("the lock is free", || engine.partition_in_time());
 }
 
-/// The answer of a thread that waits briefly, once nobody keeps the lock. The flusher takes it now
-/// and then, and a busy machine may leave it there for longer than such a thread waits.
+/// The answer of a thread that waits briefly, once the lock is free. The flusher takes it at
+/// intervals, and on a busy machine may hold it for longer than such a thread waits.
 fn in_time<T>(story: &str, ask: impl Fn() -> Result<T, Busy>) -> T {
     let _brief = BriefWaits::begin();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -90,8 +90,8 @@ fn both_sides_of_the_lock_wait_briefly() {
     assert_eq!(freed.load(Ordering::SeqCst), 2);
 }
 
-/// A transaction that cannot be judged because the lock is kept leaves nothing behind: its evidence
-/// is forgotten later.
+/// A transaction that cannot be certified because the lock is held leaves no trace: its evidence is
+/// dropped later.
 #[test]
 fn an_optimistic_transaction_gives_up_at_its_commit() {
     let world = World::default();
@@ -107,7 +107,7 @@ fn an_optimistic_transaction_gives_up_at_its_commit() {
                 may_go.wait();
             });
             is_taken.wait();
-            // It begins in any case; the flusher may have the lock for a moment.
+            // It starts in any case; the flusher may hold the lock for a moment.
             brief = Some(BriefWaits::begin());
             Ok::<(), ()>(())
         });

@@ -1,4 +1,5 @@
-//! A directory goes from one store to the other with every row, whatever fails on the way.
+//! A directory is converted from one store to the other with every row, despite failures in
+//! between.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ fn try_convert(world: &World, to: StoreKind) -> Result<bool, OpenError> {
     convert(Arc::new(world.disk.clone()), world.clock.clone(), to, &mut |_| {})
 }
 
-/// A closed directory of that kind: some rows are in a checkpoint, some in the log alone, some
+/// A closed directory of that kind: some rows are in a checkpoint, some only in the log, some
 /// cleared there.
 fn filled(kind: StoreKind) -> (World, u128) {
     let world = World {

@@ -1,4 +1,5 @@
-//! The dependency of an answer: everything a crash could take back, and nothing that never comes.
+//! The dependency of an answer covers every write that a crash could undo, and no version that
+//! never becomes durable.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -13,8 +14,8 @@ use quartet_model::{KeyRange, Version};
 
 use crate::world::{ALWAYS, OTHER_RELAXED, RELAXED, World, execute, set};
 
-/// An error reply tells what the failed command had read (WRONGTYPE: the key is there). It carried
-/// no dependency, so it was sent before the row it spoke of was durable.
+/// An error reply reveals the rows that the failed command read (WRONGTYPE: the key exists). It
+/// carried no dependency, so it was sent before that row was durable.
 #[test]
 fn an_error_waits_for_what_it_read() {
     let engine = World::default().open();
@@ -44,7 +45,7 @@ fn an_error_waits_for_what_it_read() {
 /// Reads of several rows at once, and of numbers at the ends of keys, find what single reads do and
 /// wait for as much.
 #[test]
-fn several_reads_at_once_wait_for_as_much_as_single_ones() {
+fn batched_reads_have_the_dependency_of_single_reads() {
     let engine = World::default().open();
     let mut partition = engine.partition();
     let numbers = || (0..100).map(|root: u64| root * root * 50);
@@ -79,7 +80,7 @@ fn several_reads_at_once_wait_for_as_much_as_single_ones() {
 }
 
 /// A transaction that took a version and then wrote nothing was given that version as its
-/// dependency. It never reached the log, so the reply hung until somebody else wrote; so did every
+/// dependency. It never reached the log, so the reply hung until another client wrote; so did every
 /// snapshot taken after it.
 #[test]
 fn versions_without_effects_are_not_waited_for_or_reach_the_log() {
@@ -104,8 +105,8 @@ fn without_effects() -> CommitRequest {
 }
 
 /// The version of a transaction without effects was in no log: after a restart with the clock set
-/// back it was given again. A reader at that version was then judged as having seen later writes at
-/// or below it.
+/// back it was assigned again. A reader at that version was then treated as having seen later
+/// writes at or below it.
 #[test]
 fn a_reported_version_is_not_given_again() {
     let world = World::default();
@@ -138,8 +139,8 @@ fn a_reported_version_is_not_given_again() {
     assert_eq!(engine.commit(ALWAYS, &request), Err(CommitError::Conflict(Vec::new())));
 }
 
-/// The row a transaction read may be its own: its version is taken back with it, and waiting for it
-/// hung the error reply.
+/// The row a transaction read may be its own: its version is rolled back with it, and waiting for
+/// it hung the error reply.
 #[test]
 fn a_failed_transaction_does_not_wait_for_itself() {
     let engine = World::default().open();
@@ -155,9 +156,9 @@ fn a_failed_transaction_does_not_wait_for_itself() {
     assert!(engine.is_durable(dependency));
 }
 
-/// Clearing in a relaxed database forgot the evidence of everybody's clears: a reader of a key
-/// cleared under `always` did not wait, and saw a removal that a crash could take back. So did a
-/// reader after a switch from `interval` to `always`.
+/// Clearing in a relaxed database dropped the evidence of all databases' clears: a reader of a key
+/// cleared under `always` did not wait, and saw a removal that a crash could undo. So did a reader
+/// after a switch from `interval` to `always`.
 #[test]
 fn gaps_are_waited_for_regardless_of_their_maker() {
     let engine = World::default().open();
@@ -204,8 +205,8 @@ fn a_waiting_reader_hurries_the_sync() {
     );
 }
 
-/// Writes that change nothing had the empty dependency of their commit, although the answer rests
-/// on what was read.
+/// Writes that change nothing had the empty dependency of their commit, although the answer depends
+/// on the rows that were read.
 #[test]
 fn optimistic_writes_without_effect_wait_for_their_reads() {
     let world = World::default();
@@ -225,7 +226,7 @@ fn optimistic_writes_without_effect_wait_for_their_reads() {
 
 /// Touching a watched key without writing closed the same effects twice and panicked.
 #[test]
-fn touching_alone_tells_the_watchers() {
+fn a_touch_without_a_write_notifies_watchers() {
     let engine = World::default().open();
     let told = Arc::new(AtomicUsize::new(0));
     let counter = told.clone();
@@ -309,7 +310,7 @@ fn a_panic_in_a_layer_takes_its_transaction_back() {
 }
 
 /// The evidence against old read versions is lost with the process, but a read version from before
-/// a restart was judged as if nothing had been cleared since.
+/// a restart was certified as if no key had been cleared since.
 #[test]
 fn a_read_version_from_before_a_restart_is_too_old() {
     let world = World::default();
@@ -327,7 +328,7 @@ fn a_read_version_from_before_a_restart_is_too_old() {
 }
 
 #[test]
-fn a_thread_with_nobody_else_to_serve_makes_its_write_durable_itself() {
+fn a_thread_with_one_connection_makes_its_write_durable_itself() {
     let world = World::default();
     let engine = world.open();
     let syncs = || engine.statistics().syncs.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! However much is committed under one hold of the lock, no log record and no memory has to hold it
-//! all.
+//! For any amount of commits under one hold of the lock, no single log record and no memory has to
+//! hold all of them.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use quartet_model::Version;
 use crate::world::{ALWAYS, World, execute, set};
 
 const EPOCH_BYTES: usize = 1000;
-/// Epochs that may be on their way: two queued, and one that the flusher has in hand.
+/// Largest number of epochs in flight: two queued, and one at the flusher.
 const UNWRITTEN_MAX: u64 = 3;
 
 fn world() -> World {
@@ -39,8 +39,8 @@ fn fill(engine: &Engine, count: u64) -> (Dependency, u64) {
     (dependency, engine.statistics().epochs.load(Ordering::SeqCst))
 }
 
-/// All that one pipeline wrote was one record: past 4 GiB the log refused it, and memory had held
-/// it all.
+/// All writes of one pipeline became one record: past 4 GiB the log refused it, and memory had held
+/// all of it.
 #[test]
 fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
     let world = world();
@@ -53,10 +53,9 @@ fn one_hold_of_the_lock_becomes_many_records_while_it_lasts() {
     assert_eq!(world.open().state_hash(None).unwrap(), expected);
 }
 
-/// A thread that waits for the log while holding it lends the lock to the flusher, and to nobody
-/// else.
+/// A thread that waits for the log while holding it lends the lock only to the flusher.
 #[test]
-fn nobody_comes_between_the_transactions_of_one_hold() {
+fn no_transaction_runs_between_those_of_one_hold() {
     let engine = world().open();
     let seen_by_holder = |partition: &mut PartitionGuard<'_>| {
         let seen: Result<_, ExecuteError<()>> = partition.execute(ALWAYS, |tx| {
@@ -83,7 +82,7 @@ fn nobody_comes_between_the_transactions_of_one_hold() {
 }
 
 #[test]
-fn a_checkpoint_amid_full_epochs_stands_at_an_edge() {
+fn a_checkpoint_amid_full_epochs_is_at_an_edge() {
     let world = world();
     let engine = world.open();
     std::thread::scope(|scope| {
@@ -99,7 +98,7 @@ fn a_checkpoint_amid_full_epochs_stands_at_an_edge() {
 }
 
 #[test]
-fn nobody_waits_for_a_failed_log() {
+fn no_reply_waits_for_a_failed_log() {
     for nth in 1..40 {
         let world = world();
         let engine = world.open();

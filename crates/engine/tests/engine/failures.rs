@@ -1,4 +1,4 @@
-//! A write or a sync that fails ends all acknowledgements; what was acknowledged before is there
+//! A write or a sync that fails ends all acknowledgements; earlier acknowledged writes are present
 //! after a restart.
 
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use quartet_env::{Fault, Operation};
 
 use crate::world::{ALWAYS, World, execute, set};
 
-/// Waits as a thread with others to serve, and as one that has nobody else.
+/// Waits both as a thread that serves other connections, and as a thread that does not.
 fn check(fail: impl Fn(&World)) {
     check_waiting(&fail, Engine::wait_durable);
     check_waiting(&fail, |engine, dependency| {
@@ -72,10 +72,10 @@ fn a_full_disk_is_no_failure() {
     }
 }
 
-/// The newest segment is never trimmed, and it counted: a log whose newest segment alone was over
-/// the limit asked for one checkpoint after another, without a single write.
+/// The newest segment is never trimmed, and it counted: a log with a newest segment above the limit
+/// triggered one checkpoint after another, without a single write.
 #[test]
-fn a_large_newest_segment_asks_for_one_checkpoint() {
+fn a_large_newest_segment_requests_one_checkpoint() {
     let world = World {
         checkpoint_log_bytes: 2000,
         ..World::default()
@@ -87,7 +87,7 @@ fn a_large_newest_segment_asks_for_one_checkpoint() {
     engine.checkpoint().unwrap();
     let statistics = engine.statistics();
     let count = statistics.checkpoints.load(Ordering::SeqCst);
-    // Whatever becomes durable, the flusher has asked itself before whether a checkpoint is due.
+    // Before any version becomes durable, the flusher has checked whether a checkpoint is due.
     assert!(engine.wait_durable(set(&engine, ALWAYS, b"l", b"v")));
     assert!(!statistics.checkpoint_running.load(Ordering::SeqCst));
     assert_eq!(statistics.checkpoints.load(Ordering::SeqCst), count);
@@ -96,7 +96,7 @@ fn a_large_newest_segment_asks_for_one_checkpoint() {
 /// Log kept for readers counted as if no checkpoint had it: each start wrote another, of all rows,
 /// before anything had changed.
 #[test]
-fn a_start_asks_for_no_checkpoint_of_what_is_in_one() {
+fn a_start_requests_no_checkpoint_of_checkpointed_records() {
     let world = World {
         checkpoint_log_bytes: 6000,
         log_retention: Duration::from_secs(3600),

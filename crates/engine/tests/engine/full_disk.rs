@@ -1,4 +1,4 @@
-//! A disk that is full: it refuses what would not fit, forgets nothing, and goes on by itself.
+//! A full disk: the engine refuses writes that would not fit, loses nothing, and resumes unaided.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ fn world() -> World {
     }
 }
 
-/// Lets no file grow any more.
+/// Prevents all files from growing.
 fn fill(world: &World) {
     world.disk.set_capacity(Some(world.disk.taken_bytes()));
 }
@@ -92,13 +92,13 @@ fn a_full_disk_refuses_writes_and_takes_deletions_and_reads() {
 }
 
 #[test]
-fn writes_go_on_by_themselves_when_there_is_space() {
+fn writes_resume_when_there_is_space() {
     let world = world();
     let engine = world.open();
     fill(&world);
     let count = write_until_full(&engine);
     world.disk.set_capacity(None);
-    // Nobody writes, nobody waits: it is found out all the same.
+    // Without writes or waiting replies, the engine still notices it.
     wait_until("there is space again", || !engine.is_disk_full());
     let dependency = set(&engine, ALWAYS, &count.to_be_bytes(), b"one more");
     assert!(engine.wait_durable(dependency));
@@ -123,7 +123,7 @@ fn deleting_makes_room_on_a_full_disk() {
     wait_until("the checkpoint gave back what was deleted", || !engine.is_disk_full());
     let dependency = set(&engine, ALWAYS, b"again", &[1; 2000]);
     assert!(engine.wait_durable(dependency));
-    // The last one may have taken the file, and the next is not there yet.
+    // The last checkpoint may have used the file, before the next exists.
     let reserved = || {
         let file = world.disk.open(match world.is_ssd() {
             true => "base.next",
@@ -172,8 +172,8 @@ fn a_checkpoint_that_fails_leaves_nothing_and_is_seen() {
     engine.close().unwrap();
 }
 
-/// One transaction larger than all the room that is reserved: room is made while there is any, else
-/// it alone is refused.
+/// A transaction larger than the whole reserve: the reserve grows while the disk has space,
+/// otherwise only that transaction is refused.
 #[test]
 fn a_large_transaction_has_room_made_for_it() {
     let world = world();
@@ -190,8 +190,8 @@ fn a_large_transaction_has_room_made_for_it() {
     assert!(engine.wait_durable(try_set(&engine, 3, 100).unwrap()));
 }
 
-/// The disk fills up and empties again and again, with and without loss of power: what was
-/// acknowledged is there, what was refused is not, and the log never fails.
+/// The disk repeatedly fills up and empties, with and without loss of power: acknowledged writes
+/// are present, refused ones are not, and the log never fails.
 #[test]
 fn nothing_acknowledged_is_lost_while_the_disk_fills_and_empties() {
     for seed in 0..12 {

@@ -15,7 +15,7 @@ type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// One committed transaction as its thread saw it.
 struct Event {
-    /// Where it read, and where it wrote; equal for one that wrote nothing.
+    /// Its read version and commit version; equal for a read-only transaction.
     read: Version,
     written: Version,
     start: Vec<u8>,
@@ -47,7 +47,7 @@ fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
             }
         }
         if !writes.is_empty() {
-            // Its row's version tells afterwards where the transaction committed.
+            // Its row's version shows the transaction's commit version afterwards.
             tx.set(&[b"marker", marker.as_slice()].concat(), b"");
         }
         Ok::<_, Infallible>((tx.read_version(), rows))
@@ -71,8 +71,8 @@ fn random_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     })
 }
 
-/// The same through `commit`: read at a version, then judged with what was read and written named
-/// by itself.
+/// The same through `commit`: reads at a version, then certifies with explicit read and write
+/// conflict ranges.
 fn interactive_event(engine: &Engine, random: &mut Random) -> Option<Event> {
     let (start, end) = (vec![random.below(KEYS) as u8], vec![random.below(KEYS + 1) as u8]);
     let reader = engine.read_version(ALWAYS);
@@ -184,9 +184,9 @@ fn concurrent_interactive_transactions_are_strictly_serializable() {
     check_concurrent(&[interactive_event, random_event]);
 }
 
-/// A cleared range leaves no row, so it can be judged only for as long as the evidence is kept.
+/// A cleared range leaves no row, so it can be certified only as long as the evidence is kept.
 #[test]
-fn a_read_version_behind_the_conflict_window_is_too_old() {
+fn a_read_version_before_the_conflict_window_is_too_old() {
     let world = World::default();
     let engine = world.open();
     world.clock.set(100_000_000);
@@ -201,7 +201,7 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
                 _ => tx.set(b"other", b""),
             });
             execute(&engine, ALWAYS, |tx| drop(tx.set(b"gone", b"")));
-            // Evidence is weighed when an epoch is taken; the second one finds the first durable.
+            // Evidence is dropped when an epoch is taken; at the second epoch the first is durable.
             for _ in 0..2 {
                 engine.wait_durable(execute(&engine, ALWAYS, |tx| drop(tx.clear(b"gone"))).1);
                 engine.wait_durable(set(&engine, ALWAYS, b"gone", b""));
@@ -223,10 +223,10 @@ fn a_read_version_behind_the_conflict_window_is_too_old() {
     assert_eq!(commit(3, b"l"), Ok(()));
 }
 
-/// While a transaction runs, what it may be judged by is kept, durable or not: it is not refused
-/// for clears elsewhere.
+/// While a transaction runs, the evidence for its certification is kept, durable or not: clears of
+/// other keys do not refuse it.
 #[test]
-fn a_running_transaction_can_be_judged() {
+fn a_running_transaction_can_be_certified() {
     let engine = World::default().open();
     for key in [b"a", b"b"] {
         engine.wait_durable(set(&engine, ALWAYS, key, b"v"));
@@ -243,8 +243,8 @@ fn a_running_transaction_can_be_judged() {
     assert!(outcome.is_ok());
 }
 
-/// A relaxed database keeps no evidence of its clears while nobody can be judged; who read before
-/// is then refused.
+/// A relaxed database keeps no evidence of its clears while no transaction needs certification; a
+/// transaction that read before is then refused.
 #[test]
 fn a_read_version_without_evidence_is_too_old() {
     let world = World::default();
@@ -336,7 +336,7 @@ fn snapshots_do_not_move() {
     }
 }
 
-/// The value of `k` after `mutation` met `old`.
+/// The value of `k` after `mutation` was applied to `old`.
 fn mutated(old: Option<&[u8]>, mutation: Mutation) -> Option<Vec<u8>> {
     let engine = World::default().open();
     if let Some(old) = old {
@@ -393,7 +393,7 @@ fn versionstamps_are_the_commit_version_and_grow() {
 }
 
 #[test]
-fn a_refusal_names_what_changed_when_asked() {
+fn a_refusal_names_the_changed_ranges_on_request() {
     let engine = World::default().open();
     let read_version = engine.read_version(ALWAYS).version;
     set(&engine, ALWAYS, b"b", b"1");
@@ -425,10 +425,10 @@ fn a_read_version_shows_one_space_only() {
 }
 
 /// Programs fence each other off with a clear of an empty range. It left no row, and no trace
-/// either, so transactions that had read in it committed. A mutation's writes count, whether
-/// anything was there or not.
+/// either, so transactions that had read in it committed. A mutation's writes count, even where
+/// they change no row.
 #[test]
-fn clearing_what_is_not_there_refuses_those_who_have_read_it() {
+fn clearing_absent_keys_conflicts_with_their_readers() {
     let clear = |key: &[u8]| Mutation::Clear { key: key.to_vec() };
     let clear_range = |start, end| Mutation::ClearRange {
         range: KeyRange::new(start, end),

@@ -1,5 +1,5 @@
-//! Reading the log of a running engine: in order, without gaps, only what is durable; and what is
-//! kept for whoever reads.
+//! Reading the log of a running engine: in order, without gaps, only durable records; and retention
+//! for readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ fn a_reader_beside_the_writer_reaches_the_same_rows() {
     engine.close().unwrap();
 }
 
-/// Log kept for a reader that never came back filled the disk.
+/// A log kept for a reader that never returned filled the disk.
 #[test]
 fn a_reader_never_fills_the_disk() {
     let world = World {
@@ -143,7 +143,7 @@ fn records_being_read_are_kept_through_checkpoints_and_trimmed_afterwards() {
     let mut rows = Rows::new();
     read_all(&mut reader, &mut rows);
     assert_eq!(rows, rows_of(&engine));
-    // It has gone on: nothing before its place is kept.
+    // The reader has advanced: nothing before its position is kept.
     engine.checkpoint().unwrap();
     assert_eq!(engine.statistics().log_retained_bytes.load(Ordering::Relaxed), 0);
     assert!(matches!(

@@ -18,7 +18,7 @@ use crate::world::{ALWAYS, execute, set};
 #[derive(Clone, Default)]
 struct Watched {
     log: Arc<Mutex<Option<Box<dyn Log>>>>,
-    /// Syncing leaves the newest record behind, as a log does that is durable on too few disks.
+    /// A sync leaves out the newest record, as does a log that is durable on too few disks.
     lags: Arc<AtomicBool>,
     /// The last answer of `sync`.
     synced: Arc<AtomicU64>,
@@ -105,7 +105,7 @@ impl Log for Watched {
     }
 }
 
-/// Everything appended counted as durable after a sync, whatever the log had answered.
+/// Everything appended counted as durable after a sync, regardless of the log's answer.
 #[test]
 fn no_more_is_acknowledged_than_the_log_says_is_durable() {
     let watched = Watched::default();
@@ -120,7 +120,7 @@ fn no_more_is_acknowledged_than_the_log_says_is_durable() {
     assert_eq!(watched.synced.load(Ordering::SeqCst), 1);
     assert!(!engine.is_durable(second));
     let third = set(&engine, ALWAYS, b"c", b"3");
-    // The newest is left behind, and no longer the one before it.
+    // The newest record is left out, and the one before it is included.
     assert!(engine.wait_durable(second));
     assert!(!engine.is_durable(third));
     watched.lags.store(false, Ordering::SeqCst);
@@ -128,10 +128,10 @@ fn no_more_is_acknowledged_than_the_log_says_is_durable() {
     engine.close().unwrap();
 }
 
-/// The flusher named the log's own tail as the one it believed in, so it appended behind whatever
-/// another had appended.
+/// The flusher passed the log's own tail as its expected tail, so it appended after another
+/// writer's records.
 #[test]
-fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
+fn a_home_acknowledges_nothing_after_another_writer_appended() {
     let disk = FaultyDisk::new();
     let (watched, told) = (Watched::default(), Arc::new(Mutex::new(None)));
     let tells = told.clone();
@@ -152,7 +152,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
             None => std::thread::yield_now(),
         }
     };
-    assert_eq!(told, "the log's tail is 2, not 1: its home is elsewhere");
+    assert_eq!(told, "the log's tail is 2, not 1: another node is its home");
     let mut partition = engine.partition();
     let refused = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
         tx.set(b"never", b"3");
@@ -162,7 +162,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
     drop(partition);
     let run = engine.run(ALWAYS, 1, |tx| -> Result<_, ()> { Ok(tx.get(b"before")) });
     assert_eq!(run, Err(RunError::NotHome));
-    // Commits that were never confirmed are gone, also for readers without a transaction.
+    // Commits that were never confirmed are undone, also for readers without a transaction.
     let reader = engine.reader(ALWAYS).unwrap();
     assert_eq!(reader.version, before);
     assert!(reader.get(b"before").is_some() && reader.get(b"after").is_none());
@@ -175,7 +175,7 @@ fn a_home_whose_log_another_has_appended_to_acknowledges_nothing_more() {
 }
 
 #[test]
-fn a_reader_gets_durable_records_only_and_hears_when_there_are_more() {
+fn a_reader_gets_only_durable_records_and_is_notified_of_more() {
     let watched = Watched::default();
     let engine = watched.open(&FaultyDisk::new(), |error| panic!("the log failed: {error}"));
     let first = set(&engine, ALWAYS, b"a", b"1");

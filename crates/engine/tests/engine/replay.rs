@@ -1,5 +1,4 @@
-//! Acknowledged writes are there after closing, after a loss of power, and after checkpoints;
-//! damage is refused.
+//! Acknowledged writes survive closing, a loss of power, and checkpoints; damage is refused.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -56,9 +55,9 @@ fn closing_and_opening_keeps_the_state() {
     }
 }
 
-/// A model of the rows, and an engine beside it, through patches of rows that are set, patched or
-/// cleared in the same transaction, half of which are taken back; reopened after each few, where
-/// the log alone says what a row is.
+/// A model of the rows, compared with an engine, through patches of rows that are set, patched or
+/// cleared in the same transaction, half of them rolled back; reopened every few transactions, when
+/// rows are read from the log only.
 #[test]
 fn patches_are_what_a_slice_would_be_through_rollbacks_and_replays() {
     for seed in 0..8 {
@@ -229,8 +228,7 @@ fn a_crash_at_any_moment_leaves_a_prefix_with_everything_acknowledged() {
     }
 }
 
-/// Lets the n-th write or sync fail for every n that comes up, whichever file it hits.
-/// Answers how many there were.
+/// Makes the n-th write or sync fail for every n that occurs, in any file. Returns their number.
 fn fail_everywhere(order: impl Fn(&FaultyDisk, u64)) -> u64 {
     for nth in 1.. {
         let world = busy_world(FaultyDisk::default());
@@ -243,7 +241,7 @@ fn fail_everywhere(order: impl Fn(&FaultyDisk, u64)) -> u64 {
                 break;
             }
             if moment % 15 == 14 {
-                // One that fails costs space, not data.
+                // A failed checkpoint costs space, not data.
                 let _ = engine.checkpoint();
             }
         }
@@ -289,8 +287,8 @@ fn a_failure_beside_the_log_leaves_a_prefix_with_everything_acknowledged() {
     }
 }
 
-/// A small closed directory with a checkpoint and a log behind it, and every state that it went
-/// through.
+/// A small closed directory with a checkpoint and later records, and the hash of every state in its
+/// history.
 fn small_directory() -> (World, Vec<u128>) {
     let world = World::default();
     let engine = world.open();

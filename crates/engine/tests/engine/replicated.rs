@@ -166,7 +166,7 @@ fn a_home_is_answered_by_the_sequencer() {
 
 /// A reply to a read of settled rows waits until it is shown that the node is still home.
 #[test]
-fn a_read_waits_for_a_confirmation_behind_its_arrival() {
+fn a_read_waits_for_a_confirmation_after_its_arrival() {
     let shelf = founded();
     let node = Node::new(&shelf, 1);
     node.become_home();
@@ -181,7 +181,7 @@ fn a_read_waits_for_a_confirmation_behind_its_arrival() {
 }
 
 #[test]
-fn a_home_that_is_cut_off_refuses_commits_and_goes_on_afterwards() {
+fn a_home_that_is_cut_off_refuses_commits_and_recovers() {
     let shelf = founded();
     let node = Node::new(&shelf, 1);
     node.become_home();
@@ -206,8 +206,8 @@ fn a_home_that_is_cut_off_refuses_commits_and_goes_on_afterwards() {
     until("it commits again", || !refused(node.engine()));
 }
 
-/// `interval` acknowledged without end at a home that nobody could reach: everything since the cut
-/// was lost with it.
+/// `interval` acknowledged indefinitely at an unreachable home: everything since the cut was lost
+/// with it.
 #[test]
 fn relaxed_replies_wait_once_the_evidence_is_old() {
     let shelf = founded();
@@ -220,7 +220,7 @@ fn relaxed_replies_wait_once_the_evidence_is_old() {
         let (early, dependency) = (arrival(), set(node.engine(), RELAXED, b"key", b"at once"));
         assert_eq!(dependency, Dependency::ZERO);
         let settled = node.engine().settled(dependency, early);
-        // On a machine that stood still the evidence may be two seconds old already.
+        // On a machine that was suspended the evidence may already be two seconds old.
         if confirmed.elapsed() < Duration::from_secs(1) {
             assert_eq!(settled, Settled::Yes);
             break dependency;
@@ -267,7 +267,7 @@ fn a_transaction_above_the_limit_is_refused_by_its_size() {
 }
 
 #[test]
-fn a_follower_applies_tells_watches_and_counts() {
+fn a_follower_applies_notifies_watches_and_counts() {
     let shelf = founded();
     let (home, follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     home.become_home();
@@ -299,7 +299,7 @@ fn a_follower_applies_tells_watches_and_counts() {
     assert!(refused(follower.engine()));
 }
 
-/// A watch is a hint: what it does not tell is read.
+/// A watch is a hint: records that it does not report are read anyway.
 #[test]
 fn a_follower_without_hints_reads_what_there_is() {
     let shelf = founded();
@@ -311,7 +311,7 @@ fn a_follower_without_hints_reads_what_there_is() {
 }
 
 #[test]
-fn a_follower_goes_on_from_its_own_files_after_a_restart() {
+fn a_follower_continues_from_its_own_files_after_a_restart() {
     let shelf = founded();
     let (home, mut follower) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     home.become_home();
@@ -379,9 +379,9 @@ fn a_new_home_has_everything_and_older_readers_are_too_old() {
     first.until_shown(b"key", b"new");
 }
 
-/// A deposed home ended its process. It now takes back what nobody has confirmed, and follows.
+/// A deposed home ended its process. It now rolls back its unconfirmed writes, and follows.
 #[test]
-fn a_deposed_home_takes_back_what_is_not_confirmed() {
+fn a_deposed_home_rolls_back_unconfirmed_commits() {
     let shelf = founded();
     let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     first.become_home();
@@ -415,17 +415,18 @@ fn a_deposed_home_takes_back_what_is_not_confirmed() {
     second.until_shown(b"key", b"third");
 }
 
-/// A caller that commits and asks only then since when this node is home takes another home's
-/// version of the same number for its own: a database that nobody has was created, by the answer.
+/// A caller that commits first and only then reads since when this node is home mistakes another
+/// home's version of the same number for its own: CREATE reported success for a database that did
+/// not exist.
 #[test]
-fn a_commit_that_is_taken_back_while_its_home_is_deposed_is_not_durable() {
+fn a_commit_rolled_back_with_its_deposed_home_is_not_durable() {
     let shelf = founded();
     let (first, second) = (Node::new(&shelf, 1), Node::new(&shelf, 2));
     first.become_home();
     first.set(b"key", b"confirmed");
     second.until_shown(b"key", b"confirmed");
     shelf.set_mode(first.client, Mode::CutOff);
-    // The engine calls who wants the lock once it is free: behind the commit, before the waiting.
+    // The engine calls the lock's waiters once it is free: after the commit, before the wait.
     let (committed, is_committed) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let once = Mutex::new(Some((committed, may_go_on)));
@@ -463,8 +464,8 @@ fn a_commit_that_is_taken_back_while_its_home_is_deposed_is_not_durable() {
     });
 }
 
-/// A copy whose target was deposed counted what another home wrote there as its own rows, and the
-/// database was then said to be where nothing of it was.
+/// A copy whose target was deposed counted another home's writes there as its own rows, and the
+/// catalogue then placed the database where none of it was.
 #[test]
 fn a_copy_is_not_in_a_target_or_of_a_source_that_was_deposed_meanwhile() {
     let world = World::default();
@@ -489,7 +490,7 @@ fn a_copy_is_not_in_a_target_or_of_a_source_that_was_deposed_meanwhile() {
     });
     assert!(matches!(copy.settle(), Err(DatabaseCopyError::Refused)));
 
-    // The other way round: the fence of a home that is over.
+    // The reverse: the fence of a former home.
     let source = second.engine();
     let copy = DatabaseCopy::begin(source, alone, database, figures()).unwrap();
     shelf.set_mode(second.client, Mode::CutOff);
@@ -516,7 +517,7 @@ fn a_copy_is_not_in_a_target_or_of_a_source_that_was_deposed_meanwhile() {
 }
 
 /// An epoch whose answer was lost before the home was deposed is part of the history, and is
-/// acknowledged. Its outcome was called unknown.
+/// acknowledged. Its outcome was reported as unknown.
 #[test]
 fn a_deposed_home_keeps_what_had_landed() {
     let shelf = founded();
@@ -633,7 +634,7 @@ fn last_record(shelf: &Shelf) -> u64 {
     records(shelf).last().expect("there is a record").0
 }
 
-/// How many records behind this one have effects.
+/// The number of records after this one that have effects.
 fn effects_after(shelf: &Shelf, before: u64) -> usize {
     let has_effects = |bytes: &[u8]| {
         let body = Record::decode(bytes).unwrap().body;
@@ -643,17 +644,17 @@ fn effects_after(shelf: &Shelf, before: u64) -> usize {
     behind.filter(|(_, bytes)| has_effects(bytes)).count()
 }
 
-/// The outcome of a group of which a node has only the first records.
+/// The outcome of a group when a node has only its first records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     /// Its last record arrives later.
     GoesOn,
-    /// A term begins instead.
+    /// A term starts instead.
     IsCut,
 }
 
-/// Two records of a group stand at the end of a node's own log when it stops or is killed. It
-/// starts while the sequencer is out of reach, with or without a checkpoint, and starts once more.
+/// Two records of a group are at the end of a node's own log when it stops or is killed. It
+/// restarts twice while the sequencer is out of reach, with or without a checkpoint.
 ///
 /// A checkpoint in that state was at the last part instead of the last whole record. The next start
 /// did not find where in the shared log the node is, took its own log for empty, and stopped at
@@ -675,7 +676,7 @@ fn goes_on_behind_parts(store: StoreKind, has_checkpoint: bool, is_killed: bool,
     let before = written(&node);
     shelf.set_mode(node.client, Mode::CutOff);
 
-    // Three records of one transaction, of which the third is late.
+    // Three records of one transaction; the third is late.
     let large = &large()[..1_300_000];
     home.set(b"large", large);
     drop(home);
@@ -700,7 +701,7 @@ fn goes_on_behind_parts(store: StoreKind, has_checkpoint: bool, is_killed: bool,
     let end = |node: &mut Node| match is_killed {
         false => node.engine.take().unwrap().close().unwrap(),
         true => {
-            // A second, after which the log is synced.
+            // A second, with the log synced after it.
             let synced = || node.world.disk.fork();
             until(&case, || {
                 let disk = synced();
@@ -751,7 +752,7 @@ fn goes_on_behind_parts(store: StoreKind, has_checkpoint: bool, is_killed: bool,
 }
 
 #[test]
-fn a_node_goes_on_behind_parts_of_a_group_at_the_end_of_its_log() {
+fn a_node_continues_after_parts_of_a_group_at_the_end_of_its_log() {
     for (store, has_checkpoint, is_killed, group) in [
         (StoreKind::Memory, true, false, Group::GoesOn),
         (StoreKind::Memory, true, true, Group::IsCut),
@@ -764,7 +765,7 @@ fn a_node_goes_on_behind_parts_of_a_group_at_the_end_of_its_log() {
     }
 }
 
-/// A home whose disk answers nothing any more went on telling the other nodes that it lives.
+/// A home whose disk no longer responded kept reporting to the other nodes that it was alive.
 #[test]
 fn a_home_that_waits_for_its_disk_says_for_how_long() {
     let home = Node::new(&founded(), 1);
@@ -802,8 +803,8 @@ fn all_nodes_take_their_hash_at_the_same_record() {
     assert_eq!(follower.engine().replication().hash_mismatches, 0);
 }
 
-/// Returns the disk of a node with its log alone, in which `from` stands as `to`. Every checksum is
-/// right, and so are the places in the shared log.
+/// Returns the disk of a node with only its log, in which `from` is replaced by `to`. Every
+/// checksum is right, and so are the positions in the shared log.
 fn changed(disk: &FaultyDisk, from: &[u8], to: &[u8]) -> FaultyDisk {
     let other = FaultyDisk::new();
     let opener = |disk: &FaultyDisk| {
@@ -831,19 +832,19 @@ fn changed(disk: &FaultyDisk, from: &[u8], to: &[u8]) -> FaultyDisk {
     other
 }
 
-/// A row of a node differs while all checksums of its files are right, as memory that has changed a
-/// byte leaves it. The node finds that at the next mark, serves no more, and copies the home.
+/// A row of a node differs while all checksums of its files are right, as after a bit flip in
+/// memory. The node detects it at the next mark, stops serving, and copies the home.
 #[test]
-fn a_state_that_differs_is_found_at_a_mark_and_copied_anew() {
+fn a_state_that_differs_is_found_at_a_mark_and_copied_again() {
     let shelf = held();
     let (home, mut node) = (Node::new(&shelf, 1), Node::down(&shelf, 2));
     home.become_home();
-    // It starts from its log alone.
+    // It starts from its log only.
     node.world.store = Some(StoreKind::Memory);
     node.start();
     home.set(b"key", b"right value");
     node.until_shown(b"key", b"right value");
-    // The figures of the home may be those before its last record.
+    // The figures of the home may be older than its last record.
     let last = last_record(&shelf);
     until("its log is on disk", || node.engine().replication().synced == last);
     node.crash();
@@ -878,7 +879,7 @@ fn a_state_that_differs_is_found_at_a_mark_and_copied_anew() {
     assert_eq!(node.engine().replication().hash_mismatches, 0);
 }
 
-/// The sequencer keeps seconds of the log; who was away for longer needs a copy.
+/// The sequencer keeps seconds of the log; a node that was away for longer needs a copy.
 #[test]
 fn records_that_two_have_synced_are_trimmed_and_an_absent_node_copies() {
     let shelf = founded();
@@ -958,7 +959,7 @@ fn a_copy_that_is_torn_is_refused() {
     }
 }
 
-/// Feeds and backups read the own log of any node, and see transactions alone.
+/// Feeds and backups read the own log of any node, and see only transactions.
 #[test]
 fn a_followers_log_is_read_as_any() {
     let shelf = founded();
@@ -999,7 +1000,7 @@ fn a_node_of_another_cluster_is_refused_by_name() {
 }
 
 #[test]
-fn a_directory_of_a_server_alone_does_not_join() {
+fn a_directory_of_a_standalone_server_does_not_join() {
     let world = World::default();
     let engine = world.open();
     set(&engine, ALWAYS, b"key", b"value");
@@ -1021,7 +1022,7 @@ fn a_directory_of_a_server_alone_does_not_join() {
 
 // ---- transactions that are kept as objects
 
-/// A cluster of which no record is trimmed, however long a step takes.
+/// A cluster without trimming, however long a step takes.
 fn held() -> Shelf {
     let shelf = founded();
     let Answer::Lease(lease) = shelf.ask(&Request::Grant { seconds: 10 }) else {
@@ -1055,8 +1056,8 @@ fn until_it_takes_objects(node: &Node) {
     });
 }
 
-/// A transaction of 6 MB is read at the home, at a follower, by one that starts later, and behind a
-/// crash of each.
+/// A transaction of 6 MB is read at the home, at a follower, by a node that starts later, and after
+/// a crash of each.
 #[test]
 fn a_large_transaction_is_an_object_that_every_node_reads() {
     let shelf = held();
@@ -1098,8 +1099,8 @@ fn a_take_over_reads_the_object_at_the_end_of_the_log() {
     assert_eq!(other.get(b"large"), Some(large()));
 }
 
-/// Without an answer of the store, large transactions are refused before they commit, and all
-/// others go on.
+/// While the store does not respond, large transactions are refused before they commit, and all
+/// others continue.
 #[test]
 fn while_the_object_store_is_away_only_large_transactions_are_refused() {
     let shelf = held();
@@ -1122,8 +1123,8 @@ fn while_the_object_store_is_away_only_large_transactions_are_refused() {
     assert_eq!(home.get(b"large"), Some(large()));
 }
 
-/// The store goes away behind a commit: the home ends its term instead of waiting without an end.
-/// The commits behind the object never happened, and their replies are lost.
+/// The store becomes unreachable after a commit: the home ends its term instead of waiting
+/// indefinitely. The commits after the object never happened, and their replies are lost.
 #[test]
 fn a_home_gives_up_when_the_object_store_stays_away() {
     let shelf = held();
@@ -1143,7 +1144,7 @@ fn a_home_gives_up_when_the_object_store_stays_away() {
     assert_eq!(home.engine().replication().roll_backs, 1);
 }
 
-/// A follower for whose record the store has no object, or another, does not guess.
+/// A follower stops at a record for which the store has no object, or another.
 #[test]
 fn an_object_that_is_lost_stops_a_follower() {
     let shelf = held();

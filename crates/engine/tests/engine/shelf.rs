@@ -15,9 +15,9 @@ pub enum Mode {
     /// They are executed and answered.
     #[default]
     Well,
-    /// They are executed, and the client hears that nothing is known.
+    /// They are executed, and the client receives no answer.
     AnswersLost,
-    /// They are not executed, and the client hears that nothing is known.
+    /// They are not executed, and the client receives no answer.
     CutOff,
     /// They are executed once this mode ends.
     Late,
@@ -31,9 +31,9 @@ pub struct Shelf(Arc<Mutex<Inside>>);
 struct Inside {
     store: Store,
     clients: Vec<Client>,
-    /// How the requests of clients fare from their first one on.
+    /// The initial mode of clients' requests.
     begins: Mode,
-    /// The store of objects answers nobody.
+    /// The object store answers no request.
     has_no_objects: bool,
 }
 

@@ -11,7 +11,7 @@ use quartet_log::FileLogOptions;
 
 use crate::world::{ALWAYS, RELAXED, execute, set};
 
-/// A disk on which no file of the tree begins while it is held.
+/// A disk on which no file of the tree can be created while it is held.
 #[derive(Clone, Default)]
 struct HeldDisk {
     disk: FaultyDisk,
@@ -100,10 +100,10 @@ fn open_with(disk: &HeldDisk, options: EngineOptions) -> Engine {
     Engine::open_with(parts, options, failure, &mut |_| {}).unwrap()
 }
 
-/// Writes stood still once four times as much had gathered as starts a flush. From half of that on
-/// they are slower, and go on.
+/// Writes were blocked once four times as much had gathered as triggers a flush. From half of that
+/// on they are slower, and continue.
 #[test]
-fn writes_become_slower_and_go_on() {
+fn writes_become_slower_and_continue() {
     let disk = HeldDisk::default();
     let engine = open(&disk);
     let write = |numbers: std::ops::Range<u64>| {
@@ -113,8 +113,7 @@ fn writes_become_slower_and_go_on() {
         }
     };
     let hold = disk.hold();
-    // The flush begins with the seventeenth; half of what may gather until it ends has gathered
-    // with the fiftieth.
+    // The flush starts with the seventeenth; at the fiftieth, half of the limit has gathered.
     write(0..50);
     let began = Instant::now();
     write(50..64);
@@ -156,9 +155,9 @@ fn count(engine: &Engine) -> usize {
     .0
 }
 
-/// Small rows were counted by the log, which has less than half of what they take in memory,
-/// against a bound that was no part of the budget. So memory ran out before it, and every write was
-/// refused for good.
+/// Small rows were counted by their size in the log, less than half of their size in memory,
+/// against a bound outside of the budget. So memory ran out before it, and every write was refused
+/// permanently.
 #[test]
 fn growing_writes_wait_for_the_flush_and_are_not_refused() {
     let disk = HeldDisk::default();
@@ -190,8 +189,7 @@ fn growing_writes_wait_for_the_flush_and_are_not_refused() {
     engine.close().unwrap();
 }
 
-/// A server that was to stop waited for the flush with its last commits, however long the disk
-/// took.
+/// A stopping server waited for the flush with its last commits, however long the disk took.
 #[test]
 fn before_the_end_nothing_waits_for_the_flush() {
     let disk = HeldDisk::default();
@@ -221,10 +219,10 @@ fn before_the_end_nothing_waits_for_the_flush() {
     engine.close().unwrap();
 }
 
-/// A flush began only when no full epoch was left, and somebody who writes without letting go of
-/// the lock always leaves one, unless the flusher happens to be faster. Now a flush that is due
-/// takes all that are queued: a writer is never more than these ahead of the flusher, however late
-/// that is, so flushes begin and end while the lock is kept.
+/// A flush started only when no full epoch was left, and a thread that writes without releasing the
+/// lock always leaves one, unless the flusher is faster. Now a due flush takes all queued epochs: a
+/// writer is never more than these ahead of the flusher, so flushes start and end while the lock is
+/// held.
 #[test]
 fn one_hold_of_the_lock_writes_more_than_may_gather() {
     let engine = open_with(&HeldDisk::default(), with_little_memory());
@@ -247,7 +245,7 @@ fn one_hold_of_the_lock_writes_more_than_may_gather() {
 
 /// Rows that a snapshot holds are no reason to wait: only its end would end that.
 #[test]
-fn a_snapshot_that_is_held_stops_nobody() {
+fn a_held_snapshot_blocks_no_writer() {
     let engine = open_with(&HeldDisk::default(), with_little_memory());
     for number in 0..2_000_u64 {
         set(&engine, RELAXED, &number.to_be_bytes(), &[7; 100]);

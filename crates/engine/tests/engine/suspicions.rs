@@ -1,5 +1,5 @@
-//! Breaches looked for at random: a commit over a read that has changed, and an answer that was
-//! sent and rests on something that a crash took back.
+//! A randomized search for two breaches: a commit over a changed read, and a sent answer whose
+//! dependency a crash undid.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -29,7 +29,8 @@ fn random_write(tx: &mut Transaction<'_>, random: &mut Random) {
     }
 }
 
-/// A transaction of a few writes, in either mode, sometimes taken back. Its hold if it was not.
+/// A transaction of a few writes, in either mode, sometimes rolled back. Returns its dependency if
+/// it commits.
 fn random_transaction(engine: &Engine, random: &mut Random) -> Option<Dependency> {
     let space = if random.below(3) == 0 { RELAXED } else { ALWAYS };
     let fails = random.below(5) == 0;
@@ -201,7 +202,7 @@ fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Dep
             0 => drop(tx.count(start, end)),
             1 => drop(tx.nth(start, end, 0)),
             2 => tx.scan(start, end, true, &mut |_| ControlFlow::Continue(())),
-            // Clearing tells what was there.
+            // A clear reveals the previous rows.
             3 => drop(tx.clear_range(start, end)),
             4 => {
                 tx.clear(start);
@@ -212,7 +213,7 @@ fn random_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>), Dep
                 looked_at = point;
             }
         }
-        // Only looking: whatever was written is taken back.
+        // For reads only: all writes are rolled back.
         if fails || matches!(kind, 3 | 4) {
             Err(())
         } else {
@@ -239,7 +240,7 @@ fn optimistic_read(engine: &Engine, random: &mut Random) -> ((Vec<u8>, Vec<u8>),
 }
 
 #[test]
-fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
+fn no_sent_reply_depends_on_a_write_that_a_crash_undid() {
     let mut lost = 0;
     for seed in 0..60 {
         let (world, mut random) = (World::default(), Random(seed));
@@ -285,8 +286,7 @@ fn no_answer_that_was_sent_rests_on_what_a_crash_took_back() {
     assert!(lost > 5, "only {lost} crashes took something back");
 }
 
-/// Whatever a transaction did before it failed, nothing tells that it ever ran: no row, no version,
-/// no log record.
+/// A failed transaction leaves no trace of having run: no row, no version, no log record.
 #[test]
 fn a_failed_transaction_leaves_no_trace() {
     for seed in 0..200 {
@@ -318,7 +318,7 @@ fn a_failed_transaction_leaves_no_trace() {
     }
 }
 
-/// Every key has a watch. Watches of changed rows fire; those that no write named do not.
+/// Every key has a watch. Watches of changed rows fire; watches of other rows do not.
 #[test]
 fn no_watch_is_lost() {
     for seed in 0..100 {

@@ -39,8 +39,8 @@ fn each_change_is_reported_once_in_order_unless_rolled_back() {
     assert_eq!(*told.lock().unwrap(), [b"c", b"a", b"c"]);
 }
 
-/// New keys are recorded, and taken back, by their place in the pending log: between large values,
-/// which stand elsewhere, after other transactions, and in full or not.
+/// New keys are recorded, and rolled back, by their offset in the pending log: between large
+/// values, which are not stored in it, after other transactions, and in full or not.
 #[test]
 fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     for seed in 0..4 {
@@ -58,7 +58,7 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
             let space = if random.below(2) == 0 { RELAXED } else { ALWAYS };
             let outcome = engine.partition().execute(space, |tx| {
                 for _ in 0..random.below(12) {
-                    // Long ones are logged as what differs from one before.
+                    // Long keys are logged as their difference from an earlier key.
                     let key = vec![b'k'; (random.below(6) + random.below(2) * 100) as usize];
                     if random.below(4) > 0 {
                         let bytes = if random.below(20) == 0 { 1 << 20 } else { 5 };
@@ -84,10 +84,10 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     }
 }
 
-/// Clearing a range fired the watches of keys that had never been there: Redis' FLUSHALL leaves a
-/// WATCH of an absent key alone, so EXEC failed where Redis' succeeds.
+/// Clearing a range fired the watches of absent keys: Redis' FLUSHALL does not trigger a WATCH of
+/// an absent key, so EXEC failed where Redis' succeeds.
 #[test]
-fn a_cleared_range_tells_only_of_what_was_there() {
+fn a_cleared_range_reports_only_present_rows() {
     let engine = World::default().open();
     let told = Told::default();
     set(&engine, ALWAYS, b"k", b"v");

@@ -1,5 +1,5 @@
-//! One partition on a disk in memory with a clock that moves only when the test moves it.
-//! `QUARTET_ENGINE` selects the store.
+//! One partition on a disk in memory with a clock that only the test advances. `QUARTET_ENGINE`
+//! selects the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,8 +90,7 @@ impl World {
     }
 }
 
-/// One transaction that cannot fail, unless it meets a moment when the disk is full: then it is
-/// tried again.
+/// Runs a transaction that cannot fail, except on a momentarily full disk: then it is retried.
 pub fn execute<R>(engine: &Engine, space: Space, mut body: impl FnMut(&mut Transaction<'_>) -> R) -> (R, Dependency) {
     loop {
         let outcome: Result<_, ExecuteError<()>> = engine.partition().execute(space, |tx| Ok(body(tx)));

@@ -5,12 +5,14 @@ use std::time::Duration;
 use quartet_sigv4::{Credential, Signer};
 use serde_json::{Value, json};
 
+use crate::error::Error;
 use crate::http::{Answer, Http};
+use crate::roots::TrustedRoots;
 
 /// Items of one BatchWriteItem.
 pub const BATCH_ITEMS: usize = 25;
 const LOOK: Duration = Duration::from_millis(100);
-/// Errors that ask for patience.
+/// Errors that require a retry with backoff.
 const PATIENCE: [&str; 5] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
@@ -41,11 +43,14 @@ impl std::fmt::Display for Refused {
 }
 
 impl Client {
-    pub fn new(url: &str, credential: Credential) -> Client {
-        Client {
-            http: Http::new(url),
+    /// Errors: nobody is there.
+    pub fn new(url: &str, credential: Credential, roots: &TrustedRoots) -> Result<Client, Error> {
+        let http = Http::new(url, roots);
+        http.check_reachable()?;
+        Ok(Client {
+            http,
             signer: Signer::new(credential),
-        }
+        })
     }
 
     pub fn ask(&self, operation: &str, request: &Value) -> Result<Value, Refused> {
@@ -80,9 +85,9 @@ impl Client {
     }
 
     /// Makes the table, and waits until it may be used.
-    pub fn create(&self, wanted: &Value) -> Result<(), Refused> {
-        self.ask("CreateTable", wanted)?;
-        let name = wanted["TableName"].as_str().unwrap_or_default();
+    pub fn create(&self, request: &Value) -> Result<(), Refused> {
+        self.ask("CreateTable", request)?;
+        let name = request["TableName"].as_str().unwrap_or_default();
         while self
             .describe(name)?
             .is_none_or(|table| table["TableStatus"] != "ACTIVE")
@@ -121,10 +126,10 @@ fn refusal(answer: &Answer) -> Refused {
     }
 }
 
-/// A CreateTable request for a table like the one that is described, with what its server has made
-/// of it left out.
+/// Builds a CreateTable request from a table's description, without the parts that its server has
+/// added.
 pub fn like(description: &Value, name: &str) -> Value {
-    let mut wanted = json!({
+    let mut request = json!({
         "TableName": name,
         "AttributeDefinitions": description["AttributeDefinitions"],
         "KeySchema": description["KeySchema"],
@@ -138,13 +143,13 @@ pub fn like(description: &Value, name: &str) -> Value {
             .map(index_like)
             .collect();
         if !indexes.is_empty() {
-            wanted[kind] = indexes.into();
+            request[kind] = indexes.into();
         }
     }
     if description["StreamSpecification"]["StreamEnabled"] == true {
-        wanted["StreamSpecification"] = description["StreamSpecification"].clone();
+        request["StreamSpecification"] = description["StreamSpecification"].clone();
     }
-    wanted
+    request
 }
 
 fn index_like(index: &Value) -> Value {

@@ -1,6 +1,6 @@
-//! An export as DynamoDB lays it out (`quartet_dynamodb_export`), in a folder or a bucket. Beside
-//! the manifests stands a file of our own, `table.json`: the table's description, so that it can be
-//! made again.
+//! An export in DynamoDB's layout (`quartet_dynamodb_export`), in a folder or a bucket. Next to the
+//! manifests there is a file of our own, `table.json`: the table's description, with which it can
+//! be created again.
 
 use quartet_backup::{Target, open_target};
 use quartet_dynamodb_export::{DataFile, FILES, FULL_VERSION, FileLine, SUMMARY, Summary};
@@ -18,7 +18,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// An export that is there: the folder, or s3://BUCKET/PREFIX, that holds
+    /// Opens an existing export: the folder, or s3://BUCKET/PREFIX, that holds
     /// manifest-summary.json.
     pub fn open(address: &str) -> Result<Export> {
         let export = Export::at(address, false)?;
@@ -88,7 +88,7 @@ impl Export {
     }
 }
 
-/// The key begins with the place in the bucket where the export was made; it may lie elsewhere now.
+/// The key starts with the original place in the bucket; the export may have been moved since.
 pub fn name_of(file: &FileLine) -> &str {
     let key = file.data_file_s3_key.as_str();
     key.rsplit('/').next().unwrap_or(key)

@@ -21,7 +21,7 @@ pub use quartet_sigv4::Credential;
 /// Items between two entries of the journal.
 const JOURNAL_EVERY: usize = 20 * BATCH_ITEMS;
 
-/// Where items come from.
+/// The source of items.
 pub enum From<'f> {
     Export(&'f Export),
     /// A table of a server, read by several readers at once.
@@ -32,7 +32,7 @@ pub enum From<'f> {
     },
 }
 
-/// Where they go.
+/// The target of items.
 pub struct To<'t> {
     pub client: &'t Client,
     pub name: &'t str,
@@ -86,7 +86,7 @@ pub fn import(
     }
 }
 
-/// The table must be there and empty, or is made; or an earlier run of this copy has begun it.
+/// The table must exist and be empty, or is created; or an earlier run of this copy has started it.
 fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &Journal) -> Result<()> {
     let name = to.name;
     if to.client.describe(name).map_err(target)?.is_none() {
@@ -100,11 +100,11 @@ fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &Journal) -> Result<()>
     if to.merges || journal.goes_on() {
         return Ok(());
     }
-    let found = to
+    let scan = to
         .client
         .ask("Scan", &json!({ "TableName": name, "Limit": 1 }))
         .map_err(target)?;
-    match found["Count"].as_u64() {
+    match scan["Count"].as_u64() {
         Some(0) => Ok(()),
         _ => Err(Error::NotEmpty(format!(
             "the table {name} holds items; --merge copies beside them, and over those of the same key"
@@ -161,7 +161,7 @@ fn item_of(line: &[u8]) -> Option<Value> {
     Some(record["Item"].take()).filter(Value::is_object)
 }
 
-/// Puts all of these, those that the table does not take left out.
+/// Puts all of these items, except refused ones.
 fn put(to: &To<'_>, items: &[Value], observer: &mut dyn Observer) -> Result<()> {
     let is_of_items = |refused: &Refused| refused.kind == "ValidationException";
     match to.client.put(to.name, items) {
@@ -197,7 +197,7 @@ impl Segment<'_> {
         let part = format!("segment {} of {}", self.segment, self.segments);
         let lock = || shared.lock().expect("nobody panics with it");
         let mut start = lock().0.position(&part).cloned().unwrap_or_default();
-        // Null is the end as well as the beginning, so the end has a word.
+        // Null means the end as well as the start, so the end has a word.
         while start != "end" {
             let mut request = json!({
                 "TableName": self.name, "Segment": self.segment, "TotalSegments": self.segments, "ConsistentRead": true,

@@ -1,8 +1,9 @@
-//! The service's own work: filling new indexes, deleting expired items, forgetting old records.
+//! The service's background work: filling new indexes, deleting expired items, removing old
+//! records.
 //!
-//! All in small transactions, so that nobody waits long for the lock. How far the filling of an
-//! index has come is a row, so it goes on after a restart; writes maintain a new index from its
-//! first moment, and filling it twice is harmless.
+//! All in small transactions, so that no request waits long for the lock. The progress of filling
+//! an index is a row, so it continues after a restart; writes maintain a new index from its
+//! creation, and filling it twice is harmless.
 
 use std::ops::ControlFlow;
 
@@ -21,7 +22,7 @@ use crate::{DynamoDb, operations::backups, operations::restore, storage::history
 
 /// Items that one transaction handles.
 const STEP_ITEMS: usize = 200;
-/// How long one kind of work may go on before others get their turn.
+/// Time limit of one kind of work before the others get their turn.
 const TURN_MICROS: u64 = 20_000;
 /// An expiry longer ago is taken for a mistake ("Using time to live").
 const EXPIRED_SECONDS_MAX: u64 = 5 * 365 * 24 * 3600;
@@ -37,8 +38,8 @@ impl DynamoDb {
         self.for_a_while(history::sweep);
     }
 
-    /// Goes on with what was asked for and takes room, a little at a time. True if there may be
-    /// more to do.
+    /// Continues requested work that takes space, a little at a time. Returns true if there may be
+    /// more.
     pub fn go_on(&self) -> bool {
         self.engine.admission() == Admission::Now && self.for_a_while(restore::go_on)
     }
@@ -54,7 +55,7 @@ impl DynamoDb {
         false
     }
 
-    /// True if there may be more to do.
+    /// Returns true if there may be more to do.
     fn step(&self, work: fn(&DynamoDb, &mut Transaction<'_>) -> bool) -> bool {
         let (more, _) = self.execute(|transaction| Ok::<bool, Failure>(work(self, transaction)));
         more.unwrap_or(false)

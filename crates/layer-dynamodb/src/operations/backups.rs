@@ -24,7 +24,7 @@ use crate::{DynamoDb, Outcome, storage::history, storage::key};
 /// For how long the service keeps what it backed up by itself.
 const SYSTEM_BACKUP_MICROS: u64 = 35 * 24 * 3600 * 1_000_000;
 const PAGE_MAX: i64 = 100;
-/// Backups that one ListBackups looks at; behind them the list goes on with the next.
+/// Backups that one ListBackups visits; the list continues with the next one.
 const LOOKED_AT_MAX: usize = 1000;
 
 /// Makes a backup of a table as it is; the caller stores the table or drops it.
@@ -141,7 +141,7 @@ fn remove(layer: &DynamoDb, transaction: &mut Transaction<'_>, backup: &Backup) 
     );
 }
 
-/// Removes a backup whose time is over. False if there is none.
+/// Removes an expired backup. Returns false if there is none.
 pub fn expire(layer: &DynamoDb, transaction: &mut Transaction<'_>) -> bool {
     let end = key::backup_expiry(transaction.now_micros(), "");
     let mut due = None;
@@ -204,7 +204,8 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                     .or_else(|| listed.last().map(|backup: &Backup| backup.arn(layer)));
                 return ControlFlow::Break(());
             }
-            // Behind those that begin with digits stand other regions', below their names.
+            // Names that start with digits are followed by other regions', below the regions'
+            // names.
             if Transaction::layer_key(row)[prefix.len()..].contains(&b'/') {
                 return ControlFlow::Break(());
             }

@@ -14,6 +14,7 @@ use crate::storage::capacity::{Consumed, Kind, Report, write_list};
 use crate::storage::throughput::Use;
 use crate::wire::failure::Failure;
 use crate::wire::json::{Json, Writer, json_text};
+use crate::wire::legacy;
 use crate::wire::shape::shown_value;
 use crate::wire::value::{Item, parse_item};
 use crate::{DynamoDb, Outcome, storage::stored};
@@ -27,20 +28,27 @@ fn tables<'j, 'a>(request: &'j Json<'a>) -> impl Iterator<Item = (&'j str, &'j J
     items.members()
 }
 
-/// The keys asked of one table.
+/// The requested keys of one table.
 struct TableGets {
     name: String,
     gets: Vec<Get>,
-    /// The members of the request's JSON that ask for the same again, without its keys.
+    /// The request's members for this table, without its keys, for an unprocessed part.
     keys: Vec<Item>,
 }
 
 fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
     let mut all = Vec::new();
     let mut count = 0;
+    check_projections(request)?;
     for (name, json) in tables(request) {
         let elements = json.get("Keys").map_or(&[][..], Json::elements);
         count += elements.len();
+        if elements.is_empty() {
+            return Err(Failure::validation(format!(
+                "1 validation error detected: Value at 'RequestItems.{name}.member.Keys' failed to satisfy constraint: \
+                 Member must have length greater than or equal to 1"
+            )));
+        }
         if elements.len() > KEYS_MAX {
             return Err(Failure::validation(format!(
                 "1 validation error detected: Value at 'RequestItems.{name}.member.Keys' failed to satisfy constraint: \
@@ -75,6 +83,14 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
         ));
     }
     Ok(all)
+}
+
+/// Tables may not be asked in both styles, each in its own.
+fn check_projections(request: &Json<'_>) -> Result<(), Failure> {
+    let is_used = |member: &&str| tables(request).any(|(_, json)| json.get(member).is_some());
+    let used = ["AttributesToGet", "ProjectionExpression"].into_iter().filter(is_used);
+    let used = Json::Object(used.map(|member| (member.into(), Json::Bool(true))).collect());
+    legacy::check_not_mixed(&used, &["AttributesToGet"], &["ProjectionExpression"])
 }
 
 fn refuse_repeated(keys: &[Item]) -> Result<(), Failure> {
@@ -178,7 +194,7 @@ fn write_gets(request: &Json<'_>, all: &[TableGets], rows: &[Vec<Option<Row>>], 
     })
 }
 
-/// Asks for the keys from `answered` on, with all that the request said beside them.
+/// Writes the keys from `answered` on, with the request's other members.
 fn write_again(writer: &mut Writer, table: &TableGets, answered: usize, asked: &Json<'_>) {
     writer.nested(&table.name, |writer| {
         writer.list("Keys", &table.keys[answered..], |writer, key| {
@@ -336,7 +352,7 @@ fn execute_writes(
     Ok(written)
 }
 
-/// The writes at `positions` as they were asked for; those of one table stand together.
+/// The writes at `positions` in the request's form, grouped by table.
 fn write_unprocessed(writer: &mut Writer, writes: &[Write], positions: &[usize]) {
     let again: Vec<&Write> = positions.iter().map(|position| &writes[*position]).collect();
     writer.nested("UnprocessedItems", |writer| {

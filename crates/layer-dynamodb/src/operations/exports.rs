@@ -1,10 +1,10 @@
 //! ExportTableToPointInTime, DescribeExport and ListExports: a table as it was, or what changed in
 //! it, into a bucket.
 //!
-//! The request pins the state, as backups do, so that items that change meanwhile are exported as
-//! they were. Files are written one after another, and what is in the bucket is a row, so an export
-//! that was interrupted goes on behind its last whole file. The manifests come last. An incremental
-//! export compares the states of two versions.
+//! The request pins the state, as backups do, so that items that change meanwhile are exported
+//! unchanged. Files are written one after another, and the list of those in the bucket is a row, so
+//! an interrupted export continues after its last whole file. The manifests are last. An
+//! incremental export compares the states of two versions.
 //!
 //! The layout is the service's (`quartet_dynamodb_export`).
 
@@ -117,7 +117,7 @@ impl Increment {
 }
 
 impl Export {
-    /// Where all exports of the same prefix are.
+    /// The folder of all exports with the same prefix.
     fn around(&self) -> String {
         let prefix = self.wanted.prefix.as_deref().unwrap_or_default().trim_matches('/');
         match prefix {
@@ -173,7 +173,7 @@ impl Export {
     }
 }
 
-// ---- what is asked for
+// ---- parameters
 
 fn parse(request: &Json<'_>) -> Result<Wanted, Failure> {
     let text = |member| kept_text(request, member);
@@ -257,7 +257,7 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(parse(request), execute, |_, export| description(layer, &export))
 }
 
-/// Returns the versions whose states are compared, or the one whose state is exported.
+/// Returns the versions whose states are compared, or the exported version.
 fn asked_versions(
     transaction: &mut Transaction<'_>,
     table: &Table,
@@ -282,7 +282,7 @@ fn asked_versions(
             "The period of an incremental export must not be longer than 24 hours",
         ));
     }
-    // Recovery knows no state before its own beginning.
+    // Recovery has no state before its own start.
     let now = transaction.now_micros();
     let earliest = table
         .recovery
@@ -371,7 +371,7 @@ pub fn run(layer: &DynamoDb, number: u32, row_key: &[u8], may_go_on: &dyn Fn() -
     })
 }
 
-/// True if all is written.
+/// Returns true if all is written.
 fn write(
     layer: &DynamoDb,
     export: &mut Export,

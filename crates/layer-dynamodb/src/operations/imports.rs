@@ -1,9 +1,9 @@
 //! ImportTable, DescribeImport and ListImports: a new table from files in a bucket.
 //!
-//! The request makes the table, empty and CREATING, so that nobody reads or changes it. Items come
-//! in batches, each in a transaction with how far the import is: after a restart it goes on behind
-//! the last record that is there. A record that is no item of the table is counted and left out; an
-//! import that fails takes its table along.
+//! The request creates the table, empty and CREATING, so that no request reads or changes it. Items
+//! are added in batches, each in a transaction with the import's progress: after a restart it
+//! continues after the last stored record. A record that is not an item of the table is counted and
+//! left out; a failed import deletes its table.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -31,7 +31,7 @@ use crate::wire::json::{Json, Writer, write_seconds};
 use crate::wire::value::{Item, Value, item_size, parse_item, parse_number};
 use crate::{DynamoDb, Outcome};
 
-/// Wrong records with which an import goes on.
+/// Number of wrong records up to which an import continues.
 const ERRORS_MAX: u64 = 10_000;
 /// A batch ends with the record that makes it as large as this.
 const BATCH_RECORDS: usize = 200;
@@ -242,7 +242,7 @@ pub fn run(layer: &DynamoDb, number: u32, row_key: &[u8], may_go_on: &dyn Fn() -
     };
     let status = match read_files(layer, &mut import, row_key, may_go_on) {
         Ok(()) => Status::Completed,
-        // It goes on when the server does.
+        // It continues when the server restarts.
         Err(_) if !may_go_on() => return Ok(()),
         Err(error) => Status::of_bucket(&error),
     };
@@ -307,7 +307,7 @@ fn is_about_data(path: &str) -> bool {
     name == "_started" || (name.starts_with("manifest-") && path.contains("AWSDynamoDB/"))
 }
 
-/// True if it was the last of the file.
+/// Returns true if it was the last of the file.
 fn read_batch(layer: &DynamoDb, import: &mut Import, row_key: &[u8], records: &mut Records<'_>) -> io::Result<bool> {
     if layer.engine.wait_for_room() != Admission::Now {
         return Err(io::Error::other("The server is out of memory"));
@@ -481,7 +481,7 @@ fn json_item(line: &[u8]) -> Option<Item> {
     parse_item(json.get("Item")?).ok()
 }
 
-/// Keys are of their types, whatever else there is is text.
+/// Keys have their types, all other columns are text.
 fn csv_item(headers: &[String], table: &Table, record: &csv::StringRecord) -> Option<Item> {
     if record.len() > headers.len() {
         return None;

@@ -25,7 +25,7 @@ pub struct Write {
     pub table: String,
     pub action: Action,
     pub condition: Option<Condition>,
-    /// A failed condition tells the item that failed it.
+    /// A failed condition returns the item.
     pub show_failed: bool,
 }
 
@@ -55,8 +55,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Units of a replay of the transaction that this was a part of: those of reading the larger of
-    /// what was there and what is.
+    /// Units of a replay of the transaction with this write: reading the larger of the old and the
+    /// new item.
     pub fn replay_units(&self) -> u32 {
         let size = self.new.as_deref().map_or(0, item_size).max(self.old.size());
         (2.0 * read_units(size, true)) as u32
@@ -94,8 +94,8 @@ impl Write {
         Ok(table)
     }
 
-    /// True if what is wrong with it does not depend on any type the table expects: an empty key,
-    /// or a key to be updated.
+    /// Returns true if what is wrong with it does not depend on any type the table expects: an
+    /// empty key, or a key to be updated.
     pub fn is_plainly_wrong(&self, table: &Table) -> bool {
         let empty_key = table
             .keys()
@@ -115,8 +115,8 @@ impl Write {
         Ok(written)
     }
 
-    /// The same, for whoever charges for several writes at once, so that the first of them do not
-    /// throttle the last.
+    /// The same, for a caller that charges several writes together, so that the first of them do
+    /// not throttle the last.
     pub fn execute_uncharged(
         &self,
         layer: &DynamoDb,
@@ -177,7 +177,7 @@ fn refuse_key_updates(table: &Table, update: &Update) -> Result<(), Failure> {
     }
 }
 
-/// Refuses an update that gives an index attribute a wrong type, whatever the item is.
+/// Refuses an update that gives an index attribute a wrong type, for any item.
 fn check_known_types(table: &Table, update: &Update) -> Result<(), Failure> {
     for index in &table.indexes {
         for part in index.keys() {
@@ -234,7 +234,7 @@ impl Returned {
         }
     }
 
-    /// The attributes to show; `paths` are those that were written.
+    /// The attributes to show; `paths` are the written paths.
     pub fn attributes(self, written: &Written, paths: &[Path]) -> Option<Item> {
         let parts = |item: Option<&Item>| item.map(|item| project(item, paths)).filter(|parts| !parts.is_empty());
         match self {
@@ -247,7 +247,7 @@ impl Returned {
     }
 }
 
-/// A request for one write, and what its reply is to tell.
+/// A request for one write, and the requested reply.
 struct Single {
     write: Write,
     returned: Returned,
@@ -371,8 +371,8 @@ pub fn parse_key(request: &Json<'_>) -> Result<Item, Failure> {
     parse_item(request.get("Key").unwrap_or(&Json::Null))
 }
 
-/// Which parameters may stand together comes before what is in them, and the item or key before
-/// placeholders.
+/// Checks in the service's order: which parameters may be combined before their content, and the
+/// item or key before placeholders.
 fn parse_write(
     request: &Json<'_>,
     expressions: &[&str],

@@ -59,7 +59,8 @@ impl Target {
         self.0.name
     }
 
-    /// The operation may change something. PartiQL's may, whatever they turn out to do.
+    /// Returns true if the operation may change data. PartiQL's operations may, regardless of the
+    /// statement.
     pub fn writes(&self) -> bool {
         let only_reads = ["Get", "List", "Describe", "Query", "Scan", "BatchGet", "TransactGet"];
         !only_reads.iter().any(|prefix| self.0.name.starts_with(prefix))
@@ -81,6 +82,9 @@ impl Target {
         self.writes() && !deletes
     }
 }
+
+#[cfg(test)]
+mod members;
 
 /// Every operation of both services.
 #[cfg(test)]
@@ -146,13 +150,13 @@ const DATABASE: &[Operation] = &[
     operation("StartBulkPutItems", TABLE, unsupported::bulk_put),
     operation("DescribeBulkOperation", BULK_ARN, unsupported::bulk_operation),
     operation("CancelBulkOperation", BULK_ARN, unsupported::bulk_operation),
-    operation("ListBulkOperations", NOTHING, unsupported::list_bulk_operations),
+    operation("ListBulkOperations", LIST_BULK, unsupported::list_bulk_operations),
     operation("CreateGlobalTable", GLOBAL_TABLE, unsupported::create_global_table),
     operation("DescribeGlobalTable", GLOBAL_TABLE, unsupported::global_table),
     operation("DescribeGlobalTableSettings", GLOBAL_TABLE, unsupported::global_table),
     operation("UpdateGlobalTable", GLOBAL_TABLE, unsupported::global_table),
     operation("UpdateGlobalTableSettings", GLOBAL_TABLE, unsupported::global_table),
-    operation("ListGlobalTables", NOTHING, unsupported::list_global_tables),
+    operation("ListGlobalTables", LIST_GLOBAL, unsupported::list_global_tables),
     operation(
         "DescribeTableReplicaAutoScaling",
         TABLE,
@@ -291,7 +295,7 @@ const ATTRIBUTE_UPDATES: Member = optional(
         max: usize::MAX,
     },
 );
-/// Query judges it with what else it says of a request.
+/// Query checks it together with its other checks of a request.
 const LIMIT_OF_QUERY: Member = optional(
     "Limit",
     Shape::Integer {
@@ -400,33 +404,29 @@ const SCAN: &[Member] = &[
     VALUES,
     CONSISTENT,
 ];
-const BATCH_GET: &[Member] = &[
-    required(
-        "RequestItems",
-        Shape::Map {
-            of: &Shape::Structure(
-                "KeysAndAttributes",
-                &[
-                    required(
-                        "Keys",
-                        Shape::List {
-                            of: &ITEM_MAP,
-                            min: 1,
-                            max: usize::MAX,
-                        },
-                    ),
-                    ATTRIBUTES_TO_GET,
-                    CONSISTENT,
-                    PROJECTION_EXPRESSION,
-                    NAMES,
-                ],
+/// The keys of BatchGetItem; the operation checks their number itself.
+const KEY_REQUESTS: Shape = Shape::Map {
+    of: &Shape::Structure(
+        "KeysAndAttributes",
+        &[
+            required(
+                "Keys",
+                Shape::List {
+                    of: &ITEM_MAP,
+                    min: 0,
+                    max: usize::MAX,
+                },
             ),
-            min: 0,
-            max: 100,
-        },
+            ATTRIBUTES_TO_GET,
+            CONSISTENT,
+            PROJECTION_EXPRESSION,
+            NAMES,
+        ],
     ),
-    REPORT,
-];
+    min: 0,
+    max: 100,
+};
+const BATCH_GET: &[Member] = &[required("RequestItems", Shape::OfTables(&KEY_REQUESTS)), REPORT];
 /// The writes of BatchWriteItem; the operation checks their number itself.
 pub const WRITE_REQUESTS: Shape = Shape::Map {
     of: &Shape::List {
@@ -446,7 +446,11 @@ pub const WRITE_REQUESTS: Shape = Shape::Map {
     min: 0,
     max: 25,
 };
-const BATCH_WRITE: &[Member] = &[required("RequestItems", WRITE_REQUESTS), REPORT, METRICS];
+const BATCH_WRITE: &[Member] = &[
+    required("RequestItems", Shape::OfTables(&WRITE_REQUESTS)),
+    REPORT,
+    METRICS,
+];
 const TRANSACT_GET: &[Member] = &[
     required(
         "TransactItems",
@@ -696,6 +700,10 @@ const TAG_LIST: Shape = Shape::List {
 };
 const TABLE_CLASS: Member = optional("TableClass", Shape::Choice(&["STANDARD", "STANDARD_INFREQUENT_ACCESS"]));
 const PROTECTION: Member = optional("DeletionProtectionEnabled", Shape::Boolean);
+const NO_VECTORS: Shape = Shape::Refused("there are no vector indexes");
+const NO_REGIONS: Shape = Shape::Refused("there are no other regions");
+/// How settings spread to replicas, of which there are none.
+const SETTINGS_REPLICATION: Member = optional("GlobalTableSettingsReplicationMode", Shape::PassedOver);
 const CREATE_TABLE: &[Member] = &[
     required("AttributeDefinitions", DEFINITION_LIST),
     OWN_TABLE_NAME,
@@ -726,6 +734,9 @@ const CREATE_TABLE: &[Member] = &[
     ON_DEMAND,
     WARM,
     optional("ResourcePolicy", ANY_TEXT),
+    optional("VectorIndexes", NO_VECTORS),
+    optional("GlobalTableSourceArn", NO_REGIONS),
+    SETTINGS_REPLICATION,
 ];
 const UPDATE_TABLE: &[Member] = &[
     optional("AttributeDefinitions", DEFINITION_LIST),
@@ -765,6 +776,11 @@ const UPDATE_TABLE: &[Member] = &[
     PROTECTION,
     ON_DEMAND,
     WARM,
+    optional("VectorIndexUpdates", NO_VECTORS),
+    optional("MultiRegionConsistency", NO_REGIONS),
+    optional("GlobalTableWitnessUpdates", NO_REGIONS),
+    SETTINGS_REPLICATION,
+    optional("DisassociationProtectionEnabled", Shape::PassedOver),
 ];
 const LIST_TABLES: &[Member] = &[
     optional("ExclusiveStartTableName", Shape::Name { min: 3, max: 255 }),
@@ -832,6 +848,7 @@ const LOCAL_OVERRIDE: Member = optional(
 const THROUGHPUT_OVERRIDE: Member = optional("ProvisionedThroughputOverride", THROUGHPUT_SHAPE);
 const ON_DEMAND_OVERRIDE: Member = optional("OnDemandThroughputOverride", ON_DEMAND_SHAPE);
 const ENCRYPTION_OVERRIDE: Member = optional("SSESpecificationOverride", ENCRYPTION_SHAPE);
+const VECTOR_OVERRIDE: Member = optional("VectorIndexOverride", NO_VECTORS);
 const RESTORE: &[Member] = &[
     TARGET_TABLE,
     required("BackupArn", ARN),
@@ -841,6 +858,7 @@ const RESTORE: &[Member] = &[
     THROUGHPUT_OVERRIDE,
     ON_DEMAND_OVERRIDE,
     ENCRYPTION_OVERRIDE,
+    VECTOR_OVERRIDE,
 ];
 const RESTORE_TO: &[Member] = &[
     optional("SourceTableArn", Shape::TableName),
@@ -854,6 +872,7 @@ const RESTORE_TO: &[Member] = &[
     THROUGHPUT_OVERRIDE,
     ON_DEMAND_OVERRIDE,
     ENCRYPTION_OVERRIDE,
+    VECTOR_OVERRIDE,
 ];
 const BUCKET: Member = required("S3Bucket", Shape::Text { min: 0, max: 255 });
 const CLIENT_TOKEN: Member = optional("ClientToken", ANY_TEXT);
@@ -880,6 +899,7 @@ const EXPORT: &[Member] = &[
             ],
         ),
     ),
+    optional("FilterSpecification", Shape::Refused("an export holds the whole table")),
 ];
 const LIST_EXPORTS: &[Member] = &[
     optional("TableArn", Shape::TableName),
@@ -945,6 +965,7 @@ const IMPORTED_TABLE: &[Member] = &[
             max: usize::MAX,
         },
     ),
+    optional("VectorIndexes", NO_VECTORS),
 ];
 const LIST_IMPORTS: &[Member] = &[
     optional("TableArn", Shape::TableName),
@@ -954,6 +975,15 @@ const LIST_IMPORTS: &[Member] = &[
 const EXPORT_ARN: &[Member] = &[required("ExportArn", ARN)];
 const IMPORT_ARN: &[Member] = &[required("ImportArn", ARN)];
 const BULK_ARN: &[Member] = &[required("BulkOperationArn", ANY_TEXT)];
+const LIST_BULK: &[Member] = &[
+    optional("MaxResults", Shape::PassedOver),
+    optional("NextToken", Shape::PassedOver),
+];
+const LIST_GLOBAL: &[Member] = &[
+    optional("ExclusiveStartGlobalTableName", Shape::PassedOver),
+    optional("Limit", Shape::PassedOver),
+    optional("RegionName", Shape::PassedOver),
+];
 const GLOBAL_TABLE: &[Member] = &[required("GlobalTableName", Shape::Name { min: 3, max: 255 })];
 const KINESIS: &[Member] = &[TABLE_NAME, required("StreamArn", ARN)];
 const INSIGHTS: &[Member] = &[TABLE_NAME, optional("IndexName", INDEX_NAME)];
@@ -973,7 +1003,12 @@ const LIST_INSIGHTS: &[Member] = &[
 ];
 const SEARCH_VECTORS: &[Member] = &[TABLE_NAME, required("IndexName", INDEX_NAME)];
 const REVISION: Member = optional("ExpectedRevisionId", Shape::Text { min: 1, max: 255 });
-const PUT_POLICY: &[Member] = &[RESOURCE_ARN, required("Policy", ANY_TEXT), REVISION];
+const PUT_POLICY: &[Member] = &[
+    RESOURCE_ARN,
+    required("Policy", ANY_TEXT),
+    REVISION,
+    optional("ConfirmRemoveSelfResourceAccess", Shape::PassedOver),
+];
 const DELETE_POLICY: &[Member] = &[RESOURCE_ARN, REVISION];
 const UPDATE_CONTINUOUS_BACKUPS: &[Member] = &[
     OWN_TABLE_NAME,
@@ -1018,6 +1053,10 @@ const SHARD_ITERATOR: &[Member] = &[
         Shape::Choice(&["AFTER_SEQUENCE_NUMBER", "LATEST", "AT_SEQUENCE_NUMBER", "TRIM_HORIZON"]),
     ),
     optional("SequenceNumber", Shape::Text { min: 21, max: 40 }),
+    optional(
+        "Timestamp",
+        Shape::Refused("records are found by their sequence numbers"),
+    ),
 ];
 const RECORDS: &[Member] = &[
     required("ShardIterator", Shape::Text { min: 1, max: 2048 }),

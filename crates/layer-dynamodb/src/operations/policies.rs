@@ -15,7 +15,7 @@ use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
 use crate::{DynamoDb, Outcome};
 
-/// Stands for a revision where there must be no policy.
+/// The revision that requires the absence of a policy.
 const NO_POLICY: &str = "NO_POLICY";
 
 /// The target of a policy.
@@ -25,7 +25,7 @@ enum Resource {
 }
 
 impl Resource {
-    /// The one that a request names.
+    /// The resource named by a request.
     fn of(layer: &DynamoDb, transaction: &mut Transaction<'_>, request: &Json<'_>) -> Result<Resource, Failure> {
         let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
         if arn.contains("/stream/") {
@@ -77,8 +77,7 @@ pub fn delete(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     change_policy(layer, request, Ok(()), |_, _| None)
 }
 
-/// Answers with the revision that is there afterwards or, if none is, with the one that was there
-/// before.
+/// Returns the new revision id, or the previous one when the policy was deleted.
 fn change_policy(
     layer: &DynamoDb,
     request: &Json<'_>,

@@ -67,7 +67,7 @@ impl Get {
         read_units(row.map_or(0, |row| stored::size(row.value())), self.consistent)
     }
 
-    /// True if the projection finds something of a row.
+    /// Returns true if the projection finds something of a row.
     pub fn shows_anything(&self, row: &Row) -> bool {
         let shown = |paths: &Vec<Path>| project(&stored::decode(row.value()), paths);
         self.projection.as_ref().is_none_or(|paths| !shown(paths).is_empty())

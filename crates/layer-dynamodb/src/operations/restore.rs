@@ -1,9 +1,9 @@
 //! RestoreTableFromBackup and RestoreTableToPointInTime: a new table from the state of another at
 //! one version.
 //!
-//! The request makes the table, empty and CREATING, and pins the state. The items come a page at a
-//! time, each in a transaction with its index entries and with how far that is, so it goes on after
-//! a restart; nobody reads or changes the table before.
+//! The request creates the table, empty and CREATING, and pins the state. The items are copied a
+//! page at a time, each in a transaction with its index entries and with the progress, so it
+//! continues after a restart; no request reads or changes the table before.
 
 use std::ops::ControlFlow;
 
@@ -22,7 +22,7 @@ use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::Json;
 use crate::{DynamoDb, Outcome, storage::history, storage::key, storage::stored};
 
-/// Restores of one database that may be under way.
+/// Most restores of one database in progress.
 const AT_ONCE: u64 = 50;
 const SECOND_MICROS: u64 = 1_000_000;
 
@@ -32,7 +32,7 @@ struct Restoring {
     /// Name and number of the new table.
     target: String,
     target_id: u32,
-    /// Where its items come from.
+    /// The source of its items.
     source: Table,
     version: u64,
     /// Place of the last item looked at; empty before the first.
@@ -84,7 +84,7 @@ pub fn to_point_in_time(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(parsed, execute, |_, table| created_body(layer, &table))
 }
 
-/// The version that a restore to a point in time asks for.
+/// The version requested by a restore to a point in time.
 fn asked_version(transaction: &mut Transaction<'_>, table: &Table, request: &Json<'_>) -> Result<Version, Failure> {
     let latest = request.get("UseLatestRestorableTime").and_then(Json::boolean) == Some(true);
     let given = micros_of(request, "RestoreDateTime");
@@ -100,8 +100,8 @@ fn asked_version(transaction: &mut Transaction<'_>, table: &Table, request: &Jso
     })
 }
 
-/// The version that stands for a time, or for now; `None` if recovery does not cover it. SDKs cut
-/// times to seconds: the second in which recovery begins stands for its beginning.
+/// The version at a time, or now; `None` if recovery does not cover it. SDKs truncate times to
+/// seconds: the second in which recovery starts means its start.
 pub fn recoverable_version(
     transaction: &mut Transaction<'_>,
     table: &Table,
@@ -179,8 +179,8 @@ fn store(transaction: &mut Transaction<'_>, row_key: &[u8], restoring: &Restorin
 
 // ---- what the new table is made of
 
-/// The table as it is restored: without what the service does not restore, and with what the
-/// request says otherwise.
+/// The table as restored: without the settings that the service does not restore, and with the
+/// request's overrides.
 fn overridden(layer: &DynamoDb, request: &Json<'_>, source: &Table) -> Result<Table, Failure> {
     let mut table = Table {
         stream: None,

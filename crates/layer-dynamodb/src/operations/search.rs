@@ -1,5 +1,5 @@
-//! Query and Scan. Under the lock a page only collects rows; filters, projections and JSON come
-//! after it.
+//! Query and Scan. Under the lock a page only collects rows; filters, projections and JSON are
+//! applied afterwards.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::{DynamoDb, Outcome, settled, storage::stored, wire::legacy};
 /// aside believe the documents.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// A filter tests no more than this, so a page of tiny items behind a long filter ends early: it
-/// goes on as any other does.
+/// Most filter tests of a page, so a page of tiny items with a long filter ends early: it continues
+/// like any other.
 const PAGE_TESTS: usize = 1 << 20;
 
-/// The part of each item that is wanted.
+/// The requested part of each item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Select {
     /// Everything the table or the index holds, or what the projection names.
@@ -47,11 +47,11 @@ pub struct Search {
     pub index: Option<String>,
     pub keys: Option<Vec<KeyTerm>>,
     /// Values of the hash attribute, whose partitions are read one after the other in this order;
-    /// the terms then say nothing of that attribute. Empty: the one that the terms name.
+    /// the terms then do not mention that attribute. Empty: the value in the terms.
     pub partitions: Vec<Value>,
     pub filter: Option<Condition>,
     pub projection: Option<Vec<Path>>,
-    /// Parts of items stand side by side, not in their places.
+    /// Parts of items are shown flat, not in their nested places.
     pub shows_leaves: bool,
     pub limit: Option<usize>,
     pub forward: bool,
@@ -112,7 +112,7 @@ impl Search {
                  than or equal to 1",
             ));
         }
-        // KeyConditions may stand beside any expression but its own.
+        // KeyConditions may be combined with any expression but its own.
         let own_expression = request.get("KeyConditionExpression").is_some();
         let legacy = ["AttributesToGet", "QueryFilter", "ConditionalOperator", "KeyConditions"];
         legacy::check_not_mixed(
@@ -187,7 +187,7 @@ impl Search {
         placeholders.check_all_used()
     }
 
-    /// The parameters that came before expressions, which no request has beside them.
+    /// Takes the parameters older than expressions, which no request combines with these.
     fn take_legacy(&mut self, filter: Option<Condition>, parameter: &'static str, names: Option<Vec<Path>>) {
         if filter.is_some() {
             (self.filter, self.filter_name) = (filter, Some(parameter));
@@ -248,7 +248,7 @@ impl Search {
         Ok(page)
     }
 
-    /// How many rows a page may hold: fewer, the more its filter asks of each.
+    /// Most rows of a page: fewer, the more tests its filter has.
     fn rows_max(&self) -> usize {
         PAGE_TESTS / (1 + self.filter.as_ref().map_or(0, Condition::tests_count))
     }
@@ -481,8 +481,7 @@ pub struct Page {
     /// The number of the index that was searched.
     index: Option<u16>,
     rows: Vec<Row>,
-    /// The items of the table, where the index does not hold enough; as many as there are rows, or
-    /// none.
+    /// The items of the table, where the index does not hold enough; one per row, or none at all.
     fetched: Vec<Row>,
     fetch_units: f64,
     has_more: bool,
@@ -512,7 +511,7 @@ impl Page {
     fn fetch(&mut self, transaction: &mut Transaction<'_>, consistent: bool) {
         for row in &self.rows {
             let key = self.table.item_key(&stored::decode(row.value()));
-            // An entry and its item change together, so the item is there.
+            // An entry and its item change together, so the item exists.
             let item = transaction.get(&key).unwrap_or_else(|| row.clone());
             self.fetch_units += read_units(stored::size(item.value()), consistent);
             self.fetched.push(item);

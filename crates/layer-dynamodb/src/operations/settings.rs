@@ -249,7 +249,7 @@ pub fn limits(_: &DynamoDb, _: &Json<'_>) -> Outcome {
     })))
 }
 
-/// The endpoint is the one that was asked; the server replaces the host with its name.
+/// The endpoint is the called one; the server replaces the host with its name.
 pub fn endpoints(layer: &DynamoDb, _: &Json<'_>) -> Outcome {
     settled(Ok(Writer::object(|writer| {
         writer.list("Endpoints", [&layer.endpoint], |writer, endpoint| {

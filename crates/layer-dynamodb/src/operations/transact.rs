@@ -178,7 +178,7 @@ fn write_gets(gets: &[Get], rows: &[Option<Row>], report: Report) -> Vec<u8> {
 /// A transaction of writes, checked as far as it can be without the state.
 pub struct Writes {
     pub writes: Vec<Write>,
-    /// The client's name for it, and what it asks for.
+    /// The client's token, and a hash of the request.
     pub token: Option<(String, u128)>,
 }
 
@@ -332,7 +332,7 @@ impl Writes {
         let mut replay_units = Vec::new();
         let mut written_bytes = 0;
         for (write, table) in self.writes.iter().zip(tables) {
-            // After a failure the others are still judged, as no two of them touch one item.
+            // After a failure the others are still checked, as no two of them concern one item.
             match write.execute_uncharged(layer, transaction, table) {
                 Ok(one) => {
                     written_bytes += one.new.as_deref().map_or(0, item_size);

@@ -1,8 +1,8 @@
 //! The common parts of exports and imports: buckets, a queue, and lists.
 //!
-//! A request puts what is to be done into a queue of rows and answers at once;
-//! [`DynamoDb::transfer`] does it, one after another, on a thread that may wait for files. How far
-//! that is is a row too, so it goes on after a restart.
+//! A request adds its work to a queue of rows and is answered immediately; [`DynamoDb::transfer`]
+//! does the work, one transfer after another, on a thread that may wait for files. The progress is
+//! a row too, so it continues after a restart.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -20,19 +20,19 @@ use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer};
 use crate::{DynamoDb, Outcome, storage::key};
 
-/// Transfers of one database that may wait or be under way.
+/// Most transfers of one database that wait or are in progress.
 const AT_ONCE: u64 = 50;
 /// Transfers that are looked through for one of the same token, and that one page of a list looks
 /// at.
 const LOOKED_AT_MAX: usize = 1000;
-/// For how long the service tells of one.
+/// Time for which the service lists a transfer.
 const KEPT_MILLISECONDS: u64 = 90 * 24 * 3600 * 1000;
-/// Old ones that a new one removes.
+/// Old transfers that a new one removes.
 const REMOVED_AT_ONCE: usize = 10;
 const PAGE_MAX: usize = 25;
 const REASON_CHARACTERS_MAX: usize = 300;
 
-/// How far it is.
+/// The progress of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub enum Status {
     InProgress,
@@ -128,7 +128,7 @@ fn kept<T: Transfer>(layer: &DynamoDb, id: &str) -> Vec<u8> {
     key::transfer(T::LETTER, &kept_name(layer.own_region(), id))
 }
 
-/// The transfer that a client has begun with this token.
+/// The transfer that a client has started with this token.
 pub fn of_token<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, token: Option<&str>) -> Option<T> {
     let token = token?;
     let mut found = None;
@@ -152,7 +152,7 @@ fn scan<T: Transfer>(
     visit: &mut dyn FnMut(T) -> ControlFlow<()>,
 ) -> bool {
     let prefix = kept::<T>(layer, "");
-    // Behind those that begin with digits stand other regions', below their names.
+    // Names that start with digits are followed by other regions', below the regions' names.
     let end = [prefix.as_slice(), b":"].concat();
     let start = after.map_or(prefix.clone(), |id| KeyRange::point(&kept::<T>(layer, id)).end);
     let mut looked_at = 0;
@@ -259,7 +259,7 @@ pub fn list<T: Transfer>(layer: &DynamoDb, request: &Json<'_>, write_rest: impl 
     })
 }
 
-/// A page of a list: of one table, or of all; and where the next page begins.
+/// A page of a list, of one table or of all, and the start of the next page.
 pub fn page<T: Transfer>(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
@@ -294,7 +294,7 @@ fn id_of_page_token(token: &str) -> String {
     bytes.take_while(|byte| *byte != 0).map(char::from).collect()
 }
 
-/// A text of a request that is kept, if it is there.
+/// A text of a request that is stored, if it is given.
 pub fn kept_text(request: &Json<'_>, member: &str) -> Option<String> {
     request.get(member).and_then(Json::text).map(str::to_owned)
 }

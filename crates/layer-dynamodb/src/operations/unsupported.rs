@@ -1,7 +1,7 @@
-//! Operations on what this server does not have: replicas in other regions, bulk loading from S3,
-//! streams of Kinesis and vector indexes. Lists are empty, descriptions say that nothing is there,
-//! and what would need one of them is refused with an exception that the service's model gives the
-//! operation and no client repeats.
+//! Operations on features that this server does not have: replicas in other regions, bulk loading
+//! from S3, streams of Kinesis and vector indexes. Lists are empty, descriptions report their
+//! absence, and requests that need such a feature are refused with an exception that the service's
+//! model has for the operation and no client retries.
 
 use quartet_engine::Transaction;
 
@@ -15,7 +15,7 @@ fn text<'j>(request: &'j Json<'_>, member: &str) -> &'j str {
     request.get(member).and_then(Json::text).unwrap_or_default()
 }
 
-/// Answers with `write`, if the table is there.
+/// Answers with `write`, if the table exists.
 fn of_table(layer: &DynamoDb, request: &Json<'_>, write: impl Fn(&mut Writer, &str)) -> Outcome {
     let given = text(request, "TableName");
     layer.respond(
@@ -29,7 +29,7 @@ fn of_table(layer: &DynamoDb, request: &Json<'_>, write: impl Fn(&mut Writer, &s
     )
 }
 
-/// Refuses with `failure`, if the table is there.
+/// Refuses with `failure`, if the table exists.
 fn refused_of_table(layer: &DynamoDb, request: &Json<'_>, failure: impl Fn(&str) -> Failure) -> Outcome {
     let given = text(request, "TableName");
     layer.respond(

@@ -155,7 +155,7 @@ impl Definitions {
         )))
     }
 
-    /// Those that a key of `table` uses.
+    /// Those used by a key of `table`.
     pub fn only_used(self, table: &Table) -> Vec<KeyPart> {
         let in_index = |part: &KeyPart| table.indexes.iter().flat_map(Index::keys).any(|key| key == part);
         let used = self

@@ -1,15 +1,14 @@
-//! Where exports go to and imports come from.
+//! The targets of exports and sources of imports.
 
 use std::io::{self, Read};
 
-/// The folders that an operator lets clients write to and read from, by the names that stand for
-/// buckets.
+/// The folders that an operator lets clients write to and read from, by their names as buckets.
 pub trait Buckets: Send + Sync {
     /// There is a bucket of this name.
     fn has(&self, bucket: &str) -> bool;
     /// Writes a whole file.
     fn put(&self, bucket: &str, path: &str, bytes: Vec<u8>) -> io::Result<()>;
-    /// The paths that begin with `prefix`, sorted.
+    /// The paths with the prefix `prefix`, sorted.
     fn list(&self, bucket: &str, prefix: &str) -> io::Result<Vec<String>>;
     /// The content of a file.
     fn open(&self, bucket: &str, path: &str) -> io::Result<Box<dyn Read + Send>>;

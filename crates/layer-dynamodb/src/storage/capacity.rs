@@ -1,4 +1,4 @@
-//! Capacity units that requests consume, and how replies tell them ("Provisioned capacity mode",
+//! Capacity units that requests consume, and their form in replies ("Provisioned capacity mode",
 //! "Capacity units").
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use crate::wire::json::{Json, Writer};
 const READ_UNIT_BYTES: usize = 4096;
 const WRITE_UNIT_BYTES: usize = 1024;
 
-/// How much of the consumption a reply tells.
+/// The detail in which a reply reports the consumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     None,
@@ -26,7 +26,7 @@ impl Report {
     }
 }
 
-/// Units of reading `bytes` at once; nothing costs as much as the first byte.
+/// Units of reading `bytes` together; an empty read costs the same as the first byte.
 pub fn read_units(bytes: usize, consistent: bool) -> f64 {
     let units = bytes.div_ceil(READ_UNIT_BYTES).max(1) as f64;
     if consistent { units } else { units / 2.0 }
@@ -123,7 +123,7 @@ impl Consumed {
         writer.close(b'}');
     }
 
-    /// The member of a reply to a request about one table, if it asked.
+    /// The member of a reply to a request about one table, if requested.
     pub fn write_member(&self, writer: &mut Writer, table: &str, report: Report) {
         if report != Report::None {
             writer.name("ConsumedCapacity");
@@ -132,7 +132,7 @@ impl Consumed {
     }
 }
 
-/// The member of a reply to a request about several tables, if it asked.
+/// The member of a reply to a request about several tables, if requested.
 pub fn write_list(writer: &mut Writer, consumed: &BTreeMap<String, Consumed>, report: Report, kind: Kind) {
     if report != Report::None {
         writer.list("ConsumedCapacity", consumed, |writer, (table, consumed)| {

@@ -58,7 +58,7 @@ impl DynamoDb {
         self.find_kept_table(transaction, &kept_name(self.own_region(), name))
     }
 
-    /// The table that is kept under this name, in whatever region.
+    /// The table stored under this name, in any region.
     pub(crate) fn find_kept_table(&self, transaction: &mut Transaction<'_>, name: &str) -> Option<Arc<Table>> {
         let row = transaction.get(&key::table(name))?;
         if let Some((version, table)) = self.catalog.parsed.read().get(name)

@@ -16,7 +16,7 @@ use crate::storage::table::Table;
 use crate::wire::number::Number;
 use crate::wire::value::{Item, Value, item_json};
 
-/// Tells items and tables.
+/// Decodes items and tables.
 #[derive(Default)]
 pub struct DynamoDbChanges {
     tables: HashMap<u32, Arc<Table>>,
@@ -51,7 +51,7 @@ impl ChangeDecoder for DynamoDbChanges {
 /// Whose items they are.
 struct Owner {
     id: u32,
-    /// Not known of a table that is gone by now.
+    /// Unknown for a table that was deleted since.
     table: Option<Arc<Table>>,
 }
 
@@ -77,7 +77,7 @@ impl DynamoDbChanges {
         Some(about("put_table", name, id))
     }
 
-    /// The table whose items lie below a key, and where the item stands below it.
+    /// The table of an item's key, and the item's place in it.
     fn of_item<'k>(&mut self, key: &'k [u8], reader: &mut dyn FnMut() -> Option<Reader>) -> Option<(Owner, &'k [u8])> {
         let (&[b'I', a, b, c, d, 0, 0], place) = key.split_first_chunk::<{ key::ITEMS_PREFIX_BYTES }>()? else {
             return None;
@@ -128,8 +128,8 @@ impl DynamoDbChanges {
     }
 }
 
-/// The key attributes of the item that stands at a place of its table: what `key::write_partition`
-/// and `key::write_range` made of them, read back.
+/// The key attributes of the item at a place of its table: decodes the output of
+/// `key::write_partition` and `key::write_range`.
 fn key_at(table: &Table, place: &[u8]) -> Option<Item> {
     let (_, rest) = place.split_first_chunk::<4>()?;
     let (length, rest) = rest.split_first_chunk::<2>()?;

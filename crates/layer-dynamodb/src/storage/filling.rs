@@ -1,4 +1,4 @@
-//! The row that says that an index is to be filled, and how far that has come.
+//! The row of an index that must be filled, with the progress.
 
 use quartet_engine::Transaction;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::storage::key;
 use crate::storage::table::Table;
 
-/// How far the filling of an index, or of the expiries of a table (index 0), has come.
+/// The progress of filling an index, or the expiries of a table (index 0).
 #[derive(Serialize, Deserialize)]
 pub struct Filling {
     pub table: String,
@@ -14,7 +14,7 @@ pub struct Filling {
     pub after: Vec<u8>,
 }
 
-/// Asks the service's own work to fill an index, or the expiries of a table (index 0).
+/// Schedules the filling of an index, or of the expiries of a table (index 0).
 pub fn start_filling(transaction: &mut Transaction<'_>, table: &Table, index: u16) {
     let filling = Filling {
         table: table.kept_name().into_owned(),

@@ -8,7 +8,7 @@ use quartet_store::Row;
 use crate::storage::stored;
 use crate::wire::value::Item;
 
-/// The item that was there, decoded when somebody looks.
+/// The previous item, decoded on demand.
 pub struct Found {
     row: Option<Row>,
     item: OnceCell<Item>,
@@ -27,12 +27,12 @@ impl Found {
         Some(self.item.get_or_init(|| stored::decode(row.value())))
     }
 
-    /// The item, made anew, to be changed.
+    /// A copy of the item, to be changed.
     pub fn to_item(&self) -> Option<Item> {
         self.row.as_ref().map(|row| stored::decode(row.value()))
     }
 
-    /// The attributes of these names that were there, whatever else was.
+    /// The previous attributes with these names, without decoding the others.
     pub fn attributes(&self, is_wanted: impl Fn(&str) -> bool) -> Item {
         let row = self.row.as_ref();
         row.map_or_else(Item::new, |row| stored::decode_some(row.value(), is_wanted))

@@ -1,9 +1,8 @@
 //! Earlier states of items, for backups and for restoring a table to a point in time.
 //!
-//! A change of an item keeps what was there as a row of history, if somebody needs it:
-//! point-in-time recovery is on, or a backup is newer than the item. So a backup costs nothing when
-//! it is taken, is the state at one version exactly, and takes room only for what has changed
-//! since.
+//! A change of an item stores the old item as a row of history, if it is needed: point-in-time
+//! recovery is on, or a backup is newer than the item. So a backup costs nothing when it is taken,
+//! is exactly the state at one version, and takes space only for later changes.
 //!
 //! ```text
 //! item     |---- a ----|-- b --|      |---- c ...      c is the item's row, from its version on
@@ -11,10 +10,10 @@
 //! state at a version: the history that has begun by it and ends after it, else the row if it is not newer
 //! ```
 //!
-//! A **pin** says that the state at a version is needed: by a backup, or by what reads that state.
-//! Each table knows its newest one. History that neither a pin nor recovery needs is swept away in
-//! small steps: when a pin goes, and once a day. A table that is deleted while it has pins keeps
-//! its items, under its number, until the last pin has gone.
+//! A **pin** records that the state at a version is needed: by a backup, or by a reader of that
+//! state. Each table knows its newest one. History that neither a pin nor recovery needs is swept
+//! in small steps: when a pin is removed, and once a day. A deleted table with pins keeps its
+//! items, under its number, until the last pin is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -105,7 +104,7 @@ pub fn unpin(layer: &DynamoDb, transaction: &mut Transaction<'_>, table: &Table,
     }
 }
 
-/// Clears all of a table that is deleted, or what nobody needs of it if its state is needed.
+/// Clears a deleted table as a whole, or the unneeded parts of it if its state is pinned.
 pub fn clear_or_keep(transaction: &mut Transaction<'_>, table: &Table) {
     if newest_pin(transaction, table.id).is_none() {
         clear(transaction, table.id);
@@ -143,7 +142,7 @@ pub struct Page {
     pub last: Option<Vec<u8>>,
 }
 
-/// The items that a table held at `version` behind the place `after`. The version is pinned, or
+/// The items that a table held at `version` after the place `after`. The version is pinned, or
 /// recovery covers it.
 pub fn page(transaction: &mut Transaction<'_>, table: u32, version: Version, after: &[u8]) -> Page {
     let mut page = present(transaction, table, version, after);
@@ -240,9 +239,9 @@ pub struct Change {
     pub version: Version,
 }
 
-/// Returns the items that changed after `from` and until `to`, both of which are pinned or covered
-/// by recovery, after the place `after`; and the last place that was looked at, unless there are no
-/// more. Items that came and went in between are not among them.
+/// Returns the items that changed after `from` and up to `to`, both pinned or covered by recovery,
+/// after the place `after`; and the last visited place, if there are more. Items that were created
+/// and deleted in between are not among them.
 pub fn changes(
     transaction: &mut Transaction<'_>,
     table: u32,
@@ -265,7 +264,7 @@ pub fn changes(
     (changes, last)
 }
 
-/// Places that may have changed since `from`: those of newer items, and those that have history.
+/// Places that may have changed since `from`: those of newer items, and those with history.
 fn changed_places(
     transaction: &mut Transaction<'_>,
     table: u32,
@@ -324,7 +323,7 @@ fn change(
     Some(Change { old, new, version })
 }
 
-/// When the last state of an item that had ended by `to` did so.
+/// The end time of an item's last state that had ended by `to`.
 fn last_end(transaction: &mut Transaction<'_>, table: u32, place: &[u8], to: Version) -> Option<Version> {
     let (start, end) = (
         key::history_entry(table, place, Version(0)),
@@ -340,7 +339,7 @@ fn last_end(transaction: &mut Transaction<'_>, table: u32, place: &[u8], to: Ver
 
 // ---- sweeping
 
-/// How far the sweeping of a table's history has come.
+/// The progress of sweeping a table's history.
 #[derive(Serialize, Deserialize)]
 struct Sweep {
     table: String,
@@ -348,7 +347,7 @@ struct Sweep {
     after: Vec<u8>,
 }
 
-/// Sweeping that is due at once is one row of each table, whatever asks for it how often.
+/// An immediate sweep is one row per table, however often it is requested.
 pub fn sweep_now(transaction: &mut Transaction<'_>, table: &Table) {
     schedule(transaction, table, 0);
 }
@@ -365,7 +364,7 @@ fn store(transaction: &mut Transaction<'_>, row_key: &[u8], sweep: &Sweep) {
     transaction.set(row_key, &serde_json::to_vec(sweep).expect("JSON"));
 }
 
-/// A step of the first sweeping that is due. False if none is.
+/// A step of the first due sweep. Returns false if none is due.
 pub fn sweep(layer: &DynamoDb, transaction: &mut Transaction<'_>) -> bool {
     let now = transaction.now_micros();
     let mut first = None;
@@ -430,7 +429,7 @@ fn sweep_rows(transaction: &mut Transaction<'_>, table: u32, after: &[u8], earli
         .filter(|_| rows.len() + 1 == SWEPT_ROWS)
 }
 
-/// True if a version of `from..until` is pinned.
+/// Returns true if a version of `from..until` is pinned.
 fn has_pin_within(transaction: &mut Transaction<'_>, table: u32, from: Version, until: Version) -> bool {
     let mut found = false;
     let (start, end) = (key::pins_from(table, from), key::pins_from(table, until));

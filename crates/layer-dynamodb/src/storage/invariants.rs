@@ -1,8 +1,8 @@
 //! The invariants between the rows of the DynamoDB layer, for `quartet check`: items and their
 //! indexes, expiries, streams, names and numbers of tables.
 //!
-//! Each item's entries are looked up; an index that has as many entries as the items asked for
-//! holds no others. Only if it has more are its entries walked, each looked up in the table.
+//! Each item's entries are looked up; an index with exactly the number of required entries has no
+//! others. Only if it has more are its entries walked, each looked up in the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -271,7 +271,7 @@ fn verify_numbers(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
     }
 }
 
-/// A table's stream is there, and records belong to one.
+/// A table's stream exists, and every record belongs to a stream.
 fn verify_streams(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>) {
     let mut known = BTreeSet::new();
     let range = key::streams();
@@ -312,7 +312,7 @@ fn verify_streams(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
     }
 }
 
-/// A token to be forgotten is there: else one of a transaction that may come again would be kept
+/// Each token has a row for its removal: otherwise the token of a transaction would be kept
 /// indefinitely.
 fn verify_tokens(verification: &mut Verification<'_>) {
     let mut due = BTreeSet::new();

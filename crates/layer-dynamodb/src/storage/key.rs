@@ -1,4 +1,4 @@
-//! Keys of rows: what lies where, and bytes that sort as key attributes do.
+//! Keys of rows: their layout, and bytes that sort as key attributes do.
 //!
 //! ```text
 //! 'T' table name                                              -> the table, as JSON
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! The hash in front spreads partitions over the whole range, so that parallel scans divide it
-//! evenly. Within a partition rows sort by the range attributes, each of which tells its own end.
+//! evenly. Within a partition rows sort by the range attributes, each of which is self-delimiting.
 
 use std::borrow::Cow;
 
@@ -82,7 +82,7 @@ pub fn items(table: u32, index: u16) -> Vec<u8> {
     key
 }
 
-/// How long the keys are that `items` gives.
+/// The length of the keys from `items`.
 pub const ITEMS_PREFIX_BYTES: usize = 7;
 
 /// All items of a table and of its indexes.
@@ -253,7 +253,7 @@ pub fn history_of(table: u32) -> KeyRange {
     KeyRange::prefix(&history(table, &[]))
 }
 
-/// Returns the prefix of the history of one item; no place is the beginning of another.
+/// Returns the prefix of the history of one item; no place is a prefix of another.
 pub fn history(table: u32, place: &[u8]) -> Vec<u8> {
     [b"H".as_slice(), &table.to_be_bytes(), place].concat()
 }
@@ -265,7 +265,7 @@ pub fn history_entry(table: u32, place: &[u8], until: Version) -> Vec<u8> {
     key
 }
 
-/// Behind all history of the item at `place`.
+/// The end of the history of the item at `place`.
 pub fn history_after(table: u32, place: &[u8]) -> Vec<u8> {
     KeyRange::prefix(&history(table, place)).end
 }
@@ -282,7 +282,7 @@ pub fn pin(table: u32, version: Version, number: u32) -> Vec<u8> {
     key
 }
 
-/// Where the pins of a table at a version begin.
+/// The start of the pins of a table at a version.
 pub fn pins_from(table: u32, version: Version) -> Vec<u8> {
     let mut key = vec![b'P'];
     key.extend_from_slice(&table.to_be_bytes());

@@ -15,7 +15,7 @@ use crate::{Exception, Failure};
 pub struct DynamoDb {
     pub engine: Arc<Engine>,
     pub space: Space,
-    /// Region and account that stand in resource names.
+    /// Region and account in resource names.
     pub region: String,
     /// Each region has tables of its own.
     pub regions_are_separate: bool,
@@ -24,7 +24,7 @@ pub struct DynamoDb {
     pub endpoint: String,
     /// The limits on the consumption of tables.
     pub throughput: Arc<Throughput>,
-    /// Where exports go to and imports come from.
+    /// The targets of exports and sources of imports.
     pub buckets: Arc<dyn Buckets>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) others: region::OtherRegions,
@@ -33,7 +33,7 @@ pub struct DynamoDb {
 /// The body of a reply, or why there is none, and what either depends on.
 pub(crate) type Outcome = (Result<Vec<u8>, Failure>, Dependency);
 
-/// A request that can be judged without looking at the state depends on nothing.
+/// A request that can be answered without reading the state depends on nothing.
 pub(crate) fn settled<R>(result: Result<R, Failure>) -> (Result<R, Failure>, Dependency) {
     (result, Dependency::ZERO)
 }

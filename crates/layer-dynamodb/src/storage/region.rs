@@ -1,8 +1,8 @@
-//! Regions: which one a request names, and whether each has tables of its own.
+//! Regions: the region of a request, and whether each has tables of its own.
 //!
-//! Shared, all regions see the same tables, and resource names tell the region that was asked.
-//! Separate, each region has tables, streams and tokens of its own; those of [`HOME`] are kept
-//! under their plain names, so they are the ones that all regions see when they share.
+//! Shared, all regions see the same tables, and resource names have the requested region. Separate,
+//! each region has tables, streams and tokens of its own; those of [`HOME`] are stored under their
+//! plain names, so all regions see them when they share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +12,13 @@ use parking_lot::RwLock;
 use crate::DynamoDb;
 use crate::wire::failure::Failure;
 
-/// The region of a request that names none, and of the tables that were there before regions could
-/// be separate.
+/// The region of a request without one, and of the tables older than separate regions.
 pub const HOME: &str = "us-east-1";
 /// Layers of other regions that are kept; a client may name any region.
 const KEPT_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 
-/// The layers of regions other than the one that holds this.
+/// The layers of other regions than this one's.
 #[derive(Default)]
 pub struct OtherRegions {
     kept: RwLock<HashMap<String, Arc<DynamoDb>>>,
@@ -70,7 +69,7 @@ impl DynamoDb {
         (self.regions_are_separate && self.region != HOME).then_some(self.region.as_str())
     }
 
-    /// Refuses the ARN of a region whose tables are not those of this one.
+    /// Refuses the ARN of a region with other tables than this one's.
     pub(crate) fn check_region<'g>(&self, given: &'g str) -> Result<&'g str, Failure> {
         match self.is_of_this_region(given) {
             true => Ok(given),

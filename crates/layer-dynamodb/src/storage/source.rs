@@ -34,8 +34,8 @@ impl<'t> Source<'t> {
         self.index.map_or(self.table.range.as_slice(), |index| &index.range)
     }
 
-    /// The attributes it is ordered by, without those that only tell equal entries of an index
-    /// apart.
+    /// The attributes it is ordered by, without those that only distinguish equal entries of an
+    /// index.
     pub fn keys(&self) -> impl Iterator<Item = &'t KeyPart> {
         self.hash_parts().iter().chain(self.range_parts())
     }
@@ -116,8 +116,8 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Range attributes are used in their order: none may have a term if one before it has none, or
-    /// one that is no equality.
+    /// Range attributes are used in their order: none may have a term if an earlier one has none,
+    /// or has one other than an equality.
     fn check_range_term(&self, position: usize, part: &KeyPart, terms: &[KeyTerm]) -> Result<(), Failure> {
         let is_before = |term: &KeyTerm| self.keys().take(position).any(|part| part.name == term.attribute);
         let is_later = |part: &KeyPart| term(terms, part).is_some();
@@ -161,7 +161,7 @@ impl<'t> Source<'t> {
         self.check_table_keys(start)
     }
 
-    /// How many attributes say where an entry stands.
+    /// The number of attributes that identify an entry.
     fn start_keys_count(&self) -> usize {
         let of_index = self.index.iter().flat_map(|index| index.keys());
         let own = of_index.filter(|part| !self.table.is_key(&part.name)).count();
@@ -178,7 +178,7 @@ impl<'t> Source<'t> {
         Ok(())
     }
 
-    /// Refuses a start key beyond what the terms select.
+    /// Refuses a start key outside of the terms' selection.
     fn check_start_within(&self, terms: &[KeyTerm], start: &Item) -> Result<(), Failure> {
         let fulfils = |part: &KeyPart| term(terms, part).is_none_or(|term| term.test.holds(&start[&part.name]));
         let by_range = self.range_parts().iter().any(|part| term(terms, part).is_some());

@@ -7,9 +7,9 @@
 //! number flags (1 = negative) | exponent i16 | coefficient LEB128
 //! ```
 //!
-//! The size is the one that the service counts, kept so that a page can be measured without
-//! decoding. Bytes come from our own log, whose checksums were verified: a wrong byte here is a
-//! broken invariant and panics.
+//! The size is the service's, stored so that a page can be measured without decoding. Bytes are
+//! from our own log, whose checksums were verified: a wrong byte here is a broken invariant and
+//! panics.
 
 use crate::wire::json::write_text;
 use crate::wire::number::Number;
@@ -39,7 +39,7 @@ pub fn decode(stored: &[u8]) -> Item {
     .members()
 }
 
-/// The attributes whose names are wanted, without building the others.
+/// The attributes with matching names, without building the others.
 pub fn decode_some(stored: &[u8], is_wanted: impl Fn(&str) -> bool) -> Item {
     let mut reader = Reader {
         rest: &stored[SIZE_BYTES..],

@@ -147,7 +147,7 @@ fn free_label(transaction: &mut Transaction<'_>, table: &Table, now_micros: u64)
     candidates.find(is_free).expect("there are more labels than streams")
 }
 
-/// Returns the shard, of `shards`, of a partition, whose place begins with its hash.
+/// Returns the shard, of `shards`, of a partition, by the hash at the start of its place.
 pub fn shard_of(place: &[u8], shards: u8) -> u8 {
     ((u16::from(place[0]) * u16::from(shards)) >> 8) as u8
 }
@@ -190,7 +190,7 @@ pub enum Author {
 }
 
 impl Event {
-    /// The event of a change, of which at least one side is there.
+    /// The event of a change with at least one side.
     pub fn between(table: &Table, view: StreamView, old: Option<&Item>, new: Option<&Item>, author: Author) -> Event {
         let kind = match (old, new) {
             (None, _) => EventKind::Insert,
@@ -211,7 +211,7 @@ impl Event {
         }
     }
 
-    /// Kind, author, then the three items, each behind its length; zero if it is not there.
+    /// Kind, author, then the three items, each with its length before it; zero if it is absent.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.kind as u8, self.by_service.into()];
         for item in [Some(&self.keys), self.new.as_ref(), self.old.as_ref()] {
@@ -269,7 +269,7 @@ fn shard_id(stream: &Stream, shard: u8) -> String {
     )
 }
 
-/// The contents of an iterator: where to go on, and until when it may.
+/// The contents of an iterator: the position, and the time of its expiry.
 struct Cursor {
     stream: u32,
     shard: u8,
@@ -306,7 +306,7 @@ impl Cursor {
     }
 }
 
-/// An ARN behind its region.
+/// An ARN's part after its region.
 fn resource_of(arn: &str) -> Option<&str> {
     arn.splitn(5, ':').nth(4)
 }
@@ -649,7 +649,7 @@ mod tests {
         String::from_utf8_lossy(body).into_owned()
     }
 
-    /// The texts of a member, wherever it stands in a reply.
+    /// The texts of a member, anywhere in a reply.
     fn texts(body: &str, member: &str) -> Vec<String> {
         let opening = format!("\"{member}\":\"");
         let parts = body.split(opening.as_str()).skip(1);
@@ -722,8 +722,8 @@ mod tests {
         assert_eq!(label(1_709_210_096_789_000), "2024-02-29T12:34:56.789");
     }
 
-    /// A stream that began in the millisecond of an earlier one had that one's ARN: the clock
-    /// stands still here, and is set back.
+    /// A stream created in the millisecond of an earlier one had that one's ARN: the clock is
+    /// stopped here, and is set back.
     #[test]
     fn a_label_is_given_once() {
         let fixture = Fixture::start();

@@ -54,13 +54,13 @@ pub struct Table {
 /// A resource policy and its revision.
 pub type Policy = (String, String);
 
-/// Point-in-time recovery: whatever changes becomes history.
+/// Point-in-time recovery: every change becomes history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recovery {
     /// The commit that switched it on.
     pub since_micros: u64,
     pub days: i64,
-    /// When history that has become too old is next looked for.
+    /// The time of the next sweep for expired history.
     pub sweep_micros: u64,
 }
 
@@ -91,7 +91,7 @@ impl Insights {
     }
 }
 
-/// Where a table comes from.
+/// The origin of a restored table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Restored {
     pub backup_arn: Option<String>,
@@ -144,7 +144,7 @@ pub struct Capacity {
     pub on_demand: bool,
     pub read_units: i64,
     pub write_units: i64,
-    /// When it last became on demand; zero if always provisioned.
+    /// The time of its last change to on demand; zero if always provisioned.
     pub on_demand_since_micros: u64,
     pub increased_micros: u64,
     pub decreased_micros: u64,
@@ -158,7 +158,7 @@ pub struct Index {
     pub hash: Vec<KeyPart>,
     pub range: Vec<KeyPart>,
     pub projection: Projection,
-    /// Not yet filled from the items that were there before it.
+    /// Not yet filled from the items that existed before it.
     pub filling: bool,
     pub capacity: Capacity,
     pub warm_throughput: Option<(i64, i64)>,
@@ -231,7 +231,7 @@ impl Table {
         }
     }
 
-    /// True if the item has all keys, each of its type.
+    /// Returns true if the item has all keys, each of its type.
     pub fn holds_keys(&self, item: &Item) -> bool {
         let mut keys = self.keys();
         keys.all(|part| item.get(&part.name).is_some_and(|value| has_type(value, part.kind)))
@@ -315,7 +315,7 @@ impl Table {
         Ok(())
     }
 
-    /// True if no index attribute of `item` has a wrong type.
+    /// Returns true if no index attribute of `item` has a wrong type.
     pub fn index_types_fit(&self, item: &Item) -> bool {
         let mut parts = self.indexes.iter().flat_map(Index::keys);
         parts.all(|part| item.get(&part.name).is_none_or(|value| has_type(value, part.kind)))
@@ -397,7 +397,7 @@ impl Index {
         Some((self.item_key(table, item)?, self.projected(table, item)))
     }
 
-    /// True if entries hold the attribute.
+    /// Returns true if entries hold the attribute.
     pub fn projects(&self, table: &Table, attribute: &str) -> bool {
         let is_key = || table.is_key(attribute) || self.keys().any(|part| part.name == attribute);
         match &self.projection {

@@ -2,12 +2,12 @@
 //! capacity", "Maximum throughput for on-demand tables").
 //!
 //! Each limit has a bucket of units. A request is admitted while the bucket is not empty, and takes
-//! its consumption, which is known only afterwards, perhaps into debt: so a request that is larger
-//! than the bucket still happens, and the next ones wait for it. Provisioned units that are not
-//! used are kept for five minutes; a maximum on demand is one of each second.
+//! its consumption, which is known only afterwards, possibly into debt: so a request larger than
+//! the bucket still happens, and the next ones wait for it. Unused provisioned units are kept for
+//! five minutes; an on-demand maximum applies to each second.
 //!
-//! Buckets are in memory only: after a restart they are full. Time arrives with the request. A
-//! table without limits never comes here, and a bucket that is full again is forgotten.
+//! Buckets are only in memory: after a restart they are full. Time is passed in with the request. A
+//! table without limits has no buckets, and a full bucket is dropped.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ use crate::wire::value::Item;
 
 /// Seconds for which provisioned units are kept.
 const BURST_SECONDS: f64 = 300.0;
-/// Number of buckets below which none is removed.
+/// Number of buckets up to which none is removed.
 const SWEEP_BUCKETS_MIN: usize = 1024;
 
 /// Whether units are of reading or of writing.
@@ -235,7 +235,12 @@ impl DynamoDb {
             ),
         };
         let mut failure = Failure::new(exception, text);
-        failure.extra = Some(("ThrottlingReasons", self.reasons(table, index, use_, limit)));
+        // The service's model spells the member of the two exceptions differently.
+        let member = match exception {
+            Exception::Throttling => "throttlingReasons",
+            _ => "ThrottlingReasons",
+        };
+        failure.extra = Some((member, self.reasons(table, index, use_, limit)));
         failure
     }
 

@@ -91,7 +91,7 @@ fn entry<'i>(table: &Table, index: &Index, item: Option<Stored<'i>>) -> Option<(
     Some((key, held))
 }
 
-/// When an item expires, in seconds since 1970; `None` if never.
+/// The expiry of an item, in seconds since 1970; `None` if it never expires.
 pub fn expiry_of(table: &Table, item: Option<&Item>) -> Option<u64> {
     match item?.get(table.time_to_live.as_ref()?)? {
         Value::N(number) => number.to_whole_seconds(),

@@ -1,8 +1,8 @@
 //! Malformed requests for every operation, derived from its shape: members that are missing, of
 //! another kind, too short, too long, not of an enumeration, and many of these at once.
 //!
-//! Only requests are made here. Their answers stand in `testdata/malformed.txt`, which is read and
-//! judged by people.
+//! Only requests are generated here. Their answers are in `testdata/malformed.txt`, which people
+//! review.
 
 use crate::operations;
 use crate::wire::shape::{Member, Shape};
@@ -47,7 +47,7 @@ fn requests(members: &[Member]) -> Vec<String> {
     requests
 }
 
-/// A structure that is right but for `faults`.
+/// A structure that is valid except `faults`.
 fn with(members: &[Member], faults: &[(&Member, &String)]) -> String {
     let member = |member: &Member| {
         let fault = faults.iter().find(|(faulty, _)| faulty.name == member.name);
@@ -73,11 +73,12 @@ fn right(shape: &Shape) -> String {
         Shape::Value => r#"{"S":"x"}"#.into(),
         Shape::Structure(_, members) => with(members, &[]),
         Shape::List { of, min, .. } => format!("[{}]", vec![right(of); *min].join(",")),
-        Shape::Map { .. } => r#"{}"#.into(),
+        Shape::Map { .. } | Shape::OfTables(_) => r#"{}"#.into(),
+        Shape::Refused(_) | Shape::PassedOver => "null".into(),
     }
 }
 
-/// Values that do not fit. Inside structures one wrong kind stands for all.
+/// Values of a wrong kind. Inside structures only one wrong kind is tried.
 fn faults(shape: &Shape, at_top: bool) -> Vec<String> {
     let kinds = ["3", "true", r#""x""#, "[]", "{}"]
         .into_iter()
@@ -88,6 +89,7 @@ fn faults(shape: &Shape, at_top: bool) -> Vec<String> {
     }
     faults.extend(out_of_bounds(shape));
     match shape {
+        Shape::OfTables(map) => return self::faults(map, at_top),
         Shape::Value => faults.extend(
             [
                 r#"{"S":3}"#,
@@ -130,6 +132,8 @@ fn has_kind(shape: &Shape, json: &str) -> bool {
         Shape::Boolean => json == "true",
         Shape::Value | Shape::Structure(..) | Shape::Map { .. } => json == "{}",
         Shape::List { .. } => json == "[]",
+        Shape::OfTables(map) => has_kind(map, json),
+        Shape::Refused(_) | Shape::PassedOver => true,
     }
 }
 
@@ -164,7 +168,13 @@ fn out_of_bounds(shape: &Shape) -> Vec<String> {
                 found.push(format!("[{}]", vec![right(of); max + 1].join(",")));
             }
         }
-        Shape::Boolean | Shape::Value | Shape::Structure(..) | Shape::Map { .. } => {}
+        Shape::Boolean
+        | Shape::Value
+        | Shape::Structure(..)
+        | Shape::Map { .. }
+        | Shape::OfTables(_)
+        | Shape::Refused(_)
+        | Shape::PassedOver => {}
     }
     found
 }

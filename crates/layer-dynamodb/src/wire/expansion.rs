@@ -1,8 +1,8 @@
 //! The bytes of a file that is imported, decompressed.
 //!
-//! The file comes from a stranger: it may expand without end, never come to a record's end, or be
-//! damaged. So each read asks whether there is still somebody to read for, and a file that expands
-//! far more than items do is refused.
+//! The file is untrusted: it may expand without end, contain an endless record, or be damaged. So
+//! each read checks whether the import is still wanted, and a file that expands far more than items
+//! do is refused.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// Largest ratio of a file's expanded size to its own, beside a size that is always allowed.
 const EXPANSION_MAX: u64 = 200;
 const EXPANDED_BYTES_ALWAYS: u64 = 16 << 20;
-/// Memory limit of the Zstandard decoder; RFC 8878 asks for this much, and no level below `--ultra`
+/// Memory limit of the Zstandard decoder; RFC 8878 requires this much, and no level below `--ultra`
 /// uses more.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
@@ -173,7 +173,7 @@ mod tests {
         compress_to_vec(content, CompressionLevel::Fastest)
     }
 
-    /// How much can be read, and what ended it.
+    /// The readable bytes, and the error at their end.
     fn read(file: Vec<u8>, compression: &str) -> (Vec<u8>, Option<String>) {
         let mut content = Vec::new();
         let ended = expand(Box::new(Cursor::new(file)), compression, &|| true).read_to_end(&mut content);

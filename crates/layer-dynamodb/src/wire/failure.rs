@@ -2,7 +2,7 @@
 
 use crate::wire::json::Writer;
 
-/// An exception of the service. Its name, namespace and status stand in [`Exception::row`].
+/// An exception of the service. Its name, namespace and status are in [`Exception::row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exception {
     Validation,
@@ -24,7 +24,7 @@ pub enum Exception {
     DuplicateItem,
     LimitExceeded,
     ProvisionedThroughputExceeded,
-    /// A maximum on demand was exceeded, or requests come too fast: SDKs wait and retry.
+    /// An on-demand maximum was exceeded, or the request rate is too high: SDKs wait and retry.
     Throttling,
     RequestLimitExceeded,
     PolicyNotFound,
@@ -120,7 +120,7 @@ impl Failure {
         Failure::new(Exception::Validation, message)
     }
 
-    /// A validation failure behind the sentence that opens most of them.
+    /// A validation failure with the usual first sentence.
     pub fn invalid(what: impl std::fmt::Display) -> Failure {
         Failure::validation(format!("One or more parameter values were invalid: {what}"))
     }
@@ -133,10 +133,10 @@ impl Failure {
         }
     }
 
-    /// Puts the failure behind the words that open the validation of whole requests in PutItem,
-    /// UpdateItem and DeleteItem, and that of Limit and Select in Query. Recordings of the service
-    /// of August 2026 show that failures of attribute values stand without them, and so does every
-    /// failure of the other operations.
+    /// Prepends the words that start the validation of whole requests in PutItem, UpdateItem and
+    /// DeleteItem, and that of Limit and Select in Query. Recordings of the service of August 2026
+    /// show that failures of attribute values lack them, and so does every failure of the other
+    /// operations.
     pub fn in_envelope(mut self) -> Failure {
         if self.exception == Exception::Validation && !self.of_data {
             self.message.insert_str(0, "1 validation error detected: ");
@@ -160,7 +160,7 @@ impl Failure {
         )
     }
 
-    /// True if the same request may succeed a little later.
+    /// Returns true if the same request may succeed a little later.
     pub fn is_throttling(&self) -> bool {
         matches!(
             self.exception,
@@ -168,7 +168,7 @@ impl Failure {
         )
     }
 
-    /// Writes the item that failed a condition, the only extra that parts of a request may tell.
+    /// Writes the item that failed a condition, the only extra in failures of a request's parts.
     pub fn write_item(&self, writer: &mut Writer) {
         if let Some((name @ "Item", json)) = &self.extra {
             writer.name(name).raw(json);

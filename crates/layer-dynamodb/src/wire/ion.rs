@@ -1,9 +1,9 @@
 //! Items as Amazon Ion text, in the forms of the service's exports: written, and read for imports.
 //!
-//! Reading takes everything such lines can hold: structures, lists, strings, symbols, numbers,
+//! Everything that such lines can contain is read: structures, lists, strings, symbols, numbers,
 //! booleans, null, blobs and the annotations of sets. Other parts of Ion, such as timestamps,
-//! symbolic expressions and long strings, are no item. A line becomes the JSON of the same item, so
-//! the contents of an item are judged in one place.
+//! symbolic expressions and long strings, are refused. A line becomes the JSON of the same item, so
+//! an item's contents are checked in one place.
 //!
 //! ```text
 //! S "text"   N 12.5 or 125d-1   B {{base64}}   BOOL true   NULL null   M {name:…}   L […]
@@ -140,8 +140,8 @@ fn text(text: String) -> Json<'static> {
     Json::Text(text.into())
 }
 
-/// Each method takes what it names from the beginning of the rest, and answers nothing if something
-/// else is there.
+/// Each method takes its element from the start of the rest, and returns `None` if something else
+/// is next.
 struct Reader<'l> {
     rest: &'l str,
 }
@@ -174,7 +174,7 @@ impl<'l> Reader<'l> {
         taken
     }
 
-    /// Parts between two marks, with commas in between and perhaps one behind.
+    /// Parses parts between two marks, separated by commas, with an optional trailing one.
     fn parts<T>(&mut self, (start, end): (&str, &str), mut part: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         self.take(start)?;
         let mut parts = Vec::new();
@@ -264,7 +264,7 @@ impl<'l> Reader<'l> {
     }
 }
 
-/// The character that an escape stands for, behind its backslash.
+/// The character of an escape, after its backslash.
 fn escaped(rest: &mut impl Iterator<Item = char>) -> Option<char> {
     let digits = match rest.next()? {
         'x' => 2,

@@ -1,13 +1,13 @@
 //! JSON as requests carry it: a tree that borrows its strings from the body; and writing JSON.
 //!
 //! Objects keep their members in order; of two with the same name the last one counts, as in
-//! DynamoDB: the parser drops the others. It refuses more than 128 levels, so a tree can be walked
-//! by recursion.
+//! DynamoDB: the parser drops the others. What lies deeper than any request that can be served is
+//! an empty object, so a tree can be walked by recursion, and who reads it refuses it in its words.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
@@ -135,11 +135,29 @@ fn drop_repeated(members: &mut Vec<(Cow<'_, str>, Json<'_>)>) {
 
 impl<'de> Deserialize<'de> for Json<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json<'de>, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
+        TreeVisitor { depth: 0 }.deserialize(deserializer)
     }
 }
 
-struct TreeVisitor;
+/// Lists and objects within each other: three times as many as an item may have, and fewer than the
+/// parser takes.
+const DEPTH_MAX: u8 = 100;
+
+#[derive(Clone, Copy)]
+struct TreeVisitor {
+    depth: u8,
+}
+
+impl<'de> DeserializeSeed<'de> for TreeVisitor {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        if self.depth < DEPTH_MAX {
+            return deserializer.deserialize_any(TreeVisitor { depth: self.depth + 1 });
+        }
+        IgnoredAny::deserialize(deserializer).map(|_| Json::Object(Vec::new()))
+    }
+}
 
 impl<'de> Visitor<'de> for TreeVisitor {
     type Value = Json<'de>;
@@ -178,7 +196,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Json<'de>, A::Error> {
         let mut elements = Vec::new();
-        while let Some(element) = access.next_element()? {
+        while let Some(element) = access.next_element_seed(self)? {
             elements.push(element);
         }
         Ok(Json::List(elements))
@@ -190,9 +208,9 @@ impl<'de> Visitor<'de> for TreeVisitor {
         };
         // Most objects are attribute values: they have one member, and no room for others.
         let mut members = Vec::with_capacity(1);
-        members.push((name, access.next_value()?));
+        members.push((name, access.next_value_seed(self)?));
         while let Some(Name(name)) = access.next_key()? {
-            members.push((name, access.next_value()?));
+            members.push((name, access.next_value_seed(self)?));
         }
         drop_repeated(&mut members);
         Ok(Json::Object(members))
@@ -224,7 +242,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Room that a document begins with: enough for most that hold no items.
+/// Initial capacity of a document: enough for most without items.
 const OBJECT_BYTES: usize = 256;
 
 /// Writes one JSON document. Commas are its business; the caller opens and closes.
@@ -295,7 +313,7 @@ impl Writer {
         self.name(name).string(text);
     }
 
-    /// Separates from what stands before, unless that is an opening or a name.
+    /// Writes a separator, unless an opening or a name precedes.
     pub fn comma(&mut self) {
         if !matches!(self.text.last(), None | Some(b'{' | b'[' | b':')) {
             self.text.push(b',');
@@ -321,8 +339,8 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 
 /// The same for a text that is known to be UTF-8.
 ///
-/// Eight bytes at a time are copied whole, and what of them was too much is taken back: most words
-/// hold nothing to be escaped, and copying a length that is known costs one instruction.
+/// Eight bytes at a time are copied whole, and the surplus is removed: most words hold no bytes to
+/// escape, and copying a constant length costs one instruction.
 pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.reserve(text.len() + 2);
     out.push(b'"');
@@ -393,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_must_be_escaped_is_wherever_it_stands() {
+    fn special_bytes_are_escaped_at_every_position() {
         for byte in 0..=0x7f_u8 {
             for before in 0..20 {
                 let text =

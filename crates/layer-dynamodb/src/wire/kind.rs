@@ -17,7 +17,7 @@ pub enum Kind<'n> {
     Structure(&'n str),
 }
 
-/// Where it should have stood; the framework reads members and elements by different paths.
+/// Its expected place; the framework reads members and elements by different paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Member,

@@ -152,9 +152,9 @@ impl Number {
         i64::from(self.exponent) + i64::from(digit_count(self.coefficient)) - 1
     }
 
-    /// Bytes that DynamoDB counts for it: one, half of one for each significant digit before the
-    /// point and for each behind it, both rounded up, and one if it is negative. Zero has no
-    /// significant digit. Recorded from the service, August 2026.
+    /// Its size in bytes as DynamoDB counts it: one, half of one for each significant digit before
+    /// and after the point, both rounded up, and one if it is negative. Zero has no significant
+    /// digit. Recorded from the service, August 2026.
     pub fn size(self) -> usize {
         if self.coefficient == 0 {
             return 1;
@@ -191,7 +191,7 @@ impl Number {
         }
     }
 
-    /// Appends bytes that sort as the numbers do and that tell their own end.
+    /// Appends self-delimiting bytes that sort as the numbers do.
     ///
     /// ```text
     /// 0x01 zero
@@ -348,7 +348,7 @@ fn split_sign(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// Stops growing far beyond what can matter, so that no length of text overflows it.
+/// Saturates far beyond any valid exponent, so that no length of text overflows it.
 fn parse_exponent(text: &[u8]) -> Result<i64, NumberError> {
     let (negative, digits) = split_sign(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {

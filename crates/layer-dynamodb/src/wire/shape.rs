@@ -1,4 +1,4 @@
-//! Shapes of requests: which members an operation takes, of what kind, within which bounds.
+//! Shapes of requests: the members of an operation, their kinds and their bounds.
 //!
 //! First every member's kind is checked (`SerializationException`), then every bound
 //! (`ValidationException`, up to ten complaints at once), as the service's framework does. Unknown
@@ -15,7 +15,7 @@ use crate::wire::value::Value;
 pub enum Shape {
     /// Name of a table, or its ARN.
     TableName,
-    /// The same in operations on the table itself, which judge it by rules of their own.
+    /// The same in operations on the table itself, which check it by rules of their own.
     OwnTableName,
     /// Length in characters, ends included.
     Text {
@@ -48,12 +48,18 @@ pub enum Shape {
         min: usize,
         max: usize,
     },
-    /// Names to what they stand for.
+    /// A map of names.
     Map {
         of: &'static Shape,
         min: usize,
         max: usize,
     },
+    /// Such a map whose names are those of tables.
+    OfTables(&'static Shape),
+    /// It would promise something that is not here, which the text names.
+    Refused(&'static str),
+    /// It means nothing here.
+    PassedOver,
 }
 
 pub struct Member {
@@ -99,11 +105,36 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     let mut complaints = Vec::new();
     complain_structure(members, request, &Path::Request, &mut complaints);
     if complaints.is_empty() {
-        return Ok(());
+        return refuse_members(members, request);
     }
     check_values(members, request)?;
     complaints.truncate(COMPLAINTS_MAX);
     Err(detected(&complaints))
+}
+
+/// Refuses members that cannot be served, by name. A list of nothing asks for nothing.
+fn refuse_members(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
+    members
+        .iter()
+        .try_for_each(|member| match (&member.shape, json.get(member.name)) {
+            (Shape::Refused(_), Some(Json::List(elements))) if elements.is_empty() => Ok(()),
+            (Shape::Refused(what), Some(_)) => {
+                let text = format!("{} is not supported by this endpoint: {what}", member.name);
+                Err(Failure::validation(text))
+            }
+            (Shape::Structure(_, members), Some(value)) => refuse_members(members, value),
+            (
+                Shape::List {
+                    of: Shape::Structure(_, members),
+                    ..
+                },
+                Some(value),
+            ) => {
+                let mut elements = value.elements().iter();
+                elements.try_for_each(|element| refuse_members(members, element))
+            }
+            _ => Ok(()),
+        })
 }
 
 /// Attribute values are checked when they are read, but a wrong kind in one comes before any
@@ -127,11 +158,12 @@ fn check_values_of(shape: &Shape, json: &Json<'_>) -> Result<(), Failure> {
             elements.try_for_each(|element| check_values_of(of, element))
         }
         Shape::Map { of, .. } => json.members().try_for_each(|(_, value)| check_values_of(of, value)),
+        Shape::OfTables(map) => check_values_of(map, json),
         _ => Ok(()),
     }
 }
 
-/// The operations on a table itself judge its name before anything else.
+/// The operations on a table itself check its name before anything else.
 fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     for member in members
         .iter()
@@ -143,7 +175,7 @@ fn check_table_names(members: &[Member], request: &Json<'_>) -> Result<(), Failu
                 member.name
             )));
         };
-        // No other complaint stands beside that of the name.
+        // A complaint about the name excludes all others.
         let mut complaints = Vec::new();
         if !is_arn(name) {
             let path = Path::Member(&Path::Request, member.name);
@@ -193,6 +225,8 @@ fn check_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Result<(), Failur
         Shape::Integer { .. } | Shape::Long { .. } => json.integer().is_some(),
         Shape::Boolean => json.boolean().is_some(),
         Shape::Value | Shape::Structure(..) | Shape::Map { .. } => matches!(json, Json::Object(_)),
+        Shape::OfTables(map) => return check_kind(map, json, place),
+        Shape::Refused(_) | Shape::PassedOver => true,
         Shape::List { .. } => matches!(json, Json::List(_)),
     };
     if !fits {
@@ -225,7 +259,7 @@ fn wrong_kind(shape: &Shape, json: &Json<'_>, place: Place) -> Failure {
     }
 }
 
-/// The class of a shape as it stands in the name of a map.
+/// The class of a shape in the name of a map.
 fn class(shape: &Shape) -> String {
     match shape {
         Shape::Structure(name, _) => format!("{MODEL}{name}"),
@@ -281,7 +315,11 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
                 complaints,
             );
         }
-        Shape::Boolean | Shape::Value => {}
+        Shape::Boolean | Shape::Value | Shape::Refused(_) | Shape::PassedOver => {}
+        Shape::OfTables(map) => {
+            complain_keys(json, path, complaints);
+            complain(map, json, path, complaints);
+        }
         Shape::Structure(_, members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
@@ -305,6 +343,28 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
     }
 }
 
+/// Names of tables that none can have are a fault of the map, which is repeated as it was sent.
+fn complain_keys(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
+    let is_name = |name: &str| {
+        (TABLE_NAME_CHARACTERS_MIN..=TABLE_NAME_CHARACTERS_MAX).contains(&name.len()) && name.bytes().all(is_name_byte)
+    };
+    if json.members().all(|(name, _)| is_arn(name) || is_name(name)) {
+        return;
+    }
+    let mut sent = Vec::new();
+    json.write(&mut sent);
+    let shown = match sent.len() > SHOWN_BYTES_MAX {
+        true => "Value".to_owned(),
+        false => format!("Value '{}'", String::from_utf8_lossy(&sent)),
+    };
+    complaints.push(format!(
+        "{shown} at '{path}' failed to satisfy constraint: Map keys must satisfy constraint: \
+         [Member must have length less than or equal to {TABLE_NAME_CHARACTERS_MAX}, \
+         Member must have length greater than or equal to {TABLE_NAME_CHARACTERS_MIN}, \
+         Member must satisfy regular expression pattern: {NAME_PATTERN}]"
+    ));
+}
+
 /// A list or a map as complaints repeat it; without its value, if that is long.
 pub fn shown_value(shape: &Shape, json: &Json<'_>) -> String {
     let mut text = String::new();
@@ -319,6 +379,7 @@ struct TooLong;
 /// Appends a value in the form in which the service's classes describe themselves.
 fn show(shape: &Shape, json: &Json<'_>, out: &mut String) -> Result<(), TooLong> {
     match (shape, json) {
+        (Shape::OfTables(map), _) => show(map, json, out),
         (Shape::Structure(name, members), _) => {
             let given = members
                 .iter()
@@ -439,7 +500,7 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
     ));
 }
 
-/// Where a member stands in the request; written only if somebody complains about it.
+/// The position of a member in the request; written only if there is a complaint about it.
 enum Path<'p> {
     Request,
     Member(&'p Path<'p>, &'static str),
@@ -491,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_come_first() {
+    fn kinds_are_first() {
         check_text(r#"{"TableName":3}"#, "NUMBER_VALUE cannot be converted to String");
         check_text(r#"{"Limit":"x"}"#, "STRING_VALUE cannot be converted to Integer");
         check_text(r#"{"Flag":"x"}"#, "Unexpected token received from parser");

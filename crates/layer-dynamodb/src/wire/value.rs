@@ -1,6 +1,7 @@
 //! Attribute values and items: reading them from JSON, writing them, their size.
 //!
-//! Sets and maps are kept sorted, so equal values are equal whatever order they came in.
+//! Sets and maps are kept sorted, so equal values are equal regardless of their order in the
+//! request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -193,7 +194,7 @@ fn parse(json: &Json<'_>, level: usize) -> Result<Value, Failure> {
         ));
     };
     if let Some((other_kind, other)) = members.next() {
-        // A fault in one of them comes before there being two.
+        // A fault in one of them precedes the complaint about two.
         parse_content(kind, content, level)?;
         parse_content(other_kind, other, level)?;
         return Err(Failure::of_data(
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_in_normal_form() {
+    fn values_are_read_in_normal_form() {
         for (given, expected) in [
             (r#"{"S":""}"#, r#"{"S":""}"#),
             (r#"{"N":"1.0"}"#, r#"{"N":"1"}"#),
@@ -440,11 +441,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_the_documented_ones() {
+    fn sizes_are_as_documented() {
         for (given, size) in [
             (r#"{"S":"abc"}"#, 3),
-            // Numbers as recorded at the limit of an item's size, where what is behind the point
-            // counts by itself.
+            // Numbers as recorded at the limit of an item's size, where the digits after the point
+            // count separately.
             (r#"{"N":"0"}"#, 1),
             (r#"{"N":"1"}"#, 2),
             (r#"{"N":"123"}"#, 3),

@@ -1,20 +1,24 @@
 //! Secrets of keys and tokens, and passwords.
 //!
-//! A generated secret carries 160 random bits, so a plain SHA-256 keeps it; a password is chosen by
-//! somebody and gets bcrypt.
+//! A generated secret carries 160 random bits, so it is stored as a plain SHA-256; a password is
+//! chosen by a person and stored by bcrypt.
 
 use base64::Engine as _;
 use sha2::{Digest, Sha256};
 
 /// Work of hashing a password: about ten milliseconds.
 const PASSWORD_COST: u32 = 8;
+/// The greatest cost of an imported hash: a second of one thread.
+const PASSWORD_COST_MAX: u32 = 14;
 /// bcrypt looks at no more bytes of a password.
 const PASSWORD_BYTES_MAX: usize = 72;
+/// `$2b$08$`, 22 of salt, 31 of hash.
+const PASSWORD_HASH_CHARS: usize = 60;
 
 const KEY_MARK: [u8; 2] = [0x7e, 0x70];
 const TOKEN_MARK: [u8; 2] = [0x7e, 0x71];
-/// The same of a logical database that is one of several: its number follows the mark, so that a
-/// secret tells where it is known.
+/// The same marks for a logical database other than the default one: its number follows the mark,
+/// so that the secret names its database.
 const KEY_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x72];
 const TOKEN_ELSEWHERE_MARK: [u8; 2] = [0x7e, 0x73];
 
@@ -31,7 +35,7 @@ pub enum Claim {
 }
 
 impl Secret {
-    /// `elsewhere`: the number of the logical database, if the secret is to name it.
+    /// `elsewhere`: the number of the logical database, if the secret must name it.
     pub fn key(elsewhere: Option<u16>, id: u64, random: &[u8; 20]) -> Secret {
         let mark = marked(KEY_MARK, KEY_ELSEWHERE_MARK, elsewhere);
         Secret::of(&[&mark[..], &id.to_be_bytes(), random].concat())
@@ -90,8 +94,8 @@ pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-/// Reads which key or token a secret belongs to. The bytes `7E 70` and `7E 71` make every secret
-/// begin with `fn`.
+/// Parses the key or token that a secret belongs to. The bytes `7E 70` and `7E 71` make every
+/// secret start with `fn`.
 pub fn claim(secret: &str) -> Option<Claim> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(secret).ok()?;
     let id_at = |position: usize| crate::storage::rows::number_at(&bytes, position);
@@ -112,6 +116,12 @@ pub fn password_matches(password: &str, hash: &str) -> bool {
     bcrypt::verify(first_bytes(password), hash).unwrap_or(false)
 }
 
+/// Returns true if a text is a bcrypt hash, of no more work than a login may cost.
+pub fn is_password_hash(text: &str) -> bool {
+    let hash = text.parse::<bcrypt::HashParts>();
+    hash.is_ok_and(|hash| hash.get_cost() <= PASSWORD_COST_MAX) && text.len() == PASSWORD_HASH_CHARS
+}
+
 fn first_bytes(password: &str) -> &[u8] {
     let bytes = password.as_bytes();
     &bytes[..bytes.len().min(PASSWORD_BYTES_MAX)]
@@ -120,8 +130,8 @@ fn first_bytes(password: &str) -> &[u8] {
 /// The prefix of every audience.
 pub const AUDIENCE_PREFIX: &str = "https://db.fauna.com/db/";
 
-/// Returns the audience that a JWT names to enter a database. `elsewhere`: the number of the
-/// logical database, if it is to be named first.
+/// Returns the audience of a JWT for a database. `elsewhere`: the number of the logical database,
+/// if it must be named first.
 pub fn audience(elsewhere: Option<u16>, database: u64) -> String {
     let elsewhere = elsewhere.map(|number| global_id(number.into())).unwrap_or_default();
     format!("{AUDIENCE_PREFIX}{elsewhere}{}", global_id(database))
@@ -155,8 +165,7 @@ pub fn global_id(number: u64) -> String {
         .collect()
 }
 
-/// By what a credential is known to the rate limits: whichever database and role are asked for with
-/// it.
+/// The identity of a credential for the rate limits, regardless of the requested database and role.
 pub fn base_hash(secret: &str) -> [u8; 32] {
     hash(secret.split_once(':').map_or(secret, |(secret, _)| secret))
 }
@@ -166,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_tells_what_it_is_for() {
+    fn a_secret_has_its_scope() {
         let key = Secret::key(None, 42, &[7; 20]);
         assert!(key.text.starts_with("fn"));
         assert_eq!(elsewhere_of(&key.text), None);

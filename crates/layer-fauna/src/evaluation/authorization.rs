@@ -22,7 +22,7 @@ pub struct Authorization {
     pub identity: Option<Ref>,
     /// The token, or the key if it lives in this database, or the claims of a JWT.
     pub token: Option<Value>,
-    /// It is the document with which a token came and no role covers it: it may read itself.
+    /// It is the document of a token, without a role that covers it: it may read itself.
     pub reads_itself: bool,
 }
 
@@ -32,15 +32,15 @@ pub enum Rights {
     Server,
     ServerReadonly,
     Client,
-    /// Those of a predicate: reading whatever a server may read, and calling functions.
+    /// The rights of a predicate: reading as a server may, and calling functions.
     Predicate,
     Roles(Vec<Arc<Role>>),
 }
 
-/// A thing that belongs to a caller who asks in the name of a document.
+/// An entity that belongs to a caller with the identity of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
-    /// A token of the document: the one that was sent, or another.
+    /// A token of the document: the caller's, or another.
     Token,
     Credentials,
     /// The key that was sent.
@@ -52,10 +52,10 @@ enum Own {
 /// The action of replacing one's password by proving the one before.
 pub const CHANGE_PASSWORD: &str = "change_password";
 
-/// The actions that need no role. None of them can make the caller somebody else: a token keeps its
+/// The actions that need no role. None of them can change the caller's identity: a token keeps its
 /// document, credentials keep theirs, and a key its role. The original grants the same, with two
-/// differences: it lets nobody change a password without a role, which its documentation promises,
-/// and does not let a document be read by itself, which drivers expect.
+/// differences: it requires a role to change a password, contrary to its documentation, and does
+/// not let a document be read by itself, which drivers expect.
 const OWN: [(Own, &[&str]); 4] = [
     (Own::Token, &["read", "delete"]),
     (Own::Credentials, &["read", CHANGE_PASSWORD]),
@@ -127,7 +127,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether the action is one that needs no role, because of whose the thing is.
+    /// Returns true if the action is one that needs no role, because of whose the thing is.
     fn owns(&mut self, reference: &Ref, action: &str) -> bool {
         let granted = |own: Own| OWN.iter().any(|(of, actions)| *of == own && actions.contains(&action));
         self.own(reference).is_some_and(granted)
@@ -164,7 +164,7 @@ impl Evaluation<'_> {
         Some(Ref::new(Target::Numbered(Native::Credentials, id)))
     }
 
-    /// Returns the fields of a token, if it is there.
+    /// Returns the fields of a token, if it exists.
     pub fn token_fields(&mut self, id: u64) -> Option<Arc<Fields>> {
         let reference = Ref::new(Target::Numbered(Native::Tokens, id as i64));
         let place = self.resolve(&reference).ok()?;
@@ -187,7 +187,7 @@ impl Evaluation<'_> {
         false
     }
 
-    /// True if the predicate says exactly true of the present, whatever time is read at.
+    /// Returns true if the predicate returns exactly true for the present state, at any read time.
     pub fn holds(&mut self, predicate: &Closure, arguments: &[Value]) -> bool {
         let rights = std::mem::replace(&mut self.authorization.rights, Rights::Predicate);
         let allowed = std::mem::replace(&mut self.allowed, Effect::Read);
@@ -234,8 +234,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// The arguments that a predicate declares to take: the ref behind old and new, and behind the data
-/// of a document whose id is chosen, is given to those who ask for it.
+/// The arguments that a predicate declares: the ref after old and new, and after the data of a
+/// document with a chosen id, is passed only if it is declared.
 fn taken<'v>(action: &str, predicate: &Closure, arguments: &'v [Value]) -> &'v [Value] {
     let declared = match predicate.lambda.parameters {
         Parameters::One => 1,

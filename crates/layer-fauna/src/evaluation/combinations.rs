@@ -1,23 +1,23 @@
 //! Sets made of sets: union, intersection, difference, distinct and join.
 //!
 //! They compare the visible part of elements: their values, or their documents if they have no
-//! values. Elements of equal values are a group, and a group stands together in the order of keys.
+//! values. Elements of equal values are a group, and a group is contiguous in the order of keys.
 //! From a group
 //!
 //! - a union has as many elements as the part that has most of them,
-//! - an intersection as many as the part that has fewest,
+//! - an intersection has the elements of its smallest part,
 //! - a difference those of its first part, unless another part has the group,
-//! - a join one: that of the least document,
+//! - a join has one element: the element of the least document,
 //! - a distinct set one for each run of the same values, that of its least document: 1 and 1.0 are
 //!   equal, but not the same.
 //!
 //! Parts may differ in the number of their values, and in whether they are indexed in reverse order
-//! or turned round. Then keys of one form are made for all of their elements, which are read whole:
-//! nobody pages through such sets for speed.
+//! or reversed. Then keys of one form are computed for all of their elements, which are read whole:
+//! such sets are not paged efficiently.
 //!
-//! The share that a set has of a group depends on the whole group, never on where a page begins: a
+//! The share that a set has of a group depends on the whole group, never on the start of a page: a
 //! group that a range cuts is read whole and cut then. So the pages of a set, in either direction
-//! and of any size, are the set.
+//! and of any size, add up to the set.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -89,7 +89,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether the parts of a set have keys of several forms.
+    /// Returns true if the parts of a set have keys of several forms.
     pub fn is_mixed(&mut self, parts: &[Value]) -> Result<bool> {
         let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
         Ok(!self.have_keys_of_one_form(parts.iter().map(|part| &**part))?)
@@ -152,7 +152,7 @@ impl Evaluation<'_> {
         Ok(true)
     }
 
-    /// How many elements of a group each of the sets has at least, up to as many as there are here.
+    /// The smallest number of a group's elements in any of the sets, at most the number of these.
     fn least_count(&mut self, sets: &[Arc<Set>], group: &[Element]) -> Result<usize> {
         let mut least = group.len();
         for set in sets {
@@ -282,7 +282,7 @@ impl Evaluation<'_> {
                 }
             }
             match last {
-                // The last one may go on.
+                // The last group may continue.
                 Some(last) if groups.len() <= count => rest = rest.after(&last, backwards),
                 _ => break,
             }
@@ -386,8 +386,8 @@ fn of_group_in(set: &Set, of_parts: Vec<Vec<Element>>) -> Vec<Element> {
     }
 }
 
-/// Whether a set is no combination of several: then all of a group begins with the same bytes, and
-/// nothing else does.
+/// Returns true for a set of a single index: then the keys of a group are exactly those with the
+/// same prefix.
 fn is_of_one_index(set: &Set) -> bool {
     match set {
         Set::Match { .. } | Set::Documents(_) | Set::Singleton(_) => true,

@@ -1,9 +1,9 @@
-//! How long a query may take, and what happens when it takes longer.
+//! The time limit of a query, and its transfer when it takes longer.
 //!
-//! A query begins on a thread that serves many connections. If it comes to hash a password, must
-//! wait for an issuer's keys, or is still running after [`HAND_OVER_MICROS`], nothing of it is kept
-//! and it begins again where it may take long. There it has until its deadline. Time is the
-//! engine's; it is looked at every few steps.
+//! A query starts on a thread that serves many connections. If it has to hash a password, must wait
+//! for an issuer's keys, or is still running after [`HAND_OVER_MICROS`], its work is dropped and it
+//! is restarted where it may take long. There it runs until its deadline. Time is the engine's; it
+//! is checked every few steps.
 
 use crate::evaluation::Evaluation;
 use crate::language::error::{Code, Errors, Result};
@@ -20,7 +20,7 @@ const STEPS_MAX: u64 = 600_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     deadline_micros: u64,
-    /// When to begin again elsewhere; `None`: this is where it may take long.
+    /// Time at which to restart on another thread; `None`: this thread may take long.
     hand_over_micros: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ pub fn not_home() -> Errors {
     Errors::protocol(Code::Unavailable, "The database has moved. Try again later.")
 }
 
-/// Not an answer: the query is to begin again where it may take long.
+/// Not a reply: the query must be restarted where it may take long.
 pub fn takes_long() -> Errors {
     Errors::protocol(Code::TakesLong, "")
 }
@@ -98,7 +98,7 @@ impl Evaluation<'_> {
                 Code::BadRequest,
                 "Query exceeded the limit of compute operations.",
             )),
-            // It has just begun.
+            // It has just started.
             false if self.next_look == 0 => self.deadline.check(self.view.clock_micros()),
             false => self.deadline.check(self.host.now_micros()),
         };
@@ -106,14 +106,13 @@ impl Evaluation<'_> {
         in_time.map_err(|errors| self.interrupt(errors))
     }
 
-    /// Ends the query with these errors, whoever on the way takes an error for an answer:
-    /// predicates do.
+    /// Ends the query with these errors, even where an error would be caught: predicates do.
     pub fn interrupt(&mut self, errors: Errors) -> Errors {
         self.next_look = 0;
         self.interrupted.get_or_insert(errors).clone()
     }
 
-    /// To be asked before what takes milliseconds.
+    /// Must be called before operations that take milliseconds.
     pub fn take_long(&mut self) -> Result<()> {
         match self.deadline.may_take_long() {
             true => Ok(()),

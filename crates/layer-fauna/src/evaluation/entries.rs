@@ -24,7 +24,7 @@ use crate::storage::schema::{Component, Extract, Index, Source};
 const COMPONENT_BYTES_MAX: u64 = 32_767;
 /// Entries of one index that one document may have.
 const ENTRIES_MAX: usize = 100_000;
-/// How many outdated entries one removal drops at most.
+/// Most outdated entries that one removal drops.
 const DROPPED_MAX: usize = 8;
 
 impl Evaluation<'_> {
@@ -75,7 +75,7 @@ impl Evaluation<'_> {
         Ok(entries)
     }
 
-    /// Every combination of what the components come to. None are asked for: one empty combination.
+    /// Every combination of the components' values. Without components: one empty combination.
     fn combinations(&mut self, components: &[Component], source: &Source, document: &Value) -> Vec<Vec<Value>> {
         let mut combinations = vec![Vec::with_capacity(components.len())];
         for component in components {
@@ -174,7 +174,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// When a version ends, in microseconds; 0: never.
+    /// The expiry of a version, in microseconds; 0: never.
     fn expiry_of(&self, place: &Place, version: &Version) -> u64 {
         let contents = version.contents.as_ref();
         contents.map_or(0, |contents| {
@@ -204,7 +204,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Adds the entries of a document that was there before the index.
+    /// Adds the entries of a document that existed before the index.
     pub fn index_document(&mut self, index: &Index, place: &Place) -> Result<()> {
         let Some(Version {
             ts,
@@ -220,7 +220,8 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// Returns the documents that an index covers, after those that are done, by collection and id.
+    /// Returns the documents that an index covers, after the finished documents, by collection and
+    /// id.
     pub fn covered_documents(&mut self, index: &Index, done: &[u8], limit: usize) -> Vec<Place> {
         let schema = self.schema.clone();
         let natives = Native::ALL.into_iter().map(|native| native as u64);
@@ -387,7 +388,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// When the entries of a chain of versions came and left.
+    /// The lifetimes of the entries of a chain of versions.
     fn spans(&mut self, index: &Index, place: &Place, versions: &[Version]) -> Result<Vec<Span>> {
         let mut open: Vec<Span> = Vec::new();
         let mut spans = Vec::new();

@@ -1,11 +1,11 @@
-//! Histories of sets that are made of other sets: when elements came into the whole, and when they
-//! left it.
+//! Histories of sets that are composed of other sets: the times at which elements entered the
+//! whole, and left it.
 //!
-//! Each part records when an element came into it and left it. Walked in the order of time, that
-//! gives the parts that have the element, and so the times at which the whole gets or loses it. An
-//! element whose first event is that it leaves was there before. For a join the events in its
-//! targets count, while the source has the element that leads there; the source's own gains and
-//! losses are no events (as in the original, which has no history of filters and ranges either).
+//! Each part records the times at which an element entered and left it. Replayed in order of time,
+//! that gives the parts with the element, and so the times at which the whole gains or loses it. An
+//! element whose first event is a removal was present before. For a join the events in its targets
+//! count, while the source has the element that leads there; the source's own gains and losses are
+//! not events (as in the original, which has no history of filters and ranges either).
 
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bo
         let shown = together.iter().find(|(_, event)| event.is_removal() != after);
         match shown {
             Some((_, event)) if before != after => told.push(event.clone()),
-            // It left because it came into a part that takes away, or the other way round.
+            // It left because it entered a subtracted part, or the reverse.
             None if before != after => told.extend(together.first().map(|(_, event)| event.turned(after))),
             _ => {}
         }
@@ -100,7 +100,7 @@ fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bo
     told
 }
 
-/// Whether an element was in its set at a time, by its events, oldest first.
+/// Returns true if an element was in its set at a time, by its events, oldest first.
 fn was_there(events: &[Event], at: Timestamp) -> bool {
     let last = events.iter().rev().find(|event| event.ts() <= at);
     match (last, events.first()) {

@@ -17,19 +17,19 @@ pub trait Host {
 
     fn random(&self) -> [u8; 20];
 
-    /// An id that nobody has had.
+    /// Returns an id that was never used.
     fn new_id(&self, now_micros: u64) -> u64;
 
-    /// The time now, not that of the transaction: for how long has it been evaluated?
+    /// The present time, rather than the transaction's: for the duration of the evaluation.
     fn now_micros(&self) -> u64;
 
-    /// Says that something is to be done when nobody waits.
+    /// Reports pending background work.
     fn work_is_left(&self);
 
-    /// Whether a JWT can be judged now.
+    /// Returns whether a JWT can be verified now.
     fn keys_are_ready(&self, view: &mut View<'_>, secret: &str) -> bool;
 
-    /// Fetches the keys that judge a JWT, if they are due.
+    /// Fetches the keys that verify a JWT, if they are due.
     fn make_keys_ready(&self, view: &mut View<'_>, secret: &str);
 
     /// The database that a secret opens.

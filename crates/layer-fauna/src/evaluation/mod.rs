@@ -1,8 +1,7 @@
 //! Evaluates expressions: one evaluation is one attempt at one transaction.
 //!
-//! Evaluating recurses with the query, so its depth is limited, and the stack grows on the heap
-//! rather than overflow. Work is counted: a query that asks for too much of it is refused, whatever
-//! form the asking takes.
+//! Evaluation recurses with the query, so its depth is limited, and the stack grows on the heap
+//! rather than overflow. Work is counted: a query of any form that needs too much of it is refused.
 
 pub mod authorization;
 pub mod combinations;
@@ -37,12 +36,12 @@ const CALLS_MAX: usize = 200;
 /// How large and how deep a value may be when written out.
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 const VALUE_DEPTH_MAX: u32 = 1_000;
-/// Errors that one reply tells.
+/// Most errors in one reply.
 const ERRORS_MAX: usize = 100;
 /// Upper bound on the size of all values of a query.
 const WORK_BYTES_MAX: u64 = 1 << 30;
-/// Upper bound on the bytes that a query may copy and make anew, of texts, arrays and entries,
-/// however little of it is kept.
+/// Upper bound on the bytes of texts, arrays and entries that a query may copy and create, even if
+/// little of it is kept.
 const MADE_BYTES_MAX: u64 = 256 << 20;
 /// Upper bound on the bytes that a transaction writes.
 const WRITTEN_BYTES_MAX: u64 = 64 << 20;
@@ -82,7 +81,7 @@ pub struct Evaluation<'a> {
     pub names_given: Vec<(Native, Arc<str>)>,
     /// The time of the query, in microseconds since the Unix epoch: see [`View::now_micros`].
     pub now_micros: u64,
-    /// The latest time that a reply may show of those that need not be in the log; 0: none.
+    /// The latest time in a reply, among times that need not be in the log; 0: none.
     pub shown_micros: u64,
     pub cost: Cost,
     pub deadline: Deadline,
@@ -100,7 +99,8 @@ pub struct Evaluation<'a> {
 /// The body of a function.
 pub type Body = fn(&mut Evaluation<'_>, &Arguments) -> Result<Value>;
 
-/// The arguments of a function, checked against its declaration. Absent optional ones are `None`.
+/// The arguments of a function, checked against its declaration. Absent optional arguments are
+/// `None`.
 pub struct Arguments(pub Vec<Option<Value>>);
 
 impl Arguments {
@@ -228,7 +228,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// Accounts for `bytes` that are about to be made anew, or copied.
+    /// Accounts for `bytes` that are about to be created, or copied.
     pub fn make(&mut self, bytes: usize) -> Result<()> {
         self.cost.made_bytes = self.cost.made_bytes.saturating_add(bytes as u64);
         match self.cost.made_bytes > MADE_BYTES_MAX {
@@ -237,7 +237,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// To be asked after something was written.
+    /// Must be called after a write.
     pub fn check_written(&mut self) -> Result<()> {
         match self.cost.bytes_written > WRITTEN_BYTES_MAX {
             true => {
@@ -319,7 +319,7 @@ impl<'a> Evaluation<'a> {
         .within("expr")
     }
 
-    /// Evaluates as of a time. That of the query itself is the present, in which one may write.
+    /// Evaluates as of a time. The query's own time is the present, which permits writes.
     pub fn in_past<T>(&mut self, at: Timestamp, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let outer = (self.at, self.in_the_past);
         self.show(at.0.min(self.now_micros));
@@ -333,8 +333,7 @@ impl<'a> Evaluation<'a> {
         answer
     }
 
-    /// To be asked when an answer may depend on a time: nothing will be committed at or below it
-    /// any more.
+    /// Must be called when an answer may depend on a time: no later commit will be at or below it.
     pub fn show(&mut self, micros: u64) {
         self.shown_micros = self.shown_micros.max(micros);
     }
@@ -367,7 +366,7 @@ impl<'a> Evaluation<'a> {
         self.apply_telling(closure, argument, |errors| errors)
     }
 
-    /// Calls a stored lambda: errors in its body have their place in it, wherever it is called.
+    /// Calls a stored lambda: errors in its body have their positions in it, for any caller.
     pub fn apply_stored(&mut self, closure: &Closure, argument: Value) -> Result<Value> {
         self.apply_telling(closure, argument, Errors::placed)
     }
@@ -453,7 +452,7 @@ impl<'a> Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Where a ref may stand it must lead somewhere.
+    /// A ref must lead to an existing entity where its parameter requires it.
     fn checked(&mut self, kind: Kind, value: Value) -> Result<Value> {
         if kind.needs_defined() {
             match &value {
@@ -499,7 +498,7 @@ fn stack_overflow() -> Errors {
 }
 
 /// Gathers values and errors. An error that ends the whole query ends the gathering too: its
-/// siblings would only meet it again.
+/// siblings would only get it again.
 pub fn collect<T>(result: Result<T>, values: &mut Vec<T>, errors: &mut Vec<Error>) -> Result<()> {
     match result {
         Ok(value) => values.push(value),

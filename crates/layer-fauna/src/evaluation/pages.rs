@@ -1,7 +1,7 @@
-//! Pages: a stretch of a set, or of its history, and the cursors to the stretches beside it.
+//! Pages: a part of a set, or of its history, and the cursors to the adjacent parts.
 //!
-//! `after` names the first element of a page, `before` the first one behind it. The cursor that was
-//! given always comes back on its own side, whether there is anything there or not.
+//! `after` names the first element of a page, `before` the first one after it. The given cursor is
+//! always returned on its own side, even if there is nothing beyond it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ const EVENTS_MAX: usize = 1_000_000;
 /// The parameters of a page.
 pub struct Request {
     pub cursor: Cursor,
-    /// Where in the form the cursor stands, from the inside out.
+    /// The position of the cursor in the form, from the inside out.
     pub cursor_place: &'static [&'static str],
     pub size: Size,
     pub sources: bool,
 }
 
-/// How many elements a page shows. None at all if it was asked for less, and then it does not tell
-/// what is beyond either.
+/// The number of elements of a page. Zero if the requested number is smaller, and then nothing
+/// beyond is reported either.
 #[derive(Clone, Copy)]
 pub struct Size(i64);
 
@@ -101,7 +101,7 @@ impl Evaluation<'_> {
         let shape = self.shape(set)?;
         let readable = self.readable(set).within("paginate")?;
         let mut range = Range::default();
-        // Reading backwards, what comes after a cursor has smaller keys.
+        // Reading backwards, the elements after a cursor have smaller keys.
         let (towards_start, cursor) = match &request.cursor {
             Cursor::Start => (false, None),
             Cursor::After(cursor) => (false, Some(cursor)),
@@ -124,7 +124,7 @@ impl Evaluation<'_> {
         let (mut before, mut after) = (None, None);
         let given = cursor.map(echo);
         if towards_start {
-            // The elements came from the cursor downwards.
+            // The elements are in descending order from the cursor.
             elements.reverse();
             after = given.clone();
             before = match (&beyond, elements.first(), size) {
@@ -148,7 +148,7 @@ impl Evaluation<'_> {
         Ok(page_of_elements(before, after, elements, &shape))
     }
 
-    /// Each element with the sets among the leaves that it comes from.
+    /// Each element with the leaf sets that contain it.
     fn with_sources(&mut self, of: &Readable, elements: &[Element]) -> Result<Vec<Value>> {
         let mut leaves = Vec::new();
         collect_leaves(&of.set, &mut leaves);
@@ -168,7 +168,7 @@ impl Evaluation<'_> {
         Ok(data)
     }
 
-    /// Whether a set that is not made of several has an element that shows the same.
+    /// Returns true if a set that is not made of several has an element that shows the same.
     fn has_equal(&mut self, leaf: &Arc<Set>, element: &Element) -> Result<bool> {
         let shape = self.shape(leaf)?;
         let group = match (element.values.len(), shape.reversals.len()) {
@@ -225,8 +225,8 @@ impl Evaluation<'_> {
         Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)))
     }
 
-    /// The place among events that a cursor names, and the cursor as a page shows it: an event
-    /// without what it says. One that names a time but no document stands behind all events of that
+    /// The position among events that a cursor names, and the cursor as a page shows it: an event
+    /// without its data. A cursor that names a time but no document is after all events of that
     /// time, and is shown as null (as in the original).
     pub fn event_cursor(&mut self, cursor: &Value) -> Result<(EventKey, Value)> {
         let is_written_out = matches!(cursor, Value::Object(_));
@@ -468,7 +468,7 @@ impl Evaluation<'_> {
         Ok(events)
     }
 
-    /// When a document came into being and when it went.
+    /// The creations and deletions of a document.
     fn presence_events(&mut self, document: &Ref) -> Result<Vec<Event>> {
         let place = self.resolve(document)?;
         let mut present = false;
@@ -514,7 +514,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Where an event stands in a history.
+/// The position of an event in a history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventKey {
     ts: Timestamp,
@@ -528,7 +528,7 @@ pub struct Event {
     action: &'static str,
     document: Ref,
     data: Option<Value>,
-    /// The sets that tell it.
+    /// The sets that report it.
     sources: Vec<Value>,
 }
 
@@ -553,7 +553,7 @@ impl Event {
         self.key.removal
     }
 
-    /// Another set tells the same.
+    /// Adds other sets that report the same event.
     pub fn add_sources(&mut self, others: &[Value]) {
         for other in others {
             if !self.sources.iter().any(|known| order::equal(known, other)) {
@@ -566,7 +566,7 @@ impl Event {
         &self.sources
     }
 
-    /// Returns the key of the element that came or left: a document with its values.
+    /// Returns the key of the added or removed element: a document with its values.
     pub fn element(&self) -> Vec<u8> {
         let values = self.data.as_ref().map_or_else(String::new, render::compact);
         [&self.key.document, values.as_bytes()].concat()
@@ -581,7 +581,7 @@ impl Event {
         }
     }
 
-    /// The same of the same time, as coming or as leaving.
+    /// The same event at the same time, as an addition or a removal.
     pub fn turned(&self, comes: bool) -> Event {
         let mut event = self.clone();
         event.key.removal = !comes;
@@ -623,8 +623,8 @@ impl Event {
     }
 }
 
-/// The set that tells the events of another: a set itself, of the history of one that history. A
-/// set that is made of others leaves that to them.
+/// The set that reports the events of another: a set itself, or a history's own set. A composed set
+/// leaves that to its parts.
 fn source_of(set: &Value) -> Option<Value> {
     let is_whole = |set: &Set| matches!(set, Set::Match { .. } | Set::Documents(_) | Set::Singleton(_));
     let set = as_set(set)?;
@@ -652,7 +652,7 @@ pub fn inserted(version: ApiVersion, ts: Timestamp, action: &'static str, docume
     event.value(version)
 }
 
-/// The oldest version knows creating and deleting alone.
+/// The oldest version has only create and delete.
 fn action_in(action: &'static str, version: ApiVersion) -> &'static str {
     match (version, action) {
         (ApiVersion::V2_0, "delete" | "remove") => "delete",
@@ -701,7 +701,7 @@ fn page_of_elements(before: Option<Value>, after: Option<Value>, elements: Vec<E
     }))
 }
 
-/// A cursor comes back as an array.
+/// A cursor is returned as an array.
 fn echo(cursor: &Value) -> Value {
     match cursor {
         Value::Array(_) => cursor.clone(),
@@ -719,7 +719,7 @@ fn element_cursor(element: &Element, shape: &Shape) -> Value {
     Value::array(cursor)
 }
 
-/// The sets that elements come from: what others are made of, and those that turn others round.
+/// The sets that elements are from: the parts of composed sets, including reversed ones.
 fn collect_leaves(set: &Arc<Set>, leaves: &mut Vec<Arc<Set>>) {
     let mut each = |value: &Value| {
         if let Some(set) = as_set(value) {
@@ -743,7 +743,7 @@ pub fn extreme(one: Value, other: Value, larger: bool) -> Value {
     }
 }
 
-/// The cursor that a page is asked with as an object: one with `after` or `before`. Null is none.
+/// Parses the cursor of a page as an object: with `after` or `before`. Null means none.
 pub fn cursor_of(cursor: &Value) -> Result<(Cursor, &'static [&'static str])> {
     let single = match cursor {
         Value::Null => return Ok((Cursor::Start, &[])),

@@ -1,11 +1,11 @@
 //! The readable part of a set.
 //!
-//! Whether an index, a collection or a history may be looked at is asked once, before anything is
-//! read. A part of a union or an intersection that may not be read is left out, and so is what a
-//! difference would take away; a set of which nothing is left is denied. Whether each element's
-//! document is to be asked for too depends on the parts: one that is checked makes the whole
-//! checked. It is asked of what the whole set has, not of its parts, so that a difference takes
-//! away what the caller does not see as well.
+//! The permission to read an index, a collection or a history is checked once, before anything is
+//! read. A part of a union or an intersection without permission is left out, and so is the
+//! subtracted part of a difference; a set without remaining parts is denied. Whether each element's
+//! document must be checked too depends on the parts: one such part applies to the whole. The check
+//! is made on the elements of the whole set, not of its parts, so that a difference also subtracts
+//! elements that the caller does not see.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Evaluation<'_> {
         Ok(Some(Readable { set, ..permitted }))
     }
 
-    /// A set made of several, of which the first `needed` must be there.
+    /// A composed set, with at least the first `needed` parts permitted.
     fn permitted_parts(
         &mut self,
         whole: &Arc<Set>,
@@ -134,7 +134,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Whether the documents in an index are to be checked; `None`: it may not be read.
+    /// Returns true if the documents in an index must be checked; `None`: it may not be read.
     fn is_index_checked(&mut self, index: &Ref, terms: &[Value]) -> Option<bool> {
         if self.authorization.reads_everything() {
             return Some(false);
@@ -146,8 +146,8 @@ impl Evaluation<'_> {
         self.permit_on("read", index, &terms).is_ok().then_some(true)
     }
 
-    /// The same of a collection. One of users' documents can always be asked for: nothing is shown
-    /// of it that may not be read.
+    /// The same for a collection. A collection of users' documents can always be read: unreadable
+    /// documents are not shown.
     fn is_collection_checked(&mut self, collection: &Ref) -> Option<bool> {
         let is_native = matches!(collection.target, Target::Native(_));
         if self.authorization.reads_everything() {
@@ -157,7 +157,7 @@ impl Evaluation<'_> {
         if self.permit_on("unrestricted_read", collection, &[Value::Null]).is_ok() {
             return Some(false);
         }
-        // A caller that may read the collections sees the built-in ones, and in them the readable
+        // A caller with read access to the collections sees the built-in ones, and their readable
         // documents.
         let collections = Ref::native(Native::Collections);
         let is_listed = !is_native
@@ -168,7 +168,7 @@ impl Evaluation<'_> {
         is_listed.then_some(true)
     }
 
-    /// Whether a role grants reading what is in a collection, perhaps under a condition.
+    /// Returns true if a role grants reading what is in a collection, perhaps under a condition.
     fn some_role_reads(&self, collection: &Ref) -> bool {
         let Rights::Roles(roles) = &self.authorization.rights else {
             return false;

@@ -1,8 +1,8 @@
-//! Sets: asked for their elements within a range of keys, in either direction, a few at a time.
+//! Sets: read within a range of keys, in either direction, a few elements at a time.
 //!
 //! Every element has a key: its values in index order, then its document. Sets of one shape share
-//! one order of keys, and a cursor is a key or the beginning of one. `reverse` turns the direction
-//! of reading, not the keys. Sets that are made of others are in `combinations`.
+//! one order of keys, and a cursor is a key or a prefix of one. `reverse` turns the direction of
+//! reading, not the keys. Composed sets are in `combinations`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::storage::ranges::{Range, Shape, edge_of};
 use crate::storage::rows::{self, DOCUMENT_BYTES, Key};
 use crate::storage::schema::{Index, Schema};
 
-/// Elements that derived sets ask of their parts at once.
+/// Elements that composed sets read from their parts at once.
 const CHUNK: usize = 256;
 pub const CHUNK_MAX: usize = 4096;
 /// Upper bound on the size of entries that are read at once: more could not be shown.
@@ -31,12 +31,12 @@ pub struct Element {
     pub key: Vec<u8>,
     pub values: Vec<Value>,
     pub reference: Ref,
-    /// When it came into the set.
+    /// The time of its addition to the set.
     pub added: Timestamp,
 }
 
 impl Element {
-    /// As a page shows it: one value stands for itself, no values for the document.
+    /// As a page shows it: one value without its array, no values as the document.
     pub fn value(&self) -> Value {
         match self.values.as_slice() {
             [] => Value::Ref(self.reference.clone()),
@@ -64,7 +64,7 @@ impl Element {
         }
     }
 
-    /// Whether two show the same, not only equals.
+    /// Returns true if two show the same, not only equals.
     pub fn shows_the_same(&self, other: &Element) -> bool {
         let mut values = self.values.iter().zip(&other.values);
         self.group() == other.group() && values.all(|(one, other)| order::same(one, other))
@@ -287,7 +287,7 @@ impl Evaluation<'_> {
         Ok(())
     }
 
-    /// The entries there are; those that came after the time reads are for left out.
+    /// The present entries, except those added after the read time.
     fn entries_now(
         &mut self,
         schema: &Arc<Schema>,
@@ -398,7 +398,8 @@ impl Evaluation<'_> {
         elements
     }
 
-    /// Walks the ids of current and former documents together and keeps those that were alive.
+    /// Walks the ids of current and former documents together and keeps those alive at the read
+    /// time.
     fn documents_then(
         &mut self,
         schema: &Arc<Schema>,

@@ -1,5 +1,5 @@
-//! Versions of documents, as a query reads and writes them: one as of a time, the next, and those
-//! that time has outdated.
+//! Versions of documents, as a query reads and writes them: the version as of a time, the next, and
+//! outdated ones.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::storage::documents::{
 use crate::storage::rows::{self, DatabaseNumber, Key};
 use crate::storage::schema::{self, Schema};
 
-/// How many outdated versions one write drops at most.
+/// Most outdated versions that one write drops.
 const DROPPED_MAX: usize = 8;
 
 impl Evaluation<'_> {
@@ -31,7 +31,7 @@ impl Evaluation<'_> {
         Ok(schema)
     }
 
-    /// The way to a database from the one that is asked, if it is that one or below it.
+    /// Path from the queried database to `database`; `None` if it is not a descendant.
     pub fn scope_of(&mut self, mut database: DatabaseNumber) -> Option<Arc<[Arc<str>]>> {
         let mut names: Vec<Arc<str>> = Vec::new();
         while database != self.schema.database() {
@@ -51,8 +51,8 @@ impl Evaluation<'_> {
         Some(rows::number_at(&row, 0))
     }
 
-    /// Where the document of a ref is, or would be. Fails if its collection, or the named thing
-    /// itself, is not there.
+    /// The place of a ref's document, existing or not. Fails if its collection, or the named thing
+    /// itself, does not exist.
     pub fn resolve(&mut self, reference: &Ref) -> Result<Place> {
         let schema = self.schema_in(&reference.scope)?;
         let place = match &reference.target {
@@ -152,8 +152,8 @@ impl Evaluation<'_> {
         versions
     }
 
-    /// The versions that may still be asked for, oldest first: of those that are older than the
-    /// collection keeps them only the one that was there then.
+    /// The versions that may still be read, oldest first: among versions older than the
+    /// collection's retention only the version current at its start.
     pub fn history(&mut self, place: &Place) -> Vec<Version> {
         let minimum = self.minimum(&place.schema, place.collection);
         let mut versions = self.versions(place);
@@ -170,7 +170,7 @@ impl Evaluation<'_> {
         self.now_micros.saturating_sub(self.history_micros(schema, collection))
     }
 
-    /// The versions after `since`, oldest first, behind the one that stood then.
+    /// Returns the version current at `since`, then all later ones, oldest first.
     pub fn versions_since(&mut self, place: &Place, since: Timestamp) -> Vec<Version> {
         let current = self.current(place);
         if let Some(current) = current.clone().filter(|current| current.ts <= since) {
@@ -206,7 +206,7 @@ impl Evaluation<'_> {
         })))
     }
 
-    /// How far back a collection may be read.
+    /// The length of a collection's readable history.
     pub fn history_micros(&self, place_schema: &Schema, collection: u64) -> u64 {
         let collection = place_schema.collection_of(collection);
         match collection.map(|collection| collection.history_days) {
@@ -218,7 +218,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Refuses a read older than what is kept.
+    /// Refuses a read older than the retained history.
     pub fn check_retained(&self, place_schema: &Schema, collection: u64) -> Result<()> {
         let (Some(at), true) = (self.at, self.in_the_past) else {
             return Ok(());
@@ -260,7 +260,7 @@ impl Evaluation<'_> {
                 transaction.set_stamped(&mark.0, &[stamp], vec![0], Vec::new());
             }
         }
-        // A document that begins outdates nothing.
+        // A document's first version outdates nothing.
         if old.is_some() {
             self.drop_outdated(place);
         }
@@ -312,28 +312,34 @@ impl Evaluation<'_> {
         id
     }
 
-    /// An id for a new document of a built-in collection, which no other has there or, where it is
-    /// known by its id alone, anywhere.
+    /// An id for a new document of a built-in collection that is unused there or, for documents
+    /// looked up only by id, anywhere.
     pub fn free_id(&mut self, native: Native) -> Result<u64> {
         loop {
             self.step(1)?;
             let id = self.new_id();
-            let document = rows::document(self.schema.database(), native as u64, id);
-            let registered = match native {
-                Native::Databases => Some(b'R'),
-                Native::Keys => Some(b'K'),
-                Native::Tokens => Some(b'T'),
-                _ => None,
-            };
-            let registered = registered.map(|kind| Key::global(kind).number(id));
-            let is_taken = |key: Key| self.view.get(&key.0).is_some();
-            if ![Some(document), registered].into_iter().flatten().any(is_taken) {
+            if self.is_free(native, id) {
                 return Ok(id);
             }
         }
     }
 
-    /// The live version that writes see, whatever time is read at.
+    /// Returns true if no schema object of the kind has the number, in this database or, where a
+    /// registry spans all databases, in any.
+    pub fn is_free(&mut self, native: Native, id: u64) -> bool {
+        let document = rows::document(self.schema.database(), native as u64, id);
+        let registered = match native {
+            Native::Databases => Some(b'R'),
+            Native::Keys => Some(b'K'),
+            Native::Tokens => Some(b'T'),
+            _ => None,
+        };
+        let registered = registered.map(|kind| Key::global(kind).number(id));
+        let is_taken = |key: Key| self.view.get(&key.0).is_some();
+        ![Some(document), registered].into_iter().flatten().any(is_taken)
+    }
+
+    /// The live version that writes see, at any read time.
     pub fn live_now(&mut self, place: &Place) -> Option<(Timestamp, Contents)> {
         let at = std::mem::replace(&mut self.at, self.present);
         let live = self.live(place);

@@ -33,10 +33,10 @@ const DATE: u8 = 11;
 const UUID: u8 = 12;
 const QUERY: u8 = 13;
 
-/// How the name begins of something that has none any more; its number follows.
+/// Prefix of the name of a deleted entity; its number follows.
 pub const DELETED: &str = "_deleted_";
 
-/// Stands for the time of the commit until it is known: no integer that anybody meets.
+/// Represents the time of the commit until it is known: an integer that never occurs.
 const PENDING_TIME: u64 = 0x8000_0051_7561_7274;
 
 /// The commit version as the eight bytes of a time.
@@ -187,7 +187,7 @@ pub enum Part<'a> {
     Whole(Value),
 }
 
-/// Beyond what can be written: guards against broken rows.
+/// Beyond the depth of any written value: guards against broken rows.
 const DEPTH_MAX: usize = 2000;
 
 impl<'a> Decoder<'a> {
@@ -241,7 +241,7 @@ impl<'a> Decoder<'a> {
         std::str::from_utf8(self.text_bytes()?).ok()
     }
 
-    /// A text that nobody looks at, or that is compared with one.
+    /// A text that is skipped or compared.
     fn text_bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
         self.take(length)
@@ -322,7 +322,7 @@ impl<'a> Decoder<'a> {
         Some((size, found))
     }
 
-    /// Passes over a value; its size is that of the value decoded.
+    /// Skips a value; returns the size of the decoded value.
     fn skip(&mut self) -> Option<Size> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -467,7 +467,8 @@ pub fn storable(value: &Value) -> Value {
     }
 }
 
-/// True if the value is stored as it is: there is nothing to leave out or to turn into an object.
+/// Returns true if the value is stored as it is: there is nothing to leave out or to turn into an
+/// object.
 fn is_storable(value: &Value) -> bool {
     let is_kept = |value: &Value| !value.is_null() && is_storable(value);
     match value {

@@ -1,6 +1,6 @@
-//! Errors of the protocol: code, HTTP status, description, and where in the query.
+//! Errors of the protocol: code, HTTP status, description, and position in the query.
 //!
-//! A position is gathered on the way out: whoever evaluates a part adds the key of that part, so a
+//! A position is gathered on the way out: each evaluator of a part adds the key of that part, so a
 //! correct query pays nothing for positions. Codes and statuses are one table.
 
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub enum Code {
     Unavailable,
     /// Something keeps the partition.
     Busy,
-    /// Never shown: the query begins again where it may take long.
+    /// Never shown: the query is restarted where it may take long.
     TakesLong,
 }
 
@@ -110,8 +110,8 @@ pub struct Failure {
     pub field: Vec<Step>,
     pub code: &'static str,
     pub description: String,
-    /// The field is given from the root of the query: the path of the place of evaluation comes in
-    /// front.
+    /// The field is given from the root of the query: the path of the place of evaluation is
+    /// prepended.
     pub from_root: bool,
 }
 
@@ -145,7 +145,7 @@ pub struct Errors(pub Vec<Error>);
 pub type Result<T> = std::result::Result<T, Errors>;
 
 impl Error {
-    /// Adds a step to the places that are not whole, those of what caused it among them.
+    /// Adds a step to incomplete positions, including those of the causes.
     fn push(&mut self, step: &Step) {
         if self.is_placed {
             return;
@@ -242,8 +242,8 @@ impl Errors {
         self
     }
 
-    /// Says that they arose at this place, given from the inside out, whatever is around the place
-    /// of evaluation.
+    /// Sets their position to this place, given from the inside out, independent of the place of
+    /// evaluation.
     pub fn placed_at(self, place: &[Step]) -> Errors {
         place
             .iter()
@@ -272,7 +272,7 @@ impl Errors {
     }
 }
 
-/// Nothing may be wrong with what is to be written.
+/// Returns an error if there are failures in the data to be written.
 pub fn check(failures: Vec<Failure>) -> Result<()> {
     match failures.is_empty() {
         true => Ok(()),

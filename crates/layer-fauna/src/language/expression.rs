@@ -61,7 +61,7 @@ pub struct Lambda {
     pub free: Vec<(Arc<str>, usize)>,
     /// The most that its body may do.
     pub effect: Effect,
-    /// Where it stands in the query, from the inside out.
+    /// Its position in the query, from the inside out.
     pub place: Box<[Step]>,
 }
 
@@ -73,7 +73,7 @@ impl Lambda {
     }
 }
 
-/// Every parameter takes a slot, discarded ones (`_`) too.
+/// Every parameter takes a slot, including discarded ones (`_`).
 #[derive(Debug)]
 pub enum Parameters {
     One,

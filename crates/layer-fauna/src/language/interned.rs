@@ -1,4 +1,4 @@
-//! Names that come again and again, shared: the keys of requests and of stored documents.
+//! Shared frequent names: the keys of requests and of stored documents.
 //!
 //! A small table of each thread, one name a slot; a name that falls on another's slot takes it
 //! over. So nothing grows, nothing is locked, and at worst a name is copied as it would be anyway.
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use rustc_hash::FxHasher;
 
 const SLOTS: usize = 512;
-/// Longer ones are rather data than names.
+/// Longer texts are usually data rather than names.
 const NAME_BYTES_MAX: usize = 32;
 
 thread_local! {
     static NAMES: RefCell<Vec<Option<Arc<str>>>> = RefCell::new(vec![None; SLOTS]);
 }
 
-/// The name, shared if it was asked for lately.
+/// The name, shared if it was requested recently.
 pub fn name(text: &str) -> Arc<str> {
     if text.len() > NAME_BYTES_MAX {
         return text.into();
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_itself_whatever_came_before_it() {
+    fn a_name_is_itself_after_any_token() {
         for round in 0..2 {
             for number in 0..3 * SLOTS {
                 let text = format!("name{number}");

@@ -133,7 +133,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// True if another element follows; false if the closing byte did.
+    /// Returns true if another element follows; false if the closing byte did.
     fn more(&mut self, close: u8) -> Result<bool, JsonError> {
         self.skip_space();
         match self.peek() {
@@ -201,7 +201,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A string that stands there as it is; `None`: it begins there, and has escapes.
+    /// A string without escapes, in place; `None`: a string with escapes starts here.
     fn plain_string(&mut self) -> Result<Option<&str>, JsonError> {
         if self.peek() != Some(b'"') {
             return Err(JsonError::Invalid);
@@ -341,9 +341,9 @@ impl SeenKeys {
     }
 }
 
-/// How many bytes stand before the first one that a JSON string has to escape: a quote, a backslash
-/// or a control character. Eight at a time: each of the three tests sets the highest bit of the
-/// bytes that it finds. Where a borrow makes one too many, that is behind the first.
+/// The number of bytes before the first one that a JSON string has to escape: a quote, a backslash
+/// or a control character. Eight at a time: each of the three tests sets the highest bit of
+/// matching bytes. A borrow may set an extra bit, but only after the first match.
 fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -363,7 +363,7 @@ fn plain_bytes(bytes: &[u8]) -> usize {
     if rest.is_empty() {
         return bytes.len();
     }
-    // The last eight again, of which the first ones are known to be plain.
+    // The last eight bytes; the first of them are known to be plain.
     if let Some(last) = bytes.last_chunk::<8>() {
         return first_in(last).map_or(bytes.len(), |at| bytes.len() - 8 + at);
     }
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn special_bytes_are_found_wherever_they_stand() {
+    fn special_bytes_are_found_at_every_position() {
         for special in (0..=255_u8).filter(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
             for at in 0..20 {
                 let mut bytes = [0xc3; 20];

@@ -260,7 +260,7 @@ impl Parser {
         }
     }
 
-    /// A lambda where nothing else may stand.
+    /// Parses a lambda where no other expression is allowed.
     fn lambda_expression(&mut self, json: &Json) -> Expression {
         match json {
             _ if is_lambda(json) => Expression::Lambda(self.lambda(json), self.version.max(ApiVersion::LAMBDA_DEFAULT)),
@@ -345,7 +345,7 @@ impl Parser {
         bindings
     }
 
-    /// From here on the name stands for the value.
+    /// From here on the name is bound to the value.
     fn bound(&mut self, name: &Arc<str>, value: Expression, index: Option<usize>) -> Binding {
         self.scope.push(Some(name.clone()));
         Binding {

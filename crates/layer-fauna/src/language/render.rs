@@ -16,7 +16,7 @@ use crate::language::value::{Closure, Contents, Document, Native, Ref, Set, Targ
 /// Writes values; what the commit decides is known by now.
 pub struct Renderer {
     pub out: String,
-    /// Stands wherever a value is the time of this transaction.
+    /// Replaces every value that is the time of this transaction.
     transaction_micros: u64,
     /// Refs and lambdas look otherwise in old versions of the API.
     version: ApiVersion,
@@ -107,8 +107,7 @@ impl Renderer {
         }
     }
 
-    /// Lambdas stand bare in a set, and of what a set is the history of nothing says that it is a
-    /// set.
+    /// Lambdas are rendered without `query` in a set, and the set of a history without `@set`.
     fn set(&mut self, set: &Set) {
         self.out.push('{');
         for (key, value) in set_parts(set) {
@@ -220,7 +219,7 @@ impl Renderer {
         self.out.push('}');
     }
 
-    /// The source of an index: what it is over is called as the version calls collections.
+    /// The source of an index: its collections have the version's name.
     fn source(&mut self, source: &Value) {
         let word = if self.version < ApiVersion::V2_7 {
             "class"
@@ -265,7 +264,7 @@ impl Renderer {
         }
     }
 
-    /// Writes a key and its value; true if the key begins with `@`.
+    /// Writes a key and its value; returns true if the key starts with `@`.
     fn stored_field(&mut self, row: &mut Decoder<'_>) -> bool {
         let key = row.key().unwrap_or_default();
         write_string(key, &mut self.out);
@@ -406,8 +405,7 @@ pub fn lambda_source(closure: &Closure) -> Json {
     Json::object([("lambda", part("lambda")), ("expr", body)])
 }
 
-/// The expression with bindings as one object wherever their names differ: so the original shows
-/// them.
+/// The expression with bindings as one object where their names differ, as the original shows them.
 fn canonical(json: &Json) -> Json {
     let each = |fields: &[(Arc<str>, Json)]| {
         let fields = fields.iter().map(|(key, value)| (key.clone(), canonical(value)));
@@ -485,7 +483,7 @@ pub fn errors(errors: &Errors, transaction_micros: u64, version: ApiVersion) -> 
     renderer.out
 }
 
-/// Where descriptions speak of documents and collections, and what they said before version 2.7.
+/// Words about documents and collections in descriptions, and those before version 2.7.
 const OLD_WORDS: [(&str, &str); 12] = [
     (
         "Valid native collection name expected, ",
@@ -565,7 +563,7 @@ impl Renderer {
         self.out.push('}');
     }
 
-    /// A path in which indexes stand as texts.
+    /// A path with indexes as texts.
     fn field(&mut self, steps: &[Step]) {
         let steps: Vec<Step> = steps
             .iter()

@@ -19,14 +19,14 @@ use crate::language::value::{Native, Target, Value};
 pub struct Signature {
     pub parameters: &'static [Parameter],
     pub effect: Effect,
-    /// It may come to a write by what it calls.
+    /// It may write through the functions that it calls.
     pub may_write: bool,
     /// It evaluates its arguments itself, or not at all.
     pub form: Option<Form>,
 }
 
 impl Signature {
-    /// The most that it may come to.
+    /// The maximal effect of a call.
     pub fn maximal_effect(&self) -> Effect {
         match self.may_write {
             true => Effect::Write,
@@ -34,7 +34,7 @@ impl Signature {
         }
     }
 
-    /// Whether a version of the API has it.
+    /// Returns true if a version of the API has it.
     fn is_in(&self, version: ApiVersion) -> bool {
         let (since, until) = match self.parameters[0].key {
             "contains_path" | "contains_field" | "contains_value" => (ApiVersion::V3, None),
@@ -95,7 +95,7 @@ pub enum Kind {
     Texts,
     Array,
     Object,
-    /// Written out in place: the parser asks for it.
+    /// Written out in place: the parser requires it.
     Lambda,
     /// Written out in place, or any expression: the function says what that may be.
     LambdaOrAny,
@@ -163,7 +163,7 @@ impl Kind {
         }
     }
 
-    /// A ref is only taken if what it names is there.
+    /// Returns true if a ref is accepted only if its target exists.
     pub fn needs_defined(self) -> bool {
         matches!(
             self,
@@ -622,10 +622,10 @@ fn takes_exactly(signature: &Signature, fields: &[(Arc<str>, Json)]) -> bool {
 mod tests {
     use super::*;
 
-    /// Without those that only old versions have.
+    /// Without the functions that only old versions have.
     const DOCUMENTED: &[Signature] = SIGNATURES.split_at(SIGNATURES.len() - 2).0;
 
-    /// One line of the page of compatibility: the keys, optional ones with a question mark, and the
+    /// One line of the compatibility page: the keys, optional ones with a question mark, and the
     /// effect.
     fn line(signature: &Signature) -> String {
         let keys = signature.parameters.iter().map(|parameter| match parameter.required {
@@ -642,7 +642,7 @@ mod tests {
         format!("| {} | {effect} | yes |", keys.join(", "))
     }
 
-    /// The table in `docs/compat/fauna.md` is this table. `REWRITE=1` writes it anew.
+    /// The table in `docs/compat/fauna.md` is this table. `REWRITE=1` rewrites it.
     #[test]
     fn the_page_of_compatibility_lists_every_function() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compat/fauna.md");
@@ -673,7 +673,7 @@ mod tests {
         };
         for (index, one) in DOCUMENTED.iter().enumerate() {
             for other in &DOCUMENTED[index + 1..] {
-                // The keys of `ref` alone and `ref` with `id` differ by the required ones.
+                // The keys of only `ref` and of `ref` with `id` differ by the required ones.
                 assert_ne!(keys(one), keys(other), "{:?}", keys(one));
             }
         }

@@ -272,7 +272,7 @@ fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Counts in years that begin in March, so that the leap day is the last of its year.
+/// Counts in years that start in March, so that the leap day is the last of its year.
 fn days_of_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -54,7 +54,7 @@ pub struct Page {
     pub origin: Arc<Origin>,
 }
 
-/// The origin of a page, whatever has become of its data since: its cursors are made of it.
+/// The origin of a page, independent of its data: its cursors are built from it.
 #[derive(Debug)]
 pub enum Origin {
     /// Elements of a set: what they showed, and the documents they are of.
@@ -114,14 +114,14 @@ pub struct Document {
     pub is_new: bool,
 }
 
-/// The fields of a document, as far as anybody has looked at them.
+/// The fields of a document, decoded on demand.
 #[derive(Clone, Debug)]
 pub enum Contents {
     Known(Arc<Fields>),
     Stored(Arc<dyn StoredFields>),
 }
 
-/// Fields as they are stored, decoded once somebody wants them.
+/// Stored fields, decoded on demand.
 pub trait StoredFields: std::fmt::Debug + Send + Sync {
     fn bytes(&self) -> &[u8];
 
@@ -185,7 +185,7 @@ impl Names for NoNames {
     }
 }
 
-/// When a version was written, in microseconds; `PENDING` until the transaction that writes it
+/// The time of a version's write, in microseconds; `PENDING` until the transaction that writes it
 /// commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
@@ -258,7 +258,7 @@ impl Native {
         }
     }
 
-    /// One of them, as messages begin with it.
+    /// The singular name of its documents, at the start of messages.
     pub fn title(self) -> &'static str {
         match self {
             Native::Databases => "Database",
@@ -409,7 +409,7 @@ pub enum Set {
     },
 }
 
-/// The set that a value stands for: a set, or the ref of a built-in collection.
+/// The set of a value: a set, or the ref of a built-in collection.
 pub fn as_set(value: &Value) -> Option<Arc<Set>> {
     match value {
         Value::Set(set) => Some(set.clone()),

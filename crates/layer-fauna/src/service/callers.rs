@@ -20,7 +20,7 @@ use crate::service::Fauna;
 use crate::storage::rows::{self, DatabaseNumber, Key, ROOT, View};
 use crate::storage::schema::{AccessProvider, Schema};
 
-/// The caller, as far as the secret alone determines it.
+/// The caller, as far as the secret determines it.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub database: DatabaseNumber,
@@ -32,7 +32,7 @@ enum Grant {
     /// The role of a key, and the key if it lives in the database it opens.
     Role(Value, Option<Ref>),
     Token(u64),
-    /// A document in whose name an admin or a server asks.
+    /// A document as identity, assumed by an admin or a server.
     Document(Ref),
     /// The claims of a JWT, and the access provider that vouches for it.
     Claims(Value, Arc<AccessProvider>),
@@ -168,7 +168,7 @@ impl Fauna {
         Some((database, provider.clone()))
     }
 
-    /// Whether a JWT can be judged now. One that nobody could vouch for can.
+    /// Returns whether a JWT can be verified now. A JWT without a provider can.
     pub fn keys_are_ready(&self, view: &mut View<'_>, secret: &str) -> bool {
         let Some(token) = Token::parse(secret) else { return true };
         let now = view.clock_micros();
@@ -176,7 +176,7 @@ impl Fauna {
         provider.is_none_or(|(_, provider)| self.key_sets.are_ready(&provider.jwks_uri, &token, now))
     }
 
-    /// Fetches the keys that judge a JWT, if they are due.
+    /// Fetches the keys that verify a JWT, if they are due.
     pub fn make_keys_ready(&self, view: &mut View<'_>, secret: &str) {
         let Some(token) = Token::parse(secret) else { return };
         if let Some((_, provider)) = self.provider_of(view, &token) {
@@ -220,7 +220,7 @@ impl Fauna {
         }
     }
 
-    /// The document of a key or a token is there and has not expired.
+    /// Returns true if the document of a key or a token exists and has not expired.
     fn is_alive(&self, view: &mut View<'_>, row: &[u8], native: Native, id: u64) -> bool {
         let partition = DatabaseNumber(rows::number_at(row, 0));
         let document = view.get_latest(&rows::document(partition, native as u64, id).0);
@@ -240,8 +240,8 @@ impl Fauna {
         true
     }
 
-    /// Another database, another role. Only an admin may ask for that; a server for one of its
-    /// documents.
+    /// Applies a suffix for another database or role. Only an admin may use it; a server for one of
+    /// its documents.
     fn suffixed(&self, view: &mut View<'_>, caller: Caller, suffix: &str) -> Result<Caller> {
         let own = match &caller.grant {
             Grant::Role(Value::String(own), _) => own,
@@ -291,8 +291,8 @@ impl Fauna {
     }
 }
 
-/// The rights of a document: those of the roles whose membership covers it. Their predicates know
-/// who asks, and with what.
+/// The rights of a document: those of the roles whose membership covers it. Their predicates
+/// receive the caller's identity and credential.
 fn identity_authorization(
     evaluation: &mut Evaluation<'_>,
     identity: Ref,

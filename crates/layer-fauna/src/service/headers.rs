@@ -30,7 +30,7 @@ pub fn presented_secret(authorization: &str) -> Option<Cow<'_, str>> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    // A driver put a colon behind the base64, too.
+    // A driver appended a colon to the base64, too.
     let rest = rest.strip_suffix(':').unwrap_or(rest);
     let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
     let decoded = String::from_utf8(decoded).ok()?;
@@ -153,7 +153,7 @@ pub fn plain_path(path: &str) -> Cow<'_, str> {
     format!("/{}", parts.join("/")).into()
 }
 
-/// Whether a request is for `Fauna::stream` to answer.
+/// Returns true if a request is for `Fauna::stream` to answer.
 pub fn is_stream(request: &Request<'_>) -> bool {
     let path = request.target.split_once('?').map_or(request.target, |(path, _)| path);
     request.method == "POST" && plain_path(path) == "/stream"
@@ -178,7 +178,7 @@ pub fn parameter(query: &str, name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The answer to a browser that asks whether it may ask.
+/// The answer to a browser's CORS preflight.
 pub fn preflight(headers: &RequestHeaders<'_>) -> Reply {
     let mut reply = Reply {
         status: 200,
@@ -247,7 +247,7 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]
         headers.push(("www-authenticate", "Basic realm=\"Unauthorized\"".into()));
     }
     if let Some(Ok(mut pairs)) = request.get("x-fauna-tags").map(tags) {
-        // They come back in reverse, and a driver's test insists.
+        // They are returned in reverse order, which a driver's test requires.
         pairs.reverse();
         let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
         headers.push(("x-fauna-tags", pairs.join(",").into()));
@@ -260,8 +260,8 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]
     reply
 }
 
-/// W3C trace context: the caller's trace if it sent a valid one, else a new one; `fresh` has the
-/// bytes of both ids.
+/// W3C trace context: the caller's trace if it sent a valid one, otherwise a new trace; `fresh` has
+/// the bytes of both ids.
 fn traceparent(given: Option<&str>, fresh: &[u8; 24]) -> String {
     let mut header = String::with_capacity(55);
     header.push_str("00-");

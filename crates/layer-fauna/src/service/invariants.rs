@@ -1,8 +1,8 @@
 //! The invariants between the rows of the Fauna layer, for `quartet check`: documents and entries
 //! of indexes, histories, names, registered databases, credentials.
 //!
-//! Each document's entries are computed as its next write would and looked up; an index that has as
-//! many entries as the documents asked for holds no others. Only if it has more are its entries
+//! Each document's entries are computed as its next write would and looked up; an index with
+//! exactly the number of required entries has no others. Only if it has more are its entries
 //! walked, each computed from its document.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ impl Invariants for FaunaInvariants {
             verify_credentials(verification, database);
             verify_indexes(verification, &moment, &schema, &left);
             if moment.reader.is_unreadable() {
-                // Noticed by whoever asked, who has the reason as well.
+                // Reported by the caller, which has the reason as well.
                 let everything = Key::database(database);
                 verification
                     .rows
@@ -68,7 +68,7 @@ fn load(view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
     Arc::new(Schema::load(view, database, Vec::new()))
 }
 
-/// The beginnings of keys that are to be cleared when nobody waits.
+/// The prefixes of keys that are queued for clearing.
 fn cleared_later(reader: &Reader) -> Vec<Vec<u8>> {
     let queue = Key::global(b'X');
     let mut prefixes = Vec::new();
@@ -124,7 +124,7 @@ fn verify_histories(verification: &mut Verification<'_>, schema: &Arc<Schema>) {
     });
 }
 
-/// Checks that the document behind each credential exists.
+/// Checks that the document of each credential exists.
 fn verify_credentials(verification: &mut Verification<'_>, database: DatabaseNumber) {
     let all = Key::of(database, b'C');
     let rows = verification.rows;
@@ -142,7 +142,7 @@ fn verify_credentials(verification: &mut Verification<'_>, database: DatabaseNum
     });
 }
 
-/// Databases are registered below the one that has them, keys and tokens where they live.
+/// Databases are registered below their parent, keys and tokens in their own database.
 fn verify_registry(verification: &mut Verification<'_>) {
     let kinds = [(b'R', Native::Databases), (b'K', Native::Keys), (b'T', Native::Tokens)];
     let rows = verification.rows;
@@ -153,7 +153,7 @@ fn verify_registry(verification: &mut Verification<'_>) {
             if rows.get_row(&rows::document(database, native as u64, id).0).is_none() {
                 let what = format!("{} {id} is registered and not there", native.singular());
                 let repairs = match native {
-                    // Its rows would be lost to everybody: that is for a person to decide.
+                    // Its rows would become inaccessible: an operator has to decide that.
                     Native::Databases => Vec::new(),
                     _ => vec![Repair::Clear { key: key.to_vec() }],
                 };
@@ -213,7 +213,7 @@ fn verify_indexes(verification: &mut Verification<'_>, moment: &Moment, schema: 
     }
 }
 
-/// The numbers that keys below a prefix go on with. Looks at one row of each.
+/// The numbers that follow a prefix in keys. Reads one row of each.
 fn numbers_below(reader: &Reader, prefix: &Key) -> BTreeSet<u64> {
     let mut numbers = BTreeSet::new();
     let mut start = prefix.0.clone();
@@ -236,8 +236,8 @@ impl Indexes<'_> {
     }
 
     /// Returns keys and rows of the entries that a document should have in an index; `None` if they
-    /// cannot be computed, because they hold something that was deleted since: a ref to a document
-    /// stands in keys by the number of its collection while that exists.
+    /// cannot be computed, because they refer to something deleted since: a ref to a document is
+    /// part of keys by the number of its collection while that exists.
     fn entries_of(&mut self, index: &Index, place: &Place) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let Some(Version {
             ts,
@@ -313,7 +313,7 @@ impl Indexes<'_> {
             let (collection, id) = rows::document_of_entry(key);
             let entries = match self.place(collection, id) {
                 Some(place) => self.entries_of(index, &place),
-                // A collection that was deleted takes its documents along when nobody waits.
+                // The documents of a deleted collection are removed in the background.
                 None if is_collection_gone(&schema, collection) => return ControlFlow::Continue(()),
                 None => Some(Vec::new()),
             };

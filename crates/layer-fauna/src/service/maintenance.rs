@@ -1,7 +1,8 @@
-//! Work that no request waits for: filling large new indexes, clearing what was deleted.
+//! Background work: filling large new indexes, clearing deleted data.
 //!
 //! Done a bounded piece at a time, each piece one transaction, so that requests run in between and
-//! a crash loses nothing: the rows that ask for the work go in the transaction that finishes it.
+//! a crash loses nothing: the rows that request the work are cleared by the transaction that
+//! finishes it.
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Fauna {
             transaction.clear(&key);
             Ok(())
         };
-        // Effects of a range clear are small whatever it clears.
+        // The effects of a range clear are small for any range.
         match self.engine.partition_in_time() {
             Ok(mut partition) => partition.execute(self.space, clear).is_ok(),
             Err(Busy) => {
@@ -86,15 +87,13 @@ impl Fauna {
             .run(self.space, ATTEMPTS, |transaction| self.build(transaction, &build));
         match ran {
             Ok(_) | Err(RunError::Conflict) => true,
-            // The disk is full or cannot be read, or the log has failed: it goes on when that is
-            // over.
+            // The disk is full or unreadable, or the log has failed: it continues afterwards.
             Err(RunError::DiskFull(_) | RunError::Unreadable(_) | RunError::NotHome) => false,
             Err(RunError::Busy) => {
                 self.work_is_left();
                 false
             }
-            // An index that cannot be built stays inactive; what stands in its way is in its
-            // documents.
+            // An index that cannot be built stays inactive, because of its documents.
             Err(RunError::Layer(..) | RunError::TooLarge(_)) => self.give_up(&build),
         }
     }

@@ -1,4 +1,4 @@
-//! Requests and replies, whatever transport brings them.
+//! Requests and replies, independent of the transport.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::language::error::{Code, Errors, Result};
 use crate::language::json::{self, JsonError};
 use crate::language::render;
 
-/// A request as the transport received it. Names of headers come in any case.
+/// A request as the transport received it. Header names may have any case.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'r> {
     pub method: &'r str,
@@ -34,9 +34,9 @@ pub enum Refusal {
 /// Why a request was not answered, and nothing of it done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// It is to be answered where that may take long.
+    /// It must be answered where that may take long.
     TakesLong,
-    /// Something keeps the partition's lock; it may be asked again once that is free.
+    /// The partition's lock is held; the request may be repeated once it is free.
     Busy,
 }
 
@@ -56,7 +56,7 @@ pub struct Reply {
     /// The query's duration, from when it was looked at until its answer was written; zero for a
     /// request that is no query.
     pub duration_micros: u64,
-    /// It is a reply only for those who do not ask again.
+    /// Set if the request must be repeated; the reply is for callers that do not.
     pub(crate) unanswered: Option<Unanswered>,
 }
 

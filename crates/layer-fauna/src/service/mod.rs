@@ -1,9 +1,9 @@
-//! One request, one reply: finds out who asks, parses, evaluates as one transaction, writes the
+//! One request, one reply: identifies the caller, parses, evaluates as one transaction, writes the
 //! answer.
 //!
-//! A query that cannot write reads the newest durable state and never waits. One that may write
-//! runs as an optimistic transaction; its reply is held back until what it wrote is durable. The
-//! transport is somebody else's business.
+//! A query that cannot write reads the newest durable state and never waits. A query that may write
+//! runs as an optimistic transaction; its reply is held back until its writes are durable. The
+//! caller provides the transport.
 
 pub mod callers;
 pub mod changes;
@@ -49,7 +49,7 @@ use crate::storage::schema::Schema;
 const HEADERS: usize = 16;
 /// Attempts at a transaction before it is called contended.
 const ATTEMPTS: u32 = 5;
-/// A larger body is decoded only for those who may ask.
+/// A larger body is decoded only for authenticated callers.
 const STRANGERS_BODY_BYTES_MAX: usize = 16 << 10;
 /// Larger requests are refused.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
@@ -64,7 +64,7 @@ pub struct Fauna {
     /// Refuses what would make the database larger.
     pub is_full: Box<dyn Fn() -> bool + Send + Sync>,
     random: Random,
-    /// Where the ids of traces have got to.
+    /// The last id of a trace.
     traces: AtomicU64,
     schemas: Mutex<HashMap<u64, Arc<Schema>>>,
     last_id: AtomicU64,
@@ -76,7 +76,7 @@ pub struct Fauna {
     pub(crate) walk: Mutex<Walk>,
 }
 
-/// Fills a buffer with what nobody can guess.
+/// Fills a buffer with unpredictable bytes.
 pub type Random = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// The secret of the root database's admin, by its hash.
@@ -96,7 +96,7 @@ impl RootSecret {
 #[derive(Default)]
 struct Done {
     cost: Cost,
-    /// The latest time that it has shown of those that need not be in the log; 0: none.
+    /// The latest time that it has shown, among times that need not be in the log; 0: none.
     shown_micros: u64,
 }
 
@@ -110,7 +110,7 @@ struct Outcome {
     dependency: Dependency,
 }
 
-/// How a query is to be run.
+/// The parameters of a query's execution.
 struct Plan<'q> {
     query: &'q Query,
     secret: &'q str,
@@ -176,7 +176,7 @@ impl Fauna {
         bytes
     }
 
-    /// Makes ids begin above those that carry a time up to `micros`.
+    /// Makes new ids higher than those with a time up to `micros`.
     pub(crate) fn ids_begin_above(&self, micros: u64) {
         self.last_id.fetch_max((micros + 1) << ID_COUNT_BITS, Ordering::Relaxed);
     }
@@ -194,13 +194,16 @@ impl Fauna {
         self.work_left.store(true, Ordering::Relaxed);
     }
 
-    /// True once after work was left.
+    /// Returns true once after work was left.
     pub fn take_work(&self) -> bool {
         self.work_left.swap(false, Ordering::Relaxed)
     }
 
-    /// The state as of now.
+    /// The state as of now, at a home alone: the answer of any other node is never confirmed.
     pub fn moment(&self) -> std::result::Result<Moment, Busy> {
+        if !self.engine.is_home() {
+            return Err(Busy);
+        }
         Ok(Moment::of(self.engine.reader(self.space)?))
     }
 
@@ -214,7 +217,7 @@ impl Fauna {
             return known.clone();
         }
         let schema = Arc::new(Schema::load(view, database, stamp.to_vec()));
-        // The writes of an open transaction are nobody else's.
+        // The writes of an open transaction are not shared.
         if rows::number_at(&schema.stamp, 0) != Timestamp::PENDING.0 {
             self.schemas.lock().insert(database.0, schema.clone());
         }
@@ -243,9 +246,9 @@ impl Fauna {
         reply.unanswered.map_or(Ok(reply), Err)
     }
 
-    /// Judges a request whose body has not come: `Ok(true)` is a right secret, `Ok(false)` one that
-    /// cannot be judged yet: a token of an issuer whose keys are not here, or any while something
-    /// keeps the partition. `Err` refuses anything else.
+    /// Checks a request without its body: `Ok(true)` for a valid secret, `Ok(false)` for one that
+    /// cannot be checked yet: a token of an issuer with missing keys, or any while the partition is
+    /// locked. `Err` refuses all others.
     pub fn judge_head(&self, request: Request<'_>) -> std::result::Result<bool, Reply> {
         let headers = RequestHeaders::new(request.headers);
         let secret = headers.secret().unwrap_or_default();
@@ -267,7 +270,7 @@ impl Fauna {
         }
     }
 
-    /// Refuses a query whose secret is wrong, before its body is decoded. `None`: it is to be
+    /// Refuses a query with a wrong secret, before its body is decoded. `None`: it must be
     /// answered.
     pub fn refuse_stranger(&self, request: Request<'_>) -> Option<Reply> {
         let path = request.target.split('?').next().unwrap_or_default();
@@ -306,6 +309,7 @@ impl Fauna {
                 reply.headers.push(("allow", allow.into()));
                 reply
             }
+            (path, _) if is_of_later_language(path) => refusal_of_later_language(),
             _ => refusal(&Errors::protocol(Code::NotFound, "Not Found")),
         };
         headers::complete(reply, &headers, &self.trace())
@@ -374,7 +378,7 @@ impl Fauna {
         };
         let operations = outcome.cost.operations();
         let reply = self.reply(outcome, started, body.len(), headers.api_version());
-        // A request that begins again is paid for then.
+        // A request that is restarted is charged then.
         if let Some(credential) = &credential
             && reply.unanswered.is_none()
             && reply.status != 401
@@ -385,8 +389,8 @@ impl Fauna {
         reply
     }
 
-    /// A small body may be anybody's: it is evaluated with the credential that is looked at there.
-    /// A large one is decoded only for callers that may ask.
+    /// A small body may be untrusted: its evaluation checks the credential. A large one is decoded
+    /// only for authenticated callers.
     fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8]) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
             let moment = self.moment().map_err(|Busy| busy())?;
@@ -399,8 +403,8 @@ impl Fauna {
         parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))
     }
 
-    /// Whether the query may begin, as far as room is concerned: those that read or delete always
-    /// may.
+    /// Returns whether the query may start, regarding memory and disk: queries that read or delete
+    /// always may.
     fn admission(&self, query: &Query, may_take_long: bool) -> Admission {
         match (query.may_write && !is_deletion(&query.root), may_take_long) {
             (false, _) => Admission::Now,
@@ -409,7 +413,7 @@ impl Fauna {
         }
     }
 
-    /// A query that could not be parsed is refused only to those who may ask.
+    /// A query with a parse error gets that error only for authenticated callers.
     fn refused(&self, secret: &str, errors: Errors) -> Outcome {
         let Ok(moment) = self.moment() else {
             return self.outcome_of_busy();
@@ -635,14 +639,37 @@ fn unanswered(errors: &Errors) -> Option<Unanswered> {
     }
 }
 
-/// The answer is the version that a create of this query made, wherever in the query it was.
+/// Returns true if the answer is the version created by this query, at any position in it.
 fn is_new(value: &Value) -> bool {
     matches!(value, Value::Document(document) if document.is_new)
 }
 
-/// The query deletes a document: what makes room, or leaves little behind.
+/// Returns true if the query deletes a document: it makes room, or adds little.
 fn is_deletion(root: &crate::language::expression::Expression) -> bool {
     matches!(root, crate::language::expression::Expression::Call(function, _) if SIGNATURES[*function].parameters[0].key == "delete")
+}
+
+/// Paths that clients of FQL v10 ask.
+fn is_of_later_language(path: &str) -> bool {
+    ["/query/", "/stream/", "/feed/", "/schema/"]
+        .iter()
+        .any(|known| path.starts_with(known))
+}
+
+/// A refusal in the form of FQL v10, whose clients show its code and its message.
+fn refusal_of_later_language() -> Reply {
+    let message =
+        "FQL v10 is not served here: this server speaks FQL v4, for drivers such as npm and PyPI `faunadb` 4.";
+    Reply {
+        status: 400,
+        headers: Vec::new(),
+        body: format!(
+            "{{\"error\":{{\"code\":\"invalid_request\",\"message\":\"{message}\"}},\"summary\":\"{message}\"}}"
+        ),
+        dependency: Version::ZERO,
+        duration_micros: 0,
+        unanswered: None,
+    }
 }
 
 fn ping(query: &str) -> Reply {

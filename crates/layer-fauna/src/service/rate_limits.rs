@@ -1,9 +1,8 @@
-//! How much each credential may ask for in a second: operations of reading, of writing and of
-//! computing.
+//! The operations of each credential per second: of reading, of writing and of computing.
 //!
-//! One bucket for each credential and kind, filled as time goes by, at most to what one second
-//! gives. A query runs if there is anything left, and what it cost is taken then, so a large query
-//! is paid for by those after it. Only secrets that were good have buckets; full ones are dropped.
+//! One bucket for each credential and kind, filled over time, at most to one second's amount. A
+//! query runs if its bucket is not empty, and its cost is subtracted afterwards, so later queries
+//! pay for a large one. Only valid secrets have buckets; full ones are dropped.
 
 use std::collections::HashMap;
 
@@ -18,7 +17,7 @@ pub type Operations = [u64; 3];
 const KINDS: [&str; 3] = ["read", "write", "compute"];
 /// Seconds of the rate beyond which debts do not grow.
 const DEBT_SECONDS_MAX: f64 = 10.0;
-/// Number of buckets beyond which full ones are removed.
+/// Number of buckets above which full ones are removed.
 const BUCKETS_MANY: usize = 10_000;
 
 impl Cost {
@@ -34,7 +33,7 @@ impl Cost {
 
 #[derive(Default)]
 pub struct RateLimits {
-    /// Operations in a second; `None`: as many as anybody likes.
+    /// Operations per second; `None` means unlimited.
     per_second: Option<Operations>,
     buckets: Mutex<HashMap<[u8; 32], Bucket>>,
 }
@@ -92,7 +91,7 @@ impl RateLimits {
         }
     }
 
-    /// The kinds of which a credential has nothing left, as the header tells them.
+    /// The kinds that a credential has exhausted, in the header's form.
     pub fn exceeded(&self, credential: &[u8; 32]) -> String {
         let buckets = self.buckets.lock();
         let left = buckets.get(credential).map_or([1.0; 3], |bucket| bucket.left);
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_refuses_nobody() {
+    fn no_limit_refuses_no_request() {
         let limits = RateLimits::default();
         limits.charge(&[1; 32], &[u64::MAX; 3], 1);
         assert!(limits.check(&[1; 32], 1).is_ok() && !limits.are_set());

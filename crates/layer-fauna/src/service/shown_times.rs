@@ -27,7 +27,7 @@ pub(crate) struct Shown {
 }
 
 impl Fauna {
-    /// Makes commits land, and ids begin, above everything shown before this start.
+    /// Makes commits and new ids higher than everything shown before this start.
     pub(crate) fn begin_above_shown(&self) -> Result<(), Busy> {
         let partition = self.engine.partition_in_time()?;
         let reader = partition.reader(self.space);
@@ -54,7 +54,7 @@ impl Fauna {
         let (until_micros, dependency) = self.engine.run(self.space, ATTEMPTS, |transaction| {
             let row = transaction.get(&row_key().0).unwrap_or_default();
             let until_micros = rows::number_at(&row, 0).max(micros.saturating_add(AHEAD_MICROS));
-            // It takes no room, and reads go on when the disk is full.
+            // It takes no space, and reads continue when the disk is full.
             transaction.deletes();
             transaction.set(&row_key().0, &until_micros.to_be_bytes());
             Ok::<u64, Errors>(until_micros)

@@ -1,9 +1,9 @@
-//! Streams: what happens to a document or in a set, from now on.
+//! Streams: events of a document or a set, from now on.
 //!
-//! The engine reports which rows of the target change; a stream notes them and, once they are
+//! The engine reports the changed rows of the target; a stream records them and, once they are
 //! durable, reads from the history the events between the version up to which it has sent
-//! everything and the durable one. So no event is sent twice, none is left out, and none could be
-//! taken back by a crash. The caller is checked again before each event.
+//! everything and the durable one. So no event is sent twice, none is left out, and none can be
+//! undone by a crash. The caller is checked again before each event.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,16 +34,16 @@ use crate::storage::schema::{Index, Schema};
 /// A stream's next step.
 pub enum StreamStep {
     Send(String),
-    /// Ask again once this is durable.
+    /// Poll again once this is durable.
     Wait(Dependency),
-    /// Ask again when woken.
+    /// Poll again when woken.
     Idle,
-    /// Something keeps the partition's lock: ask again once that is free.
+    /// The partition's lock is held: poll again once it is free.
     Busy,
     End,
 }
 
-/// The members of an event that can be asked for.
+/// The members of an event that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Action,
@@ -93,7 +93,7 @@ impl Drop for Stream {
 }
 
 impl Fauna {
-    /// Opens a stream if the request asks for one: the head of the answer, and what follows; or the
+    /// Opens a stream for a stream request: returns the head of the answer, and the stream; or the
     /// refusal.
     pub fn stream(
         self: &Arc<Self>,
@@ -268,7 +268,7 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
 
 /// A single event.
 struct StreamEvent {
-    /// When it was committed.
+    /// The time of its commit.
     ts: Timestamp,
     kind: &'static str,
     action: &'static str,
@@ -398,7 +398,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the caller may know of it, as things were then.
+    /// Returns true if the caller may know of it, as things were then.
     fn may_be_told(&self, evaluation: &mut Evaluation<'_>, happening: &StreamEvent) -> Result<bool> {
         (evaluation.at, evaluation.present) = (Some(happening.ts), Some(happening.ts));
         let document = &happening.document;

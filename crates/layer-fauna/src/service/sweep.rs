@@ -1,10 +1,10 @@
-//! Clears what time has outdated: expired documents, versions and index entries older than their
-//! collection keeps.
+//! Clears outdated rows: expired documents, versions and index entries older than their
+//! collection's retention.
 //!
-//! A write drops what it finds outdated in its own document; this is for the documents that nobody
-//! writes any more. All rows are walked over, a few at a time, and again after a rest. A piece
-//! looks at a snapshot without the lock; what it finds is looked at again in the transaction that
-//! clears it, so that whatever happens meanwhile wins.
+//! A write drops outdated rows of its own document; the sweep handles documents without further
+//! writes. All rows are walked, a few at a time, and again after a pause. A piece reads a snapshot
+//! without the lock; its findings are checked again in the transaction that clears them, so that
+//! concurrent writes win.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -26,12 +26,12 @@ use crate::storage::schema::Schema;
 
 /// Rows that one piece looks at.
 const ROWS_AT_ONCE: usize = 512;
-/// Time between the end of one walk and the beginning of the next.
+/// Pause between two walks.
 const REST_MICROS: u64 = 60_000_000;
 /// The kinds of rows that are looked at, in this order.
 const KINDS: [u8; 4] = [b'D', b'H', b'L', b'W'];
 
-/// How far the walk has come.
+/// The progress of the walk.
 #[derive(Default)]
 pub struct Walk {
     database: u64,
@@ -83,7 +83,7 @@ impl Fauna {
         if found.is_empty() || moment.reader.is_unreadable() {
             return;
         }
-        // Writes that arrive meanwhile are not the sweep's business; the next walk comes by.
+        // The sweep ignores concurrent writes; the next walk handles them.
         let cleared = self.engine.run(self.space, 1, |transaction| {
             self.clear_found(transaction, database, &found)
         });
@@ -180,8 +180,7 @@ fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u
             found.entries.push(key.to_vec());
         }
         b'L' => {
-            // After the index come its terms, which begin with their length: 0xff stands for a
-            // hash.
+            // The index is followed by its terms, which start with their length: 0xff marks a hash.
             let terms = match rest.get(8) {
                 Some(0xff) => 32,
                 Some(length) => usize::from(*length),

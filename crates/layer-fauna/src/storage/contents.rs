@@ -1,8 +1,7 @@
 //! The fields of a document in its row.
 //!
-//! Most documents that are read are only shown, and most that are replaced go into the history as
-//! they are: both is done from the bytes of the row. They are decoded once somebody wants the
-//! fields.
+//! Most documents that are read are only shown, and most that are replaced go into the history
+//! unchanged: both work on the bytes of the row. They are decoded once the fields are needed.
 
 use std::sync::{Arc, OnceLock};
 

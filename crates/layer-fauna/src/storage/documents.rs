@@ -1,8 +1,8 @@
-//! Documents as chains of versions: where one is, when it ends, and how one leads to the next.
+//! Documents as chains of versions: the current version, its end, and the links between versions.
 //!
-//! The current version stands alone, so that reading it is one look-up. When it is replaced it
-//! joins the history, where a mark stands for each deletion. Versions that no read may ask for any
-//! more are dropped by the next write of the document.
+//! The current version is stored separately, so that reading it is one look-up. When it is replaced
+//! it is moved to the history, where a mark represents each deletion. Versions that no read may
+//! request are dropped by the next write of the document.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub const DAY_MICROS: u64 = 86_400_000_000;
 /// A generated id is a time in microseconds and, in its last bits, a count.
 pub const ID_COUNT_BITS: u32 = 8;
 
-/// Where a document is: its database's schema, its collection and its id.
+/// The place of a document: its database's schema, its collection and its id.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub schema: Arc<Schema>,
@@ -73,7 +73,7 @@ pub fn former_version(prefix: &Key, key: &[u8], row: &[u8], schema: &Schema) -> 
     }
 }
 
-/// When a version ends, in microseconds; 0: never.
+/// The expiry of a version, in microseconds; 0: never.
 pub fn expiry_micros(place: &Place, ts: Timestamp, ttl: Option<&Value>, now_micros: u64) -> u64 {
     if let Some(Value::Time(time)) = ttl {
         return time.micros().max(1) as u64;
@@ -111,7 +111,7 @@ pub fn merge(old: &Fields, change: &Fields) -> Fields {
     Fields::new(entries)
 }
 
-/// Where the keys of an object are: a few are looked for one by one.
+/// The positions of an object's keys: a few are searched one by one.
 struct Places(Option<HashMap<Arc<str>, usize>>);
 
 impl Places {
@@ -137,8 +137,8 @@ impl Places {
     }
 }
 
-/// Returns the argument that `merge` would need to lead from one version to the next: changed
-/// fields, null for removed ones.
+/// Returns the argument with which `merge` turns the old version into the new one: changed fields,
+/// and null for removed fields.
 pub fn difference(old: &Fields, new: &Fields) -> Fields {
     let mut entries = Vec::new();
     for (key, value) in &new.entries {
@@ -178,7 +178,7 @@ pub fn shown_new(reference: &Ref, fields: Arc<Fields>) -> Value {
     }))
 }
 
-/// The ref of a document by numbers; nothing if its collection is gone.
+/// The ref of a document by numbers; `None` if its collection was deleted.
 pub fn reference(schema: &Arc<Schema>, collection: u64, id: u64) -> Option<Ref> {
     use crate::language::value::Names;
     let target = match native_of(collection) {

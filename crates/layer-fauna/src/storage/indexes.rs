@@ -1,10 +1,10 @@
 //! Entries of indexes: computed from documents, written in the same transaction, kept with their
 //! history.
 //!
-//! A document's entries are the product of what its terms and its values come to: a path through
-//! arrays maps over them, and an array at its end stands for each of its elements. An entry whose
-//! terms are all null is left out, as is one whose values are all null. A unique index allows one
-//! document for each combination of terms and values.
+//! A document's entries are the product of the values of its terms and its values: a path through
+//! arrays maps over them, and an array at its end is replaced by its elements. An entry with only
+//! null terms is left out, as is an entry with only null values. A unique index allows one document
+//! for each combination of terms and values.
 
 use quartet_engine::Stamp;
 use sha2::{Digest, Sha256};
@@ -16,7 +16,7 @@ use crate::storage::order::{self, KeyWriter};
 use crate::storage::rows::{self, DatabaseNumber, Key};
 use crate::storage::schema::{Index, Schema};
 
-/// Terms longer than this stand in keys as their hash.
+/// Terms longer than this are hashed in keys.
 const TERMS_BYTES_PLAIN: usize = 120;
 
 /// One entry of a document in an index.
@@ -24,21 +24,21 @@ const TERMS_BYTES_PLAIN: usize = 120;
 pub struct Entry {
     pub terms: Vec<Value>,
     pub values: Vec<Value>,
-    /// The terms as they stand in keys.
+    /// The terms as encoded in keys.
     pub terms_key: Vec<u8>,
-    /// The values as they stand in keys, and where in them the commit version goes.
+    /// The values as encoded in keys, and the offsets of the commit version in them.
     pub values_key: Vec<u8>,
     pub stamps: Vec<Stamp>,
 }
 
 impl Entry {
-    /// Where the entry of a version whose time is known stands.
+    /// The key of the entry of a version with a known time.
     pub fn key(&self, index: &Index, place: &Place) -> Vec<u8> {
         let prefix = entries_prefix(place.database(), index, &self.terms_key);
         prefix.bytes(&self.values_key).bytes(&place.in_entries()).0
     }
 
-    /// Whether the other may stand in its place: keys do not tell 1 from 1.0.
+    /// Returns whether the other may replace it: keys do not distinguish 1 from 1.0.
     pub fn is(&self, other: &Entry) -> bool {
         self.terms_key == other.terms_key
             && self.values_key == other.values_key
@@ -50,7 +50,7 @@ pub fn same_all(one: &[Value], other: &[Value]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| order::same(one, other))
 }
 
-/// Terms as they stand in keys: equal terms, equal bytes.
+/// Terms as encoded in keys: equal terms, equal bytes.
 pub fn terms_key(terms: &[Value], schema: &Schema) -> Vec<u8> {
     let mut writer = KeyWriter::identity(schema);
     writer.bytes.push(0);
@@ -73,7 +73,7 @@ pub fn former_prefix(database: DatabaseNumber, index: &Index, terms_key: &[u8]) 
     Key::of(database, b'L').number(index.number).bytes(terms_key)
 }
 
-/// When what a row stands for ends, in microseconds since the Unix epoch; 0: never.
+/// The end of a row's entity, in microseconds since the Unix epoch; 0: never.
 pub fn expiry_of(row: &[u8]) -> u64 {
     rows::number_at(row, 8)
 }
@@ -108,8 +108,8 @@ pub fn entry(index: &Index, schema: &Schema, terms: Vec<Value>, values: Vec<Valu
     }
 }
 
-/// Follows a path into a value; arrays on the way and at the end stand for their elements, objects
-/// at the end for null.
+/// Follows a path into a value; arrays on the way and at the end are replaced by their elements,
+/// objects at the end by null.
 pub fn extract(value: &Value, path: &[Value], found: &mut Vec<Value>) {
     let Some((step, rest)) = path.split_first() else {
         return flatten(value, found);

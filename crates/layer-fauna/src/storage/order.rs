@@ -4,8 +4,8 @@
 //! < uuid < false < true < null. Integers and doubles are ordered by magnitude together; strings by
 //! the Unicode collation of the root locale, ties by their bytes; refs by id, then by collection.
 //!
-//! The bytes of a value begin with its tag and end by themselves, so they can stand one after
-//! another, and inverting every bit inverts their order.
+//! The bytes of a value start with its tag and are self-delimiting, so they can be concatenated,
+//! and inverting every bit inverts their order.
 
 use std::cmp::Ordering;
 
@@ -66,7 +66,7 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// Whether every ref comes after the value.
+/// Returns whether every ref sorts after the value.
 pub fn stands_before_refs(value: &Value) -> bool {
     rank(value) < REF
 }
@@ -129,7 +129,7 @@ fn sorted_entries(value: &Value) -> Vec<(std::sync::Arc<str>, Value)> {
     entries
 }
 
-/// By id, then by collection. Named things have no ids here: they stand before by their names.
+/// By id, then by collection. Named entities have no ids here: they sort first, by their names.
 fn compare_refs(left: &Ref, right: &Ref) -> Ordering {
     let place = |reference: &Ref| match &reference.target {
         Target::Native(native) => (0, 0, *native as u8, "".into()),
@@ -307,7 +307,7 @@ impl<'n> KeyWriter<'n> {
         }
     }
 
-    /// Zero bytes are escaped, so that a shorter one comes first.
+    /// Zero bytes are escaped, so that a shorter value sorts first.
     fn terminated(&mut self, bytes: &[u8]) {
         for (index, part) in bytes.split(|&byte| byte == 0).enumerate() {
             if index > 0 {
@@ -331,8 +331,8 @@ impl<'n> KeyWriter<'n> {
         }
     }
 
-    /// The id of what a ref names and the number of its collection; and the name that has no
-    /// number, if it has such a one.
+    /// The id of a ref's target and the number of its collection; and its name, if that has no
+    /// number.
     fn place<'r>(&self, reference: &'r Ref) -> (u64, u64, Option<&'r str>) {
         match &reference.target {
             Target::Native(native) => (*native as u64, Native::Collections as u64, None),

@@ -1,16 +1,16 @@
 //! Parts of the keys of a set, from one edge to another.
 //!
 //! The key of an element is its values in index order, then its document. A cursor or a bound names
-//! the beginning of keys. Sets that compare elements by their values look at whole groups of equal
-//! values, so an edge knows which of its bytes are of a document: without them it stands at the
-//! border of a group.
+//! a prefix of keys. Sets that compare elements by their values read whole groups of equal values,
+//! so an edge knows which of its bytes are of a document: without them it is at the border of a
+//! group.
 
 use crate::language::value::{Native, Ref, Target, Value};
 use crate::storage::order::{self, KeyWriter};
 use crate::storage::rows::{self, DOCUMENT_BYTES, Key};
 use crate::storage::schema::Schema;
 
-/// A place between keys: before all that begin with these bytes, or behind them.
+/// A place between keys: before all keys with this prefix, or after them.
 #[derive(Clone, Debug, Default)]
 pub struct Edge {
     bytes: Vec<u8>,
@@ -28,14 +28,14 @@ impl Edge {
         }
     }
 
-    /// The edge before what begins with values and a document. Without values the document itself
+    /// The edge before keys with these values and this document. Without values the document itself
     /// is the group.
     fn before_document(bytes: Vec<u8>) -> Edge {
         let has_values = bytes.len() > DOCUMENT_BYTES;
         Edge::before(bytes, if has_values { DOCUMENT_BYTES } else { 0 })
     }
 
-    /// The edge behind what this one stands before.
+    /// Turns an inclusive bound into an exclusive one.
     pub fn behind(mut self) -> Edge {
         self.is_behind = true;
         self
@@ -58,7 +58,7 @@ impl Edge {
         }
     }
 
-    /// The edge of the group that it stands in.
+    /// The edge of the group that contains it.
     fn widened(&self, is_behind: bool) -> Edge {
         match self.of_document {
             0 => self.clone(),
@@ -82,14 +82,15 @@ pub struct Shape {
     pub repeats_ref: bool,
     /// Its elements are events.
     pub is_history: bool,
-    /// It is made of sets whose keys differ in form: keys are made anew, see `combinations`.
+    /// It is composed of sets with different forms of keys: keys are recomputed, see
+    /// `combinations`.
     pub is_mixed: bool,
     /// Its targets are only known while it is read, so it goes with everything.
     pub is_open: bool,
 }
 
 impl Shape {
-    /// Whether the values come in the same directions, as far as both have them; the document
+    /// Returns whether the values have the same directions, as far as both have them; the document
     /// counts as a last value.
     pub fn is_compatible(&self, other: &Shape) -> bool {
         let mut directions = self.directions().into_iter().zip(other.directions());
@@ -108,7 +109,7 @@ impl Shape {
         directions
     }
 
-    /// Whether keys of both have one form and are listed in one direction.
+    /// Returns true if keys of both have one form and are listed in one direction.
     pub fn has_keys_of(&self, other: &Shape) -> bool {
         let is_plain = !self.is_mixed && !other.is_mixed;
         is_plain && self.reversals == other.reversals && self.backwards == other.backwards
@@ -134,7 +135,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Everything that begins so: one element, or one group of equal values.
+    /// All keys with this prefix: one element, or one group of equal values.
     pub fn prefix(bytes: &[u8]) -> Range {
         let start = Edge::before(bytes.to_vec(), 0);
         Range {
@@ -151,12 +152,12 @@ impl Range {
         }
     }
 
-    /// The part behind an element in the direction of reading.
+    /// The part after an element in the direction of reading.
     pub fn after(&self, element: &[u8], backwards: bool) -> Range {
         self.beyond(Edge::before_document(element.to_vec()), backwards)
     }
 
-    /// The part behind a whole group.
+    /// The part after a whole group.
     pub fn after_group(&self, group: &[u8], backwards: bool) -> Range {
         self.beyond(Edge::before(group.to_vec(), 0), backwards)
     }
@@ -252,7 +253,7 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
             bytes.extend(document_key(reference, schema));
             Edge::before_document(bytes)
         }
-        // A value that is no document stands before all of them, or after.
+        // A value other than a document sorts before all documents, or after.
         Some(other) => {
             let filling = if order::stands_before_refs(other) { 0 } else { 0xff };
             bytes.extend([filling; DOCUMENT_BYTES]);
@@ -262,7 +263,7 @@ pub fn edge_of(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
     }
 }
 
-/// Among keys of several forms. A ref behind values ends a whole key; one that stands alone is a
+/// Among keys of several forms. A ref after values ends a whole key; a ref without values is a
 /// value itself.
 fn edge_among_mixed(cursor: &[Value], shape: &Shape, schema: &Schema) -> Edge {
     match cursor {
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_begins_within_a_group_is_widened_to_all_of_it() {
+    fn a_range_from_within_a_group_is_widened_to_all_of_it() {
         let range = Range::default().after(&element(5), false);
         assert!(!range.contains(&element(5)) && range.contains(&element(6)));
         assert!(range.widened().contains(&element(0)));
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_behind_the_last_key() {
+    fn nothing_follows_the_last_key() {
         let last = rows::entry_document(u64::MAX, u64::MAX);
         let range = Range::default().after(&last, false);
         assert!(range.is_empty() && !range.contains(&last));
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(range.of_documents(1, &prefix).0, b"q");
     }
 
-    /// Documents of one collection are rows by id alone.
+    /// Documents of one collection are rows ordered only by id.
     #[test]
     fn positions_among_documents_are_found_among_ids() {
         let at = |id, collection| Edge::before(rows::entry_document(collection, id).to_vec(), DOCUMENT_BYTES);

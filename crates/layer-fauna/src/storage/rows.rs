@@ -16,11 +16,11 @@
 //!   0 S                                      the latest time that may have been shown: see `shown_times`
 //! ```
 //!
-//! A document stands in the keys of entries as its id and then its collection, which is the order
+//! A document is part of the keys of entries as its id and then its collection, which is the order
 //! of refs.
 //!
-//! Numbers are eight bytes, most significant first. A time that only the commit knows is
-//! `Timestamp::PENDING` until then, so that it sorts after every known one.
+//! Numbers are eight bytes, most significant first. A time that is unknown before the commit is
+//! `Timestamp::PENDING`, so that it sorts after every known one.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -41,10 +41,10 @@ pub const ROOT: DatabaseNumber = DatabaseNumber(0);
 /// The state that a query sees which only reads.
 ///
 /// Documents and entries have times, so such a query sees them as of the newest durable version.
-/// Rows without a time (the stamp of a schema, keys, tokens, the registry of databases) are there
-/// only as the latest commit left them. The newest change among those that were looked at is noted:
-/// while it is durable they were the same at the durable version, so that all that was read is one
-/// state. Otherwise the query is to be evaluated at the latest commit, and its answer held.
+/// Rows without a time (the stamp of a schema, keys, tokens, the registry of databases) exist only
+/// as of the latest commit. The newest change among the rows read is recorded: while it is durable
+/// they were the same at the durable version, so that all reads are of one state. Otherwise the
+/// query must be evaluated at the latest commit, and its answer held.
 pub struct Moment {
     pub reader: Reader,
     newest: Cell<Version>,
@@ -62,7 +62,7 @@ impl Moment {
         self.newest.set(self.newest.get().max(changed));
     }
 
-    /// Something that was looked at is newer than what is durable.
+    /// Returns true if a row that was read is newer than the durable version.
     pub fn is_ahead(&self) -> bool {
         self.newest.get() > self.reader.durable
     }
@@ -90,8 +90,7 @@ impl View<'_> {
         }
     }
 
-    /// Reads a row that has no time of its own. One that is not there may have been there a moment
-    /// ago.
+    /// Reads a row without a time of its own. An absent row may have been deleted a moment ago.
     pub fn get_latest(&mut self, key: &[u8]) -> Option<RowValue> {
         let row = self.get(key);
         if let View::Reader(moment) = self {
@@ -144,7 +143,7 @@ impl View<'_> {
         rows
     }
 
-    /// The transaction. Only an evaluation that may write asks, and that always has one.
+    /// The transaction. Only called by an evaluation that may write, which always has one.
     pub fn writing(&mut self) -> &mut OptimisticTransaction {
         match self {
             View::Transaction(transaction) => transaction,
@@ -213,7 +212,7 @@ impl Key {
         self
     }
 
-    /// The first key after all that begin with this one.
+    /// The first key after all keys with this prefix.
     pub fn end(&self) -> Vec<u8> {
         quartet_model::next_prefix(&self.0)
     }
@@ -241,7 +240,7 @@ pub fn document_of_entry(key: &[u8]) -> (u64, u64) {
     (number_at(key, tail + 8), number_at(key, tail))
 }
 
-/// Where it is noted that the history of a document was rewritten, and when.
+/// The row that records the time at which the history of a document was rewritten.
 pub fn rewritten(database: DatabaseNumber, collection: u64, id: u64) -> Key {
     Key::of(database, b'W').number(collection).number(id)
 }
@@ -290,7 +289,7 @@ pub fn number_at(bytes: &[u8], offset: usize) -> u64 {
     found.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// The stamps of a row whose time stands at `offset`: one if the commit is still to tell it.
+/// The stamps of a row with its time at `offset`: one if the commit has yet to set it.
 pub fn stamp_if_pending(ts: Timestamp, offset: usize) -> Vec<Stamp> {
     match ts {
         Timestamp::PENDING => vec![codec::stamp(offset)],

@@ -1,4 +1,4 @@
-//! The schema of one database, compiled: what its collections, indexes, functions and roles say.
+//! The compiled schema of one database: its collections, indexes, functions and roles.
 //!
 //! A transaction works with the schema as it was when the transaction began (observed: a collection
 //! cannot be used in the query that creates it). Compiled schemas are kept until the database's
@@ -24,7 +24,7 @@ pub struct Schema {
     numbers: [FxHashMap<Arc<str>, u64>; Native::ALL.len()],
     names: FxHashMap<(Native, u64), Arc<str>>,
     collections: FxHashMap<u64, Arc<Collection>>,
-    /// The indexes over each collection, built-in ones too, and those still being built.
+    /// The indexes over each collection, including built-in ones and those still being built.
     indexes_over: FxHashMap<u64, Vec<Arc<Index>>>,
     indexes: FxHashMap<u64, Arc<Index>>,
     functions: FxHashMap<u64, Arc<UserFunction>>,
@@ -168,7 +168,7 @@ impl Schema {
         self.indexes_over.get(&collection).map_or(&[], Vec::as_slice)
     }
 
-    /// The numbers of the collections that some index is over, in rising order.
+    /// The numbers of the collections with indexes, in ascending order.
     pub fn indexed_collections(&self) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.indexes_over.keys().copied().collect();
         numbers.sort_unstable();
@@ -441,7 +441,7 @@ fn provider_role(value: &Value) -> Option<(Value, Option<Arc<Closure>>)> {
     }
 }
 
-/// The kind and the name of what a ref names, for messages about what is not there.
+/// The kind and the name of a ref's target, for messages about its absence.
 pub fn describe(reference: &Ref) -> (&'static str, Arc<str>) {
     match &reference.target {
         Target::Document(collection, _) => ("collection", collection.clone()),

@@ -1,11 +1,11 @@
 //! Starts with a clock that was set: back by an hour, ahead by an hour, or to the very microsecond
 //! of the start before.
 //!
-//! A document created after such a start had the ref of an earlier one and replaced it without a
-//! word, because ids began anew from the clock. And the past that a reply had shown changed: reads
-//! returned the clock as their time, the clock was set back, and the next commits landed below. Ids
-//! begin above everything in the log, reads return versions of the log, and a time that is shown
-//! otherwise is kept in a row first.
+//! A document created after such a start had the ref of an earlier one and replaced it silently,
+//! because ids restarted from the clock. And the past that a reply had shown changed: reads
+//! returned the clock as their time, the clock was set back, and the next commits were below. New
+//! ids are above everything in the log, reads return versions of the log, and other shown times are
+//! first stored in a row.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const HOUR_MICROS: i64 = 3_600_000_000;
 /// By how much the clock is set between two starts.
 const SHIFTS_MICROS: [i64; 3] = [-HOUR_MICROS, 0, HOUR_MICROS];
 
-/// A server that can be started anew on the same disk.
+/// A server that can be restarted on the same disk.
 struct Starts {
     disk: Arc<FaultyDisk>,
     world: Option<World>,
@@ -45,7 +45,7 @@ impl Starts {
         self.world = Some(World::on(self.disk.clone(), now_micros, Durability::Always));
     }
 
-    /// Starts anew with a clock that shows the time of the last start, and that much more.
+    /// Restarts with a clock that shows the time of the last start, plus the shift.
     fn start_shifted(&mut self, shift_micros: i64) {
         self.start(START_MICROS.checked_add_signed(shift_micros).unwrap());
     }
@@ -166,7 +166,7 @@ fn databases_keys_and_tokens_are_kept_apart() {
 }
 
 #[test]
-fn a_past_that_was_shown_stays_as_it_was() {
+fn an_observed_past_never_changes() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
         starts.ask(CREATE);
@@ -228,7 +228,7 @@ fn times_shown_by_errors_and_writes_are_kept() {
     assert_eq!((starts.count_at(shown), starts.count_at(written)), (1.into(), 1.into()));
 }
 
-/// Readers that show nothing of the time write nothing; those that do write once a second.
+/// Readers that do not show the time write nothing; the others write once a second.
 #[test]
 fn shown_times_are_kept_once_a_second() {
     let starts = Starts::new();
@@ -274,9 +274,9 @@ fn expired_documents_stay_expired() {
     }
 }
 
-/// The events of a stream and their times; those before the stream began are none of its.
+/// The events of a stream and their times; events before the stream's start are excluded.
 #[test]
-fn streams_go_on_after_the_clock_was_set() {
+fn streams_continue_after_the_clock_was_set() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
         starts.ask(r#"{"create":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{}}}"#);

@@ -1,10 +1,10 @@
 //! Schema objects are read back as they were written.
 //!
-//! A deployment tool compares what it finds with what it is to deploy, and ends if an index has
-//! another `source`, `terms` or `values`. An index whose source was given as a list of one came
-//! back with the source alone, and a field given as a text came back as a path: the second run of
-//! such a tool failed for good. The original keeps the forms that it accepts (its validators select
-//! parts and write nothing anew).
+//! A deployment tool compares the existing definitions with those to deploy, and fails if an index
+//! has another `source`, `terms` or `values`. An index whose source was given as a list of one was
+//! returned with only the source, and a field given as a text was returned as a path: the second
+//! run of such a tool failed permanently. The original keeps the forms that it accepts (its
+//! validators select parts and rewrite nothing).
 
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ fn parts_that_mean_nothing_are_left_out_of_lists() {
     assert_eq!(world.resource("secret", &update.to_string())["values"], kept);
 }
 
-/// An index answers alike whatever form its definition has.
+/// An index answers alike for every form of its definition.
 #[test]
 fn forms_mean_the_same() {
     let world = world();

@@ -1,13 +1,13 @@
-//! Small programs, generated, against a plain model of what is documented.
+//! Small generated programs, compared with a plain model of the documented behaviour.
 //!
-//! A program writes documents of two collections, rewrites their past and asks for sets over three
+//! A program writes documents of two collections, rewrites their history and reads sets over three
 //! indexes: one over refs, one over values, one over a binding in reverse order and values. The
 //! model keeps every version of every document in a list and computes a set from all of them each
 //! time; it shares nothing with the layer. Each set is read whole, page by page in both directions
 //! and counted, now or at an earlier time, by an admin and with keys of two roles.
 //!
-//! `FAUNA_PROGRAMS` says how many programs there are (the short form has 40), `FAUNA_SEED` where to
-//! begin.
+//! `FAUNA_PROGRAMS` sets the number of programs (the short form has 40), `FAUNA_SEED` the first
+//! seed.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -225,8 +225,8 @@ impl Model {
         found
     }
 
-    /// Returns the elements of a set, as far as they may be read, and whether each document is to
-    /// be asked for. `None`: it is denied.
+    /// Returns the readable elements of a set, and whether each document must be checked. `None`:
+    /// it is denied.
     fn read(&self, set: &Set, caller: Caller, at: u64, now: u64) -> Option<(Vec<Element>, bool)> {
         let shape = shape_of(set);
         let some =
@@ -419,7 +419,7 @@ fn runs(elements: Vec<Element>, shape: Shape) -> Vec<Element> {
     first
 }
 
-// ---- what is asked
+// ---- queries
 
 fn reference((id, collection): Document) -> Json {
     json!({ "ref": { "collection": COLLECTIONS[collection] }, "id": id.to_string() })
@@ -480,8 +480,8 @@ fn generated(chance: &mut Chance, shape: Shape, depth: usize) -> Set {
     }
 }
 
-/// Returns the part of an element that a page shows: numbers without their kinds, since equal ones
-/// of a group stand for each other.
+/// Returns the part of an element that a page shows: numbers without their kinds, since equal
+/// elements of a group are interchangeable.
 fn shown(element: &Element) -> Json {
     let plain = |value: &Plain| normal(&value.json());
     match element.values.as_slice() {
@@ -516,7 +516,7 @@ struct Program {
     model: Model,
     chance: Chance,
     secrets: [String; 3],
-    /// When something was written.
+    /// The times of writes.
     times: Vec<u64>,
     log: Vec<String>,
 }
@@ -632,8 +632,8 @@ impl Program {
         versions.insert(past.unwrap_or(committed), version);
     }
 
-    /// Writes more documents than sets are read at a time, with few values, so that equal ones
-    /// stand at the borders.
+    /// Writes more documents than the chunk size of sets, with few values, so that equal elements
+    /// are at the borders.
     fn write_many(&mut self) {
         let numbers: Vec<u64> = (0..300).collect();
         let number = |expression: Json| json!({ "object": { "t": "b", "v": expression, "n": { "modulo": [{ "var": "i" }, 6] } } });
@@ -698,8 +698,8 @@ impl Program {
             let page = self.page(caller, &query).unwrap();
             pages.push(page["data"].as_array().unwrap().iter().map(normal).collect());
             cursor = page.get(key).cloned();
-            // A cursor is the values and the document; of what is turned round without values the
-            // ref comes twice.
+            // A cursor is the values and the document; for a reversed set without values the ref
+            // occurs twice.
             if let Some(Json::Array(parts)) = &cursor
                 && set.get("reverse").is_none()
             {

@@ -2,9 +2,9 @@
 //! on a fresh database.
 //!
 //! Values that depend on the moment (times, generated ids, secrets) are matched by pairing: a
-//! recorded value must stand for the same value of ours wherever it occurs. Everything else must be
-//! equal, the kind of each number included. Differences on purpose are named below, each with its
-//! reason.
+//! recorded value must correspond to the same value of ours at every occurrence. Everything else
+//! must be equal, including the kind of each number. Deliberate differences are named below, each
+//! with its reason.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// Where we answer otherwise, and why.
+/// Cases with a different answer here, and the reason.
 const DIFFERENCES: &[(&str, &str)] = &[
     (
         "auth/token_self_denied",

@@ -107,7 +107,7 @@ fn expressions_that_backtrack() {
 }
 
 #[test]
-fn keys_and_numbers_that_nobody_expects() {
+fn unexpected_keys_and_numbers() {
     check(
         r#"{"frobnicate":1,"why":2}"#,
         400,
@@ -135,7 +135,7 @@ fn keys_and_numbers_that_nobody_expects() {
 }
 
 #[test]
-fn an_index_whose_binding_writes() {
+fn an_index_with_a_binding_that_writes() {
     let world = World::new(1_700_000_000_000_000);
     world.resource("secret", r#"{"create_collection":{"object":{"name":"c"}}}"#);
     let query = r#"{"create_index":{"object":{"name":"i","source":{"object":{"collection":{"collection":"c"},

@@ -89,8 +89,8 @@ fn entries_and_documents_agree() {
         let stray = [rows(b'E'), 99_u64.to_be_bytes().to_vec(), b"entry".to_vec()].concat();
         plant(world, |tx| drop(tx.set(&stray, b"")));
     });
-    // The entry of a document that there is not goes as well, so two living ones need a document of
-    // their own.
+    // The entry of a document that does not exist is removed as well, so two living ones need a
+    // document of their own.
     check("is unique, and document", true, |world| {
         let one = first(world, &[rows(b'N'), vec![2], b"one".to_vec()].concat()).1;
         let prefix = [rows(b'E'), one].concat();

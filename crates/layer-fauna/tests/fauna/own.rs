@@ -2,8 +2,8 @@
 //! becomes another identity.
 //!
 //! A user's token could once be updated by that user: with another document as its instance it was
-//! that user's token from then on. Everything that was "own" granted every action. Now there is one
-//! table of what grants which.
+//! that user's token from then on. Every own entity granted every action. Now one table defines the
+//! granted actions.
 
 use crate::world::World;
 
@@ -82,7 +82,7 @@ fn action(name: &str, thing: &str) -> String {
     }
 }
 
-/// Asks for every action and compares with the granted ones. Deleting actions come last.
+/// Tries every action and compares with the granted ones. Deleting actions are last.
 fn check(secret: &str, world: &World, thing: &str, granted: &[&str]) {
     let actions = [
         "read",
@@ -133,7 +133,7 @@ fn a_token_cannot_be_given_to_another_identity() {
 }
 
 #[test]
-fn tokens_of_ones_own_are_read_and_deleted() {
+fn a_caller_reads_and_deletes_its_tokens() {
     let users = users();
     check(&users.secret, &users.world, &users.strange_token, &[]);
     check(&users.secret, &users.world, &users.other_own_token, &["read", "delete"]);
@@ -143,7 +143,7 @@ fn tokens_of_ones_own_are_read_and_deleted() {
 }
 
 #[test]
-fn credentials_of_ones_own_are_read_and_their_password_changed() {
+fn a_caller_reads_its_credentials_and_changes_the_password() {
     let users = users();
     let (own, strange) = (credentials(&users.world, 0), credentials(&users.world, 1));
     check(&users.secret, &users.world, &strange, &[]);
@@ -172,7 +172,7 @@ fn a_document_that_no_role_covers_reads_itself() {
     is_still(&users, 0);
 }
 
-/// A role that covers the document decides alone.
+/// A role that covers the document decides exclusively.
 #[test]
 fn a_document_that_a_role_covers_has_what_the_role_grants() {
     let users = users();
@@ -206,7 +206,7 @@ fn a_key_with_a_role_cannot_give_itself_another() {
     assert_eq!(world.ask(secret, "1").status, 200);
 }
 
-/// A role that may write a user's document does not thereby know the password.
+/// A role that may write a user's document does not include knowledge of the password.
 #[test]
 fn a_password_is_replaced_through_a_document_only_with_the_one_before() {
     let users = users();

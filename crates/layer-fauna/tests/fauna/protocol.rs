@@ -32,9 +32,9 @@ fn a_get_request_may_say_what_it_may_not_do() {
     );
 }
 
-/// As the whole request would be, whatever its body is.
+/// Like the whole request, with any body.
 #[test]
-fn a_stranger_is_refused_by_the_head_alone() {
+fn an_unauthenticated_peer_is_refused_by_the_head() {
     let world = World::new(1_700_000_000_000_000);
     let refused = |target: &str, authorization: &str, version: &str| {
         world.fauna.refuse_stranger(Request {
@@ -67,6 +67,23 @@ fn options_are_for_pages_of_other_sites() {
     assert_eq!(sent(&world, "OPTIONS", "/", &origin, "").status, 200);
 }
 
+/// Drivers of FQL v10 read `error.code` and `error.message`; to a body without them they say that
+/// the response has an unknown format.
+#[test]
+fn clients_of_the_later_language_are_refused_in_their_own_form() {
+    let world = World::new(1_700_000_000_000_000);
+    for path in ["/query/1", "/stream/1", "/feed/1", "/schema/1/files", "//query/1"] {
+        let refused = sent(&world, "POST", path, &[], r#"{"query":{"fql":["1 + 1"]}}"#);
+        let body: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+        assert_eq!(
+            (refused.status, &body["error"]["code"]),
+            (400, &"invalid_request".into())
+        );
+        assert!(body["error"]["message"].as_str().unwrap().contains("FQL v10"));
+        assert!(body["summary"].is_string());
+    }
+}
+
 #[test]
 fn secrets_are_followed_by_documents_in_three_ways() {
     let world = World::new(1_700_000_000_000_000);
@@ -92,7 +109,7 @@ fn secrets_are_followed_by_documents_in_three_ways() {
 }
 
 #[test]
-fn a_colon_may_stand_behind_the_base64() {
+fn a_colon_may_follow_the_base64() {
     let world = World::new(1_700_000_000_000_000);
     let authorization = basic("secret") + ":";
     assert_eq!(

@@ -7,7 +7,7 @@
 //! @ key                      requests from here on are asked with it
 //! ```
 //!
-//! With `REWRITE=1` in the environment the replies are written anew, to be read in review.
+//! With `REWRITE=1` in the environment the replies are rewritten, to be read in review.
 
 use crate::world::World;
 
@@ -136,6 +136,6 @@ fn sources_of_events() {
 }
 
 #[test]
-fn definitions_are_judged_as_by_the_original() {
+fn definitions_are_checked_as_by_the_original() {
     run("definitions");
 }

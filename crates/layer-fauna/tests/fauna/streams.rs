@@ -1,4 +1,4 @@
-//! Streams: every change once, in order, and none after the right to see them is gone.
+//! Streams: every change once, in order, and none after the right to see them was revoked.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ fn a_document_is_followed_through_its_life() {
 }
 
 #[test]
-fn sets_tell_who_comes_and_who_leaves() {
+fn sets_report_added_and_removed_members() {
     let world = world();
     put(&world, 1, 1);
     let mut by_x = open(
@@ -172,8 +172,8 @@ fn prev_is_the_whole_document_before() {
     assert!(event["prev"]["ts"].as_u64() < event["diff"]["ts"].as_u64());
 }
 
-/// A rewritten past is sent once it is rewritten: the version inserted or removed, and the one that
-/// follows another now.
+/// A rewritten history is sent once it is rewritten: the inserted or removed version, and the
+/// version with a new predecessor.
 #[test]
 fn rewritten_history_is_reported() {
     let world = world();
@@ -216,7 +216,7 @@ fn rewritten_history_is_reported() {
     assert_eq!(told(&world, &mut stream), ["version update"]);
 }
 
-/// Visibility is judged event by event, by the document as it was then.
+/// Visibility is checked event by event, by the document as of the event.
 #[test]
 fn events_are_filtered_by_what_may_be_read() {
     let world = world();

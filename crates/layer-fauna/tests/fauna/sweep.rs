@@ -1,4 +1,4 @@
-//! Rows that nobody writes any more are cleared in time, and none that can still be asked for.
+//! Outdated rows are cleared in time, and none that can still be read.
 
 use std::ops::ControlFlow;
 

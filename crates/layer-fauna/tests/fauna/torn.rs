@@ -1,9 +1,9 @@
-//! A query that only reads sees one state, and nobody sees what a crash can take back.
+//! A read-only query sees one state, and no client sees writes that a crash can undo.
 //!
 //! Documents were read as of the durable version, but names, schemas, keys and tokens as of the
 //! latest commit, and the reply was not held: half of a transaction that renamed a collection and
-//! changed a document was seen, and a key's deletion showed before it was durable. Here the disk
-//! stands still, so that what is committed stays ahead of what is durable.
+//! changed a document was seen, and a key's deletion showed before it was durable. Here the disk is
+//! stopped, so that commits stay ahead of the durable version.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -125,7 +125,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// With these queries done and durable, and the disk standing still from then on.
+    /// With these queries done and durable, and the disk stopped afterwards.
     fn after(queries: &[&str]) -> Place {
         let stopped = Stopped::default();
         let disk = StoppableDisk {
@@ -183,7 +183,7 @@ fn half_of_a_transaction_is_not_seen() {
     assert_eq!(place.ask("secret", listed), (200, json!(["new"]), true));
 }
 
-/// A change of nothing but documents is read as of the durable version, without waiting.
+/// A change of only documents is read as of the durable version, without waiting.
 #[test]
 fn reading_documents_does_not_wait_for_writes_to_them() {
     let place = Place::after(&DOCUMENT);
@@ -198,7 +198,7 @@ const USER: [&str; 4] = [
     r#"{"create_key":{"object":{"role":{"role":"readers"}}}}"#,
 ];
 
-/// A key and a token, made and durable, with the disk standing still.
+/// A key and a token, created and durable, with the disk stopped.
 fn credentials() -> (Place, String, String) {
     let place = Place::after(&USER);
     place.stopped.set(false);
@@ -239,7 +239,7 @@ fn a_token_that_logs_out_opens_until_that_is_durable_or_the_refusal_waits() {
 }
 
 #[test]
-fn a_key_that_is_new_is_known_with_what_came_with_it() {
+fn a_new_key_is_known_with_its_role() {
     let (place, _, _) = credentials();
     let made = r#"{"do":[{"update":{"ref":{"collection":"old"},"id":"1"},"params":{"object":{"data":{"object":{"v":2}}}}},{"create_key":{"object":{"role":"server"}}}]}"#;
     let (_, key, _) = place.ask("secret", made);
@@ -251,7 +251,7 @@ fn a_key_that_is_new_is_known_with_what_came_with_it() {
 #[test]
 fn roles_are_of_one_state_with_documents() {
     let (place, key, token) = credentials();
-    // Only the document has changed: membership is judged by the document that is durable.
+    // Only the document has changed: membership is decided by the durable document.
     place.commit(r#"{"update":{"ref":{"collection":"old"},"id":"1"},"params":{"object":{"data":{"object":{"v":3}}}}}"#);
     assert_eq!(place.ask(&token, &value_in("old")), (200, json!(1), false));
     place.commit(r#"{"update":{"role":"readers"},"params":{"object":{"privileges":[]}}}"#);

@@ -25,7 +25,7 @@ fn world() -> World {
         assert_eq!(reply.status, 201);
         assert!(world.fauna.engine.wait_durable(reply.dependency));
     }
-    // A reader of the past that came before any writer found the last account missing.
+    // A reader of the past that ran before any writer missed the last account.
     world.clock.advance(30_000);
     world
 }

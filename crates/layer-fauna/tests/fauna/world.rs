@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Asks with a secret, then lets ten milliseconds pass.
+    /// Sends a query with a secret, then advances the clock by ten milliseconds.
     pub fn ask(&self, secret: &str, body: &str) -> Reply {
         let authorization = format!("Bearer {secret}");
         let reply = self.fauna.answer(Request {

@@ -1,11 +1,11 @@
 //! Admission around the layer of a logical database that is one of several: quotas and
 //! metering.
 //!
-//! The layer asks a [`AdmissionControl`] before each command and tells it what went through; it
-//! does not know what is counted, nor against which limit. The default database has no admission
+//! The layer calls an [`AdmissionControl`] before each command and reports the executed commands;
+//! it does not know the counted figures or the limits. The default database has no admission
 //! control: its commands pay one test for that.
 
-/// Judges and counts the commands of one logical database.
+/// Admits and counts the commands of one logical database.
 pub trait AdmissionControl: Send + Sync {
     /// Counts a command, or refuses it with an error reply.
     fn admit(&self, admission: &Admission) -> Result<(), String>;
@@ -19,10 +19,10 @@ pub trait AdmissionControl: Send + Sync {
     /// Refuses one connection more than `open`, with an error reply.
     fn check_connections(&self, open: usize) -> Result<(), String>;
 
-    /// How long one script may run.
+    /// Time limit of one script.
     fn script_micros_max(&self) -> u64;
 
-    /// How much memory one script may take.
+    /// Memory limit of one script.
     fn script_bytes_max(&self) -> usize;
 }
 
@@ -43,8 +43,12 @@ pub enum Cost {
     Write,
 }
 
-/// Parameters that CONFIG SET changes where there is admission control: those that concern one
-/// database and can cost nobody else.
+/// Largest `slowlog-max-len` where there is admission control: an entry takes up to 5 kB of memory
+/// that no quota counts.
+pub const SLOWLOG_LENGTH_OF_TENANTS: u64 = 1000;
+
+/// Parameters that CONFIG SET changes under admission control: they concern only one database and
+/// have no cost for others.
 pub const PARAMETERS_OF_TENANTS: &[&str] = &[
     "notify-keyspace-events",
     "maxmemory-policy",
@@ -60,5 +64,8 @@ pub const PARAMETERS_OF_TENANTS: &[&str] = &[
     "slowlog-max-len",
     "latency-monitor-threshold",
     "latency-tracking",
+    "search-default-dialect",
+    "search-on-timeout",
+    "search-partial-results",
     "timeout",
 ];

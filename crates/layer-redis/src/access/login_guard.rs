@@ -1,10 +1,11 @@
-//! Slows down those who try passwords.
+//! Slows down password guessing.
 //!
-//! A wrong password makes the next attempts of the same peer for the same user wait, a little
-//! longer each time; attempts of other peers, and for other users, do not wait. The wait comes
-//! before the password is looked at: a peer that hangs up instead of waiting has learned nothing,
-//! and many connections of one peer wait together. A password that was right lately is looked at at
-//! once, so that a client that shares its address with an attacker, behind a proxy, still comes in.
+//! After a wrong password, the next attempts of the same peer for the same user are delayed, a
+//! little longer each time; attempts of other peers, and for other users, are not. The delay
+//! precedes the check of the password: a peer that disconnects instead of waiting has learned
+//! nothing, and many connections of one peer wait together. A recently correct password is checked
+//! without delay, so that a client that shares its address with an attacker, through a proxy, can
+//! still log in.
 //!
 //! Everything is remembered in tables of bounded size, which forget the oldest first.
 
@@ -25,7 +26,7 @@ const ENTRIES: usize = 16_384;
 
 #[derive(Default)]
 pub struct LoginGuard {
-    /// Nobody can choose what falls together.
+    /// Seeded randomly, so that clients cannot cause collisions.
     hasher: RandomState,
     tables: Mutex<Tables>,
 }
@@ -74,7 +75,7 @@ impl<V: Copy> Recent<V> {
 }
 
 impl LoginGuard {
-    /// How long an attempt has to wait before the password is looked at; `None`: not at all.
+    /// The wait of an attempt before the password is checked; `None`: no wait.
     pub fn wait_micros(&self, peer: IpAddr, user: &[u8], password: &[u8], now_micros: u64) -> Option<u64> {
         let tables = self.tables.lock();
         let failing = tables.failing.get(self.key(peer, user, None))?;
@@ -126,7 +127,7 @@ struct Attempt<'a> {
     password: Option<&'a [u8]>,
 }
 
-/// Doubles with each failure beyond those that are free.
+/// Doubles with each failure after the free failures.
 fn delay_micros(failures: u32) -> u64 {
     match failures.checked_sub(FREE_FAILURES + 1) {
         None => 0,
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_grows_for_one_peer_and_user_and_for_nobody_else() {
+    fn the_delay_grows_for_one_peer_and_user_only() {
         let guard = LoginGuard::default();
         let delays: Vec<u64> = (0..20).map(|_| guard.failed(peer(1), b"alice", 1_000)).collect();
         assert_eq!(delays[..8], [0; 8]);

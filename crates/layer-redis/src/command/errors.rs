@@ -1,4 +1,4 @@
-//! Error replies that many commands share, with the texts that clients and suites compare.
+//! Error replies shared by many commands, with the texts that clients and suites compare.
 
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub const SYNTAX: &str = "ERR syntax error";
@@ -35,5 +35,5 @@ pub const READ_ONLY_REPLICA: &str = "READONLY You can't write against a read onl
 /// The answer to a client that waited for a key when the server became a replica.
 pub const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
-/// Nobody reads it but a client whose server stops.
+/// Sent only to clients of a stopping server.
 pub const ENDED: &str = "ERR the command was ended because the server stops";

@@ -1,9 +1,9 @@
 //! Patterns of KEYS, SCAN and their like: `*`, `?`, `[a-z]`, `[^x]`, `\x`.
 //!
-//! Iterative, with one point to go back to: the last star. So the work is bounded by pattern times
-//! text, whatever the pattern.
+//! Iterative, with a single backtracking point: the last star. So the work is bounded by pattern
+//! times text, for any pattern.
 
-/// True if the whole text matches the pattern.
+/// Returns true if the whole text matches the pattern.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_case(pattern, text, false)
 }
@@ -54,7 +54,7 @@ fn one(pattern: &[u8], p: usize, byte: u8, ignore_case: bool) -> Option<usize> {
     }
 }
 
-/// A set, from behind its bracket. An unclosed set ends with the pattern.
+/// Matches a set, from after its bracket. An unclosed set ends with the pattern.
 fn set(pattern: &[u8], mut p: usize, byte: u8, ignore_case: bool) -> Option<usize> {
     let negated = pattern.get(p) == Some(&b'^');
     if negated {

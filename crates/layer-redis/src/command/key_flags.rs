@@ -6,8 +6,8 @@ use quartet_wire_resp::Arguments;
 use crate::command::parse;
 use crate::command::{Command, READONLY};
 
-/// Flags of the command's key at `index`, separated by blanks. Keys behind the last one listed are
-/// like that one.
+/// Flags of the command's key at `index`, separated by blanks. Keys after the last listed one have
+/// its flags.
 pub fn key_flags(command: &Command, index: usize) -> &'static str {
     let listed = FLAGS
         .iter()
@@ -30,7 +30,7 @@ pub fn request_key_flags(command: &Command, arguments: Arguments<'_>, index: usi
     }
 }
 
-/// BITFIELD with nothing but GETs.
+/// Returns true for BITFIELD with only GETs.
 fn only_gets(arguments: Arguments<'_>) -> bool {
     let words: Vec<&[u8]> = arguments.iter().skip(2).collect();
     words
@@ -73,7 +73,7 @@ impl Access {
         }
     }
 
-    /// How a rule with this access begins.
+    /// The prefix of a rule with this access.
     pub fn prefix(self) -> &'static str {
         match (self.reads, self.writes) {
             (true, false) => "%R~",

@@ -34,7 +34,7 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// `command` is what the error calls whoever asks.
+    /// `command` is the caller's name in the error.
     pub fn check(&self, command: &str, host: &str, port: u16) -> Result<(), ErrorReply> {
         let is_allowed = match self {
             Targets::Any => true,
@@ -75,7 +75,7 @@ pub struct Migration {
     pub port: u16,
     /// For connecting, for writing, and for each reply.
     pub timeout_ms: u64,
-    /// All requests, one behind the other: AUTH, if wanted, SELECT, and a RESTORE for each key.
+    /// All requests, concatenated: AUTH, if needed, SELECT, and a RESTORE for each key.
     pub requests: Vec<u8>,
     pub has_credentials: bool,
     pub keeps_keys: bool,
@@ -110,7 +110,7 @@ impl Broken {
 }
 
 impl Migration {
-    /// How many replies the requests give.
+    /// The number of replies to the requests.
     pub fn reply_count(&self) -> usize {
         self.preliminary_count() + self.sent.len()
     }

@@ -25,11 +25,11 @@ pub struct Command {
     pub since: &'static str,
     pub complexity: &'static str,
     pub summary: &'static str,
-    /// How many subcommands it holds.
+    /// The number of its subcommands.
     pub subcommand_count: usize,
 }
 
-/// Where a request's keys stand.
+/// The positions of a request's keys.
 #[derive(Clone, Copy)]
 pub enum Keys {
     None,
@@ -64,11 +64,11 @@ pub struct Specification {
     pub find: Find,
 }
 
-/// Where the search for keys begins.
+/// The start of the search for keys.
 #[derive(Clone, Copy)]
 pub enum Begin {
     Index(i32),
-    /// Behind the word, which is looked for from an index on; a negative index counts from the end.
+    /// After the word, which is searched from an index on; a negative index counts from the end.
     Keyword(&'static str, i32),
     Unknown,
 }
@@ -212,7 +212,7 @@ impl Group {
         }
     }
 
-    /// The ACL category that the family's commands have. That of publish and subscribe comes by
+    /// The ACL category of the family's commands. The category of publish and subscribe is given by
     /// their flag.
     pub fn category(self) -> Option<&'static str> {
         match self {
@@ -257,7 +257,7 @@ pub const ALLOW_BUSY: u32 = 1 << 15;
 pub const NO_ASYNC_LOADING: u32 = 1 << 16;
 /// ACL category only: an administrator's command without the flag.
 pub const ADMIN_CATEGORY: u32 = 1 << 17;
-/// ACL category only: the command stands in those of lists, sets and sorted sets, not in its
+/// ACL category only: the command is in the categories of lists, sets and sorted sets, not in its
 /// family's.
 pub const ORDERED_CATEGORIES: u32 = 1 << 18;
 
@@ -344,8 +344,8 @@ impl Command {
         self.has(READONLY) && !self.has(BLOCKING | ADMIN_CATEGORY) && is_of_keys
     }
 
-    /// It only reads, and may look at much more than it answers: if that takes long, it goes on
-    /// without the partition's lock.
+    /// Returns true if it only reads, and may visit much more than it replies: if that takes long,
+    /// it continues without the partition's lock.
     pub fn may_look_at_much(&self) -> bool {
         let looks_at_much =
             matches!(self.group, Group::Search | Group::VectorSet) || ["keys", "dump"].contains(&self.name);

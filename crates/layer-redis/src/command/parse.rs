@@ -6,8 +6,8 @@ use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
 use crate::facts::DATABASES;
 
-/// The part of a word that C reads as a text: it ends where a NUL stands. Only bounds of scores and
-/// IDs of streams are cut so.
+/// The part of a word that C treats as its text: it ends at the first NUL. Only bounds of scores
+/// and IDs of streams are cut like this.
 pub fn before_nul(word: &[u8]) -> &[u8] {
     word.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -1,20 +1,20 @@
 //! Work that a request multiplies by naming the same key again and again.
 //!
-//! A union of a thousand keys costs what the keys hold, which somebody had to store. A union of one
-//! key a hundred thousand times is a request of 400 KB that keeps everybody waiting for minutes;
-//! nobody needs it. So what a key holds may be met several times, but all of it together no more
-//! than a few times what there is.
+//! A union of a thousand keys costs in proportion to their content, which was stored at a cost. A
+//! union of one key a hundred thousand times is a request of 400 KB that blocks all other clients
+//! for minutes, without any use. So a key's content may be visited several times, but in total at
+//! most a few times the distinct content.
 
 use rustc_hash::FxHashSet;
 
 use crate::command::error_reply::ErrorReply;
 
-/// Units, elements or bytes, that may be met again whatever there is.
+/// Units, elements or bytes, that may be visited again in any case.
 const FREE: u64 = 64 << 20;
-/// How many times what there is may be met.
+/// The greatest quotient of visited units and distinct units.
 const TIMES_MAX: u64 = 8;
 
-/// Adds up what one command meets.
+/// Adds up the units that one command visits.
 #[derive(Default)]
 pub struct Repetition<'a> {
     names: FxHashSet<&'a [u8]>,
@@ -23,7 +23,8 @@ pub struct Repetition<'a> {
 }
 
 impl<'a> Repetition<'a> {
-    /// The command meets `size` units under this name. An error if it has met the same too often.
+    /// The command visits `size` units under this name. Returns an error if it has visited too much
+    /// repeatedly.
     pub fn add(&mut self, name: &'a [u8], size: u64) -> Result<(), ErrorReply> {
         self.total = self.total.saturating_add(size);
         if self.names.insert(name) {

@@ -13,8 +13,7 @@ const NAME_BYTES_MAX: usize = 32;
 pub struct Table {
     /// Full name (`get`, `config|get`) to the index in `all`.
     by_name: FxHashMap<&'static [u8], usize>,
-    /// The address of each to its index in `all`: a shorter way than the name for those that came
-    /// from this table.
+    /// The index in `all` by address: a faster look-up than by name for commands from this table.
     by_address: FxHashMap<usize, usize>,
     all: Vec<&'static Command>,
 }
@@ -30,7 +29,7 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// Each container's subcommands stand right behind it. Panics if a name stands there twice.
+    /// Each container is directly followed by its subcommands. Panics if a name is repeated.
     pub fn new(all: Vec<&'static Command>) -> Table {
         let by_name: FxHashMap<_, _> = all
             .iter()

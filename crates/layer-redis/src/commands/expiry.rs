@@ -35,7 +35,7 @@ fn pexpireat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     set_deadline(context, arguments, 1, false)
 }
 
-/// When a new deadline applies.
+/// The conditions of a new deadline.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     only_without: bool,
@@ -66,7 +66,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// A key without a deadline counts as one that never comes.
+    /// A key without a deadline counts as having an infinite one.
     fn allow(self, old_ms: Option<u64>, new_ms: i64) -> bool {
         let old = old_ms.map_or(i64::MAX, |old_ms| i64::try_from(old_ms).unwrap_or(i64::MAX));
         !(self.only_without && old_ms.is_some()
@@ -161,7 +161,7 @@ mod tests {
     use crate::testing::Fixture;
 
     #[test]
-    fn deadlines_come_and_pass() {
+    fn deadlines_approach_and_pass() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check(

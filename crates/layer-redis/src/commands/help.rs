@@ -20,7 +20,7 @@ pub const fn help_command(name: &'static str, group: Group, since: &'static str)
     )
 }
 
-/// Answers for whichever container was called.
+/// Replies the help of the called container.
 pub fn help(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let table = context.table();
     let container = table.find(&arguments[0]).expect("the container that was called");

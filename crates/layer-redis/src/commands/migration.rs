@@ -1,10 +1,10 @@
-//! MIGRATE: keys to another server, and away from here once they are there.
+//! MIGRATE: copies keys to another server, and then removes them here.
 //!
-//! Two transactions with a conversation between them, which holds no lock. The first reads the
-//! values and makes the requests; whoever owns the connection sends them, once what was read is
-//! durable, and brings the replies; the second (`execution/migration.rs`) removes the keys that the
-//! other server has taken, in one step. A key that was changed meanwhile stays: what arrived there
-//! is not it. Redis stands still during the conversation, so there no key can change.
+//! Two transactions with an exchange between them, which holds no lock. The first reads the values
+//! and builds the requests; the owner of the connection sends them, once the read state is durable,
+//! and returns the replies; the second (`execution/migration.rs`) removes the keys that the other
+//! server has accepted, in one step. A key that was changed meanwhile stays: the copy differs from
+//! it. Redis blocks during the exchange, so there no key can change.
 
 use quartet_wire_resp::{Arguments, encode_command};
 
@@ -15,7 +15,7 @@ use crate::handler::definition::*;
 use crate::{command::errors, command::parse};
 
 const KEY_AT: usize = 3;
-/// How long each step may take if nothing is said.
+/// Default time limit of each step.
 const TIMEOUT_MS: u64 = 1000;
 /// A longer one is taken for this.
 const TIMEOUT_MS_MAX: u64 = 60_000;
@@ -37,7 +37,7 @@ pub const COMMANDS: &[Definition] = &[entry(
     Decides(migrate),
 )];
 
-/// Where KEYS stands.
+/// The position of KEYS.
 fn keys_word(arguments: Arguments<'_>) -> Option<usize> {
     let mut position = OPTIONS_AT;
     while let Some(word) = arguments.get(position) {
@@ -135,7 +135,7 @@ fn migrate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Ou
     Ok(Outcome::After(Deferred::Migrate(Box::new(migration))))
 }
 
-/// A word that is no port is port 0, to which nobody can connect.
+/// A malformed port is port 0, which refuses every connection.
 fn port(word: &[u8]) -> u16 {
     parse::unsigned(word)
         .and_then(|port| u16::try_from(port).ok())
@@ -143,7 +143,7 @@ fn port(word: &[u8]) -> u16 {
 }
 
 impl Migration {
-    /// Adds the RESTORE of a key, if it is there.
+    /// Adds the RESTORE of a key, if it exists.
     fn add(&mut self, context: &mut Context<'_, '_>, name: &[u8], replaces: bool) -> Result<(), ErrorReply> {
         let Some(entry) = context.read(name) else {
             return Ok(());

@@ -70,7 +70,7 @@ static FAMILIES: &[&[Definition]] = &[
     server::slowlog::COMMANDS,
 ];
 
-/// Every command, a container's subcommands right behind it.
+/// Every command, followed by its subcommands if it is a container.
 fn definitions() -> impl Iterator<Item = &'static Definition> {
     let top = FAMILIES.iter().flat_map(|family| family.iter());
     top.flat_map(|definition| std::iter::once(definition).chain(definition.subcommands))

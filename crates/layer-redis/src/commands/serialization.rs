@@ -106,7 +106,7 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
 
 struct Options {
     replace: bool,
-    /// When the key expires, in milliseconds since the Unix epoch.
+    /// The expiry of the key, in milliseconds since the Unix epoch.
     expiry_ms: Option<u64>,
     /// The value of OBJECT FREQ.
     frequency: Option<u8>,
@@ -115,8 +115,8 @@ struct Options {
 impl Options {
     fn read(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, ErrorReply> {
         let (mut replace, mut is_absolute) = (false, false);
-        // An idle time is checked and dropped: it is counted from the latest write, which is this
-        // one.
+        // An idle time is checked and dropped: it is counted from the latest write, which is the
+        // present one.
         let (mut has_idle_time, mut given_frequency) = (false, None);
         let mut words = arguments.iter().skip(4);
         while let Some(word) = words.next() {

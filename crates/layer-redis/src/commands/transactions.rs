@@ -135,7 +135,7 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, nested: Nested<'_>) -> 
         context.reply.null_array();
         return Ok(Outcome::Done);
     }
-    // The connection is shown behind EXEC, not in the last command that it ran.
+    // The connection is shown after EXEC, not in its last executed command.
     let exec_index = context.client.shared.last_command_index();
     let before = Before::of(context.client);
     let stopped = run_queue(context, &queue, nested);
@@ -154,8 +154,8 @@ fn exec(context: &mut Context<'_, '_>, _: Arguments<'_>, nested: Nested<'_>) -> 
     }
 }
 
-/// The parts of its connection that a queued command may change, and that are not the transaction's
-/// to take back.
+/// The parts of its connection that a queued command may change, and that the transaction does not
+/// roll back.
 struct Before {
     db: u8,
     protocol: Protocol,

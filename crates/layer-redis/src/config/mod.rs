@@ -1,7 +1,7 @@
 //! Parameters that CONFIG GET and SET know.
 //!
-//! One table ([`table::PARAMETERS`]) names them all with type, bounds and default. The ones on a
-//! command's path are atomics of their own; the others are texts, kept only when they differ from
+//! One table ([`table::PARAMETERS`]) names them all with type, bounds and default. Those on a
+//! command's path are atomics of their own; the others are texts, stored only when they differ from
 //! the default. CONFIG SET checks every pair before it changes any, so it sets all or none.
 
 pub(crate) mod table;
@@ -49,9 +49,9 @@ parameters! {
     stream_node_max_bytes = 4096;
     search_timeout = 500;
     search_default_dialect = 2;
-    // 1: a search whose time is over answers what it has found.
+    // 1: a search that runs out of time replies its partial results.
     search_answers_parts = 0;
-    // 1: a search of an index that is being filled answers what is in it.
+    // 1: a search of an index that is being filled replies the indexed part.
     search_partial_results = 0;
     slowlog_log_slower_than = 10_000;
     slowlog_max_len = 128;
@@ -92,9 +92,9 @@ parameters! {
     acl_pubsub_allchannels = 0;
 }
 
-/// Gives parameters new values in the file that the server was started with, and leaves everything
-/// else of it as it is. The old file or the whole new one is there afterwards, whatever happens.
-/// The server supplies it: the layer touches no file.
+/// Sets parameters in the file that the server was started with, and leaves the rest of it
+/// unchanged. Afterwards either the old or the whole new file exists. The server supplies it: the
+/// layer touches no file.
 pub type WriteParameters = dyn Fn(&[(&'static str, String)]) -> Result<(), String> + Send + Sync;
 
 /// A checked value, ready to be stored.
@@ -126,8 +126,7 @@ impl Config {
         self.text(Parameter::find(name.as_bytes()).expect("a parameter of the table"))
     }
 
-    /// Checks a value that a client wants to set. The error is the part of the reply that tells why
-    /// not.
+    /// Checks a value for CONFIG SET. The error is the part of the reply with the reason.
     pub fn check(&self, parameter: &'static Parameter, value: &[u8]) -> Result<Change, String> {
         match parameter.access {
             Access::Immutable => return Err("can't set immutable config".into()),
@@ -213,8 +212,8 @@ impl Config {
         }
     }
 
-    /// How much of the stream of commands is kept: for replicas that come back, and at most, for
-    /// one that lags.
+    /// The bytes of the stream of commands that are kept for returning replicas, and the maximum
+    /// for a replica that lags.
     pub fn backlog_limits(&self) -> (usize, usize) {
         const LAG_BYTES_MAX: usize = 1 << 30;
         let kept = self.text_of("repl-backlog-size").parse().unwrap_or(1 << 20);
@@ -223,7 +222,7 @@ impl Config {
         (kept, if hard == 0 { LAG_BYTES_MAX } else { hard.max(kept) })
     }
 
-    /// Keeps what a search answers whose time is over.
+    /// Stores the reply policy of a search that runs out of time.
     pub(crate) fn answer_parts(&self, text: &str) {
         let answers_parts = i64::from(text == "return");
         self.search_answers_parts.store(answers_parts, Ordering::Relaxed);

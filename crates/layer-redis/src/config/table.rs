@@ -33,12 +33,12 @@ pub enum Kind {
     Text,
     /// Smallest and largest value, both allowed.
     Integer(i64, i64),
-    /// Bytes, with a unit if wanted: `10mb`. Smallest and largest value, both allowed.
+    /// Bytes, optionally with a unit: `10mb`. Smallest and largest value, both allowed.
     Memory(i64, i64),
     /// Bytes, or a share of the memory: `10%`.
     MemoryOrPercent,
     Choice(&'static [&'static str]),
-    /// One or several of these words; the first stands alone.
+    /// One or several of these words; the first excludes the others.
     Words(&'static [&'static str]),
     /// Only the present value may be set; otherwise this error.
     Fixed(&'static str),
@@ -58,7 +58,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Modifiable,
-    /// Shown only when asked for by its whole name.
+    /// Shown only when requested by its whole name.
     Hidden,
     /// Decided when the server starts.
     Immutable,
@@ -101,8 +101,8 @@ impl Parameter {
         )
     }
 
-    /// False for passwords that let in here: users are kept by ACL SAVE. Credentials that this
-    /// server shows elsewhere are kept, as in Redis.
+    /// Returns false for passwords of this server: ACL SAVE stores users. Credentials for other
+    /// servers are stored, as in Redis.
     pub fn may_stand_in_a_file(&self) -> bool {
         !self.is_secret() || matches!(self.name, "masterauth" | "masteruser")
     }

@@ -30,7 +30,7 @@ pub fn check(kind: Kind, value: &[u8], current: &str) -> Result<String, String> 
     }
 }
 
-/// The number behind a checked text.
+/// The number of a checked text.
 pub fn number(text: &str) -> i64 {
     match text {
         "yes" => 1,
@@ -181,7 +181,7 @@ fn buffer_class(word: &str) -> Option<usize> {
     }
 }
 
-/// `A` stands for all classes but `m` and `n`; K and E come last, then those two.
+/// `A` means all classes except `m` and `n`; K and E are last, then those two.
 fn keyspace_events(text: &str) -> Result<String, String> {
     const IN_ALL: &str = "g$lshzxetd";
     if !text

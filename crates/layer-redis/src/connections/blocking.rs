@@ -1,15 +1,15 @@
-//! Commands that wait for a key: BLPOP and its kin.
+//! Commands that wait for a key: BLPOP and similar.
 //!
-//! A waiting command stands in the queue of each of its keys. When a transaction commits that
-//! changed such a key, the engine's watch puts the key on the ready list, and the session that
-//! committed, still holding the partition's lock, asks the waiting commands again, oldest first. So
-//! they are served in order, after the whole transaction, before any other client.
+//! A waiting command is in the queue of each of its keys. When a transaction commits that changed
+//! such a key, the engine's watch puts the key on the ready list, and the session that committed,
+//! still holding the partition's lock, calls the waiting commands again, oldest first. So they are
+//! served in order, after the whole transaction, before any other client.
 //!
 //! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by
 //! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone
 //! before its connection is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,11 +32,17 @@ pub struct Block {
     /// Its answer inside EXEC, where it cannot wait. A wait that ends without an element answers a
     /// null array.
     pub in_exec: EmptyReply,
-    /// The request to be asked again, if words of the original meant the moment when it came.
+    /// The request for later executions, if words of the original mean the time of its arrival.
     pub ask_again: Option<Vec<u8>>,
-    /// It is asked again also when a key is gone or holds another kind, and its error ends the
-    /// wait.
+    /// The command is also executed again when a key is removed or gets another kind, and its error
+    /// ends the wait.
     pub even_if_gone: bool,
+    /// The command is also executed again after a change that belongs to a key but not to its own
+    /// row ([`Blocking::changed_below`]).
+    pub even_below: bool,
+    /// The command is also executed again at this time, without any change of a key, in
+    /// milliseconds since the Unix epoch.
+    pub again_at_ms: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +55,8 @@ pub enum EmptyReply {
 #[derive(Default)]
 struct Ready {
     work: Mutex<Work>,
-    /// There is some. Changed with it: an end may be asked for by who does not hold the partition's
-    /// lock.
+    /// True if the list is not empty. Changed together with it: an end may be requested without the
+    /// partition's lock.
     any: AtomicBool,
 }
 
@@ -73,23 +79,28 @@ struct Queues {
     /// By client id: a client waits for one command at a time.
     waiters: HashMap<u64, Waiter>,
     keys: HashMap<Vec<u8>, KeyQueue>,
+    /// The scheduled times of waiters, with their clients.
+    due: BTreeSet<(u64, u64)>,
     next_turn: u64,
 }
 
 struct KeyQueue {
     watch: WatchId,
-    /// By turn: first come, first served.
+    /// By turn: in the order of arrival.
     clients: BTreeMap<u64, Place>,
-    /// How many of them want to be asked even if the key is gone.
+    /// The number of clients with `even_if_gone`.
     if_gone_count: usize,
+    /// The number of clients with `even_below`.
+    below_count: usize,
 }
 
 /// A client in a queue.
 #[derive(Clone, Copy)]
 struct Place {
     client_id: u64,
-    /// It wants to be asked even if the key that changed is gone or holds another kind.
+    /// The client must also be called when the changed key was removed or has another kind.
     even_if_gone: bool,
+    even_below: bool,
 }
 
 pub struct Waiter {
@@ -102,9 +113,10 @@ pub struct Waiter {
     caching: Option<bool>,
     rows: Vec<Vec<u8>>,
     turn: u64,
+    again_at_ms: Option<u64>,
 }
 
-/// A waiting command that is to be asked again.
+/// A waiting command to execute again.
 pub struct Asked {
     pub turn: u64,
     pub even_if_gone: bool,
@@ -119,7 +131,7 @@ pub struct Asked {
 pub struct Counts {
     pub clients: usize,
     pub keys: usize,
-    /// Keys with a client that is notified when they are gone.
+    /// Keys with a client that is notified of their removal.
     pub keys_if_gone: usize,
 }
 
@@ -157,6 +169,7 @@ impl Blocking {
         let place = Place {
             client_id: client.shared.id,
             even_if_gone: block.even_if_gone,
+            even_below: block.even_below,
         };
         for row in &rows {
             let queue = queues.keys.entry(row.clone()).or_insert_with(|| {
@@ -166,9 +179,11 @@ impl Blocking {
                     watch: partition.watch_key(space, row, callback),
                     clients: BTreeMap::new(),
                     if_gone_count: 0,
+                    below_count: 0,
                 }
             });
             queue.if_gone_count += usize::from(place.even_if_gone);
+            queue.below_count += usize::from(place.even_below);
             queue.clients.insert(turn, place);
         }
         client.shared.blocked.store(true, Ordering::SeqCst);
@@ -181,17 +196,58 @@ impl Blocking {
             caching: client.caching,
             rows,
             turn,
+            again_at_ms: None,
         };
         queues.waiters.insert(client.shared.id, waiter);
+        drop(queues);
+        self.ask_again(client.shared.id, block.again_at_ms);
     }
 
-    /// True if a client may be served, or asked to end a wait.
+    /// Schedules the client's next call for this time, unless an earlier call is already scheduled.
+    pub fn ask_again(&self, client_id: u64, at_ms: Option<u64>) {
+        let Some(at_ms) = at_ms else {
+            return;
+        };
+        let queues = &mut *self.queues.lock();
+        let Some(waiter) = queues.waiters.get_mut(&client_id) else {
+            return;
+        };
+        if waiter.again_at_ms.is_none_or(|known_ms| at_ms < known_ms) {
+            if let Some(known_ms) = waiter.again_at_ms.replace(at_ms) {
+                queues.due.remove(&(known_ms, client_id));
+            }
+            queues.due.insert((at_ms, client_id));
+        }
+    }
+
+    /// Makes the rows ready of all clients whose scheduled time has passed.
+    pub fn ask_due(&self, now_ms: u64) {
+        let queues = &mut *self.queues.lock();
+        while let Some(&(at_ms, client_id)) = queues.due.first()
+            && at_ms <= now_ms
+        {
+            queues.due.pop_first();
+            let waiter = queues.waiters.get_mut(&client_id).expect("a client that waits");
+            waiter.again_at_ms = None;
+            waiter.rows.iter().for_each(|row| self.ready.push(row));
+        }
+    }
+
+    /// What belongs to the key of this row has changed without the row itself.
+    pub fn changed_below(&self, row: &[u8]) {
+        let queues = self.queues.lock();
+        if queues.keys.get(row).is_some_and(|queue| queue.below_count > 0) {
+            self.ready.push(row);
+        }
+    }
+
+    /// Returns true if a client may be served, or a wait must be ended.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.ready.any.load(Ordering::Relaxed)
     }
 
-    /// Waits that are to be ended, each with its error.
+    /// Waits that must be ended, each with its error.
     pub fn take_ends(&self) -> Vec<(u64, Option<&'static str>)> {
         self.ready.change(|work| std::mem::take(&mut work.ends))
     }
@@ -209,8 +265,8 @@ impl Blocking {
         queue.is_some_and(|queue| !if_gone || queue.if_gone_count > 0)
     }
 
-    /// Returns the client that has waited for the row the longest after `turn`; `if_gone`: among
-    /// those that want to be asked even if it is gone.
+    /// Returns the client that has waited longest for the row, after `turn`; `if_gone`: among
+    /// clients that are also called after its removal.
     pub fn next_waiting(&self, users: &Users, row: &[u8], turn: u64, if_gone: bool) -> Option<Asked> {
         let queues = self.queues.lock();
         let queue = queues.keys.get(row)?;
@@ -248,10 +304,14 @@ impl Blocking {
     pub fn remove(&self, partition: &mut PartitionGuard<'_>, client_id: u64) -> Option<Waiter> {
         let mut queues = self.queues.lock();
         let waiter = queues.waiters.remove(&client_id)?;
+        if let Some(at_ms) = waiter.again_at_ms {
+            queues.due.remove(&(at_ms, client_id));
+        }
         for row in &waiter.rows {
             if let Some(queue) = queues.keys.get_mut(row) {
                 let place = queue.clients.remove(&waiter.turn);
                 queue.if_gone_count -= usize::from(place.is_some_and(|place| place.even_if_gone));
+                queue.below_count -= usize::from(place.is_some_and(|place| place.even_below));
                 if queue.clients.is_empty() {
                     let queue = queues.keys.remove(row).expect("the queue that was just found");
                     partition.unwatch(queue.watch);
@@ -272,7 +332,7 @@ impl Blocking {
         true
     }
 
-    /// The same for everybody who waits.
+    /// The same for all waiting clients.
     pub fn end_all_soon(&self, error: &'static str) {
         let waiting: Vec<u64> = self.queues.lock().waiters.keys().copied().collect();
         for client_id in waiting {
@@ -280,7 +340,7 @@ impl Blocking {
         }
     }
 
-    /// The connection is gone: nothing is to be given to it.
+    /// The connection was closed: it must not be served.
     pub fn forget(&self, partition: &mut PartitionGuard<'_>, client_id: u64) {
         self.remove(partition, client_id);
     }

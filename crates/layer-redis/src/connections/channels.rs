@@ -1,9 +1,9 @@
 //! The listeners of each channel.
 //!
-//! Changed only under the partition's lock, like everything that commands do, so that a message has
-//! the listeners of its place in the order of transactions. A list of listeners is shared with the
-//! messages that are on their way to it and copied by whoever changes it meanwhile: publishing to
-//! many costs one count, not one copy of the list.
+//! Changed only under the partition's lock, like all effects of commands, so that a message has the
+//! listeners at its position in the order of transactions. A list of listeners is shared with the
+//! messages in flight to it and copied on a change: publishing to many costs one count, not one
+//! copy of the list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ struct Index {
 #[derive(Default)]
 pub struct Channels {
     index: Mutex<Index>,
-    /// All subscriptions. Nobody looks further while it is zero.
+    /// Number of all subscriptions. While it is zero, nothing else is checked.
     count: AtomicUsize,
 }
 
@@ -77,7 +77,7 @@ impl Channels {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A message for whoever listens now, and how many they are.
+    /// Builds a message for the current listeners, and returns their number.
     pub fn message(&self, scope: Scope, channel: &[u8], payload: &[u8]) -> (Message, usize) {
         let mut copies: Vec<(Vec<u8>, Listeners)> = Vec::new();
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -184,7 +184,7 @@ impl Message {
         !self.copies.is_empty()
     }
 
-    /// Leaves the message for everybody it goes to.
+    /// Delivers the message to all its listeners' mailboxes.
     pub fn send(self, memory: &Arc<ClientMemory>, delivery: &Delivery) {
         for (bytes, listeners) in self.copies {
             if listeners.len() > 1 && bytes.len() >= SHARED_BYTES_MIN {

@@ -10,8 +10,8 @@
 //! It counts in the process's budget too (`quartet_engine::Memory`), so that data and connections
 //! share one limit.
 //!
-//! A message to many connections is one allocation. Here it counts once, for as long as somebody
-//! has yet to be sent it. A connection's own limits count it in full, as Redis counts it.
+//! A message to many connections is one allocation. Here it counts once, until it has been sent to
+//! all of them. A connection's own limits count it in full, as Redis does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ impl ClientMemory {
     }
 }
 
-/// A part of what is counted. Dropping it takes it off.
+/// A part of the counted bytes. Dropping it subtracts it.
 pub struct Counted {
     memory: Arc<ClientMemory>,
     bytes: usize,

@@ -36,20 +36,21 @@ pub struct ClientState {
     pub close_after_reply: bool,
     /// The request is no request: close at once.
     pub close_without_reply: bool,
-    /// How long DEBUG SLEEP, of the request that runs now, is to keep the connection waiting behind
-    /// the lock.
+    /// Time for which DEBUG SLEEP, in the current request, keeps the connection waiting after the
+    /// lock is released.
     pub sleep_micros: u64,
-    /// The clock's time when the previous command had ended, or the lock was taken, if nothing that
-    /// takes time has been done since: then the next command begins there.
+    /// The clock's time at the end of the previous command, or when the lock was taken, if no time
+    /// has passed since: it is then the next command's start.
     pub started_micros: Option<u64>,
     /// The commands are those of a script.
     pub is_script: bool,
     /// The thread may be kept by a script until it is done.
     pub may_take_long: bool,
-    /// Its last command that may look at much took long: the next begins where it may.
+    /// The last of its long-running kinds of commands took long: the next starts where it may take
+    /// long.
     pub expects_long: bool,
     pub subscriptions: Subscriptions,
-    /// CLIENT CACHING: the wish for the next command, or for the transaction that it begins.
+    /// CLIENT CACHING: the setting for the next command, or for the transaction that it starts.
     pub caching: Option<bool>,
     /// Its statements about itself as a replica, before it is one.
     pub replica: ReplicaRequest,
@@ -128,14 +129,15 @@ impl ClientState {
 }
 
 impl ClientState {
-    /// EXEC would run commands alone that only read keys, and depends on no watch.
+    /// Returns true if EXEC would only run commands that read keys, and depends on no watch.
     pub fn executes_only_reads(&self) -> bool {
         let queue = self.multi.as_ref();
         let only_reads = queue.is_some_and(|queue| !queue.does_more_than_read && !queue.refused);
         only_reads && self.watched.is_empty() && !self.watched_blindly
     }
 
-    /// This command only reads, and may take so long that it goes on without the partition's lock.
+    /// Returns true if this command only reads, and may take so long that it continues without the
+    /// partition's lock.
     pub fn may_look_at_much(&self, command: &Command) -> bool {
         command.may_look_at_much() || command.name == "exec" && self.executes_only_reads()
     }
@@ -157,8 +159,8 @@ impl ClientState {
         self.user = user;
     }
 
-    /// The wish of CLIENT CACHING holds for one command or one transaction: not beyond the command
-    /// of this name, unless it is CLIENT or stands inside MULTI (Redis' `resetClient`).
+    /// The setting of CLIENT CACHING applies to one command or one transaction: not beyond the
+    /// command of this name, unless it is CLIENT or inside MULTI (Redis' `resetClient`).
     pub fn forget_caching_behind(&mut self, command: &[u8]) {
         if self.caching.is_some() && self.multi.is_none() && !command.eq_ignore_ascii_case(b"client") {
             self.caching = None;
@@ -173,7 +175,7 @@ pub struct Client {
     pub address: String,
     pub local_address: String,
     pub connected_micros: u64,
-    /// When its latest bytes arrived or its latest command ended.
+    /// The time at which its latest bytes arrived or its latest command ended.
     pub last_active_micros: AtomicU64,
     pub db: AtomicU8,
     pub resp: AtomicU8,
@@ -204,7 +206,7 @@ pub struct Client {
     wake: Wake,
 }
 
-/// Tells a connection that there is something for it.
+/// Notifies a connection of pending work.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Bytes of the buffers, as their owner last set them: for CLIENT LIST and INFO.
@@ -212,7 +214,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct Buffers {
     /// Requests that are not executed yet.
     pub input: AtomicUsize,
-    /// Room behind them.
+    /// Free buffer space after the unprocessed input.
     pub input_free: AtomicUsize,
     /// Replies that are not sent yet.
     pub output: AtomicUsize,
@@ -269,11 +271,11 @@ pub struct Delivery {
     pub bytes_hard: usize,
     /// 0: no limit.
     pub bytes_soft: usize,
-    /// How long more than the soft limit may wait.
+    /// Time for which more than the soft limit may wait.
     pub soft_micros: u64,
 }
 
-/// A mailbox that nobody empties is cut off here: the connection is closed.
+/// A connection with a mailbox above this limit is closed.
 const MAILBOX_BYTES_MAX: usize = 256 << 20;
 
 const NO_COMMAND: usize = usize::MAX;
@@ -403,8 +405,8 @@ impl Client {
         is_over_soft || delivery.bytes_hard > 0 && waiting > delivery.bytes_hard
     }
 
-    /// Something was left. Asked by the connection itself, of what its own commands have left for
-    /// it.
+    /// Returns true if the mailbox is not empty. Called by the connection itself, for messages of
+    /// its own commands.
     #[inline]
     pub fn has_mail(&self) -> bool {
         self.has_mail.load(Ordering::Relaxed)
@@ -418,8 +420,8 @@ impl Client {
         taken
     }
 
-    /// Asks the connection to close.
-    /// It has something that is only in this layer: it waits, listens, watches or is cached for.
+    /// Returns true if the connection has state that is only in this layer: it waits, subscribes,
+    /// watches or caches keys.
     pub fn is_bound(&self) -> bool {
         let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
         is(&self.blocked)
@@ -431,6 +433,7 @@ impl Client {
             || self.tracking.lock().is_some()
     }
 
+    /// Asks the connection to close.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         (self.wake)();
@@ -525,7 +528,7 @@ impl Clients {
         client.kill();
     }
 
-    /// Wakes every connection: what it waits for may be over, or have moved.
+    /// Wakes every connection: the event that it waits for may have occurred or moved.
     pub fn wake_all(&self) {
         self.list().iter().for_each(|client| (client.wake)());
     }
@@ -554,9 +557,8 @@ impl Clients {
         self.all.lock().len()
     }
 
-    /// Begins to listen to all commands, or ends that. Once it has ended, no further line comes,
-    /// and lines that wait are dropped: a client would take them for the replies of its next
-    /// commands.
+    /// Starts or ends MONITOR. Once it has ended, no further lines are added, and pending lines are
+    /// dropped: a client would take them for the replies of its next commands.
     pub fn set_monitor(&self, client: &Client, on: bool) {
         let mut mailbox = client.mailbox.lock();
         if client.monitor.swap(on, Ordering::SeqCst) == on {

@@ -28,7 +28,7 @@ pub struct Mailbox {
     pub dependency: Dependency,
     /// The reply to the command that blocked is among the bytes.
     pub unblocked: bool,
-    /// More has been waiting than the soft limit of listeners allows, since then.
+    /// Since when more than the soft limit of listeners has been pending.
     pub over_soft_since_micros: Option<u64>,
     counted: Counted,
 }
@@ -64,7 +64,7 @@ impl Mailbox {
         self.bytes
     }
 
-    /// `first` stands for the first of the bytes, if it is given.
+    /// `first`, if given, replaces the first of the bytes.
     pub fn add(&mut self, first: Option<u8>, bytes: &[u8], dependency: Dependency) {
         let start = self.tail.len();
         self.tail.extend_from_slice(bytes);
@@ -97,7 +97,7 @@ impl Mailbox {
             .set(self.tail.capacity() + self.own_piece_bytes + pieces_bytes);
     }
 
-    /// Moves what waits behind `out`, until `out` has at least `bytes_max` bytes.
+    /// Moves pending bytes to the end of `out`, until `out` has at least `bytes_max` bytes.
     pub fn take(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> Taken {
         while out.len() < bytes_max
             && let Some(piece) = self.pieces.pop_front()
@@ -130,7 +130,7 @@ impl Mailbox {
         }
     }
 
-    /// Two buffers change places if that does, and serve both sides ever after.
+    /// Swaps the two buffers if that moves all bytes, so that both are reused.
     fn take_tail(&mut self, out: &mut Vec<u8>) {
         self.pieces = VecDeque::new();
         self.bytes = 0;
@@ -156,7 +156,7 @@ mod tests {
     use quartet_model::Version;
 
     #[test]
-    fn waiting_messages_are_taken_in_order_and_in_parts() {
+    fn waiting_messages_are_delivered_in_order_and_in_parts() {
         let memory = Arc::<ClientMemory>::default();
         let mut mailbox = Mailbox::new(memory.clone());
         let message = SharedBytes::new(&memory, b">shared".to_vec());

@@ -1,8 +1,8 @@
 //! A transaction's notices to other connections: messages, and the keys that it changed.
 //!
-//! Gathered while the transaction runs, under the partition's lock, and sent once it has committed,
-//! after its own reply, with the dependency of the transaction. So nobody hears of what is taken
-//! back, nor of what a crash could take back.
+//! Messages are gathered while the transaction runs, under the partition's lock, and sent after its
+//! commit, after its own reply, with the dependency of the transaction. So clients receive no
+//! effects that are rolled back, or that a crash could undo.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,8 +56,8 @@ impl Outbox {
         }
     }
 
-    /// The transaction was taken back. Its messages go with it; what was to be forgotten is
-    /// forgotten all the same, because the tracking table no longer knows who remembers it.
+    /// The transaction was rolled back. Its messages are dropped; invalidations are sent all the
+    /// same, because the tracking table no longer knows the caching clients.
     #[inline]
     pub fn discard(&self, dependency: Dependency) {
         if self.any.load(Ordering::Relaxed) {

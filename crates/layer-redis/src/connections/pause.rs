@@ -1,7 +1,7 @@
-//! CLIENT PAUSE: for a while no command, or no command that writes, is begun.
+//! CLIENT PAUSE: for a while no command, or no write command, is started.
 //!
-//! A session that meets a paused command leaves it in the input, counts as blocked, and is woken
-//! when the pause ends. Nothing expires by itself while writes are paused.
+//! A session with a paused command leaves it in the input, counts as blocked, and is woken at the
+//! end of the pause. No key expires while writes are paused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Begins or extends a pause: the later end and the wider effect win while one is running.
+    /// Starts or extends a pause: the later end and the wider effect win while one is running.
     pub fn start(&self, until_ms: u64, of_all: bool, now_ms: u64) {
         if self.until_ms.load(Ordering::SeqCst) > now_ms {
             self.of_all.fetch_or(of_all, Ordering::SeqCst);
@@ -31,14 +31,14 @@ impl Pause {
         self.until_ms.store(0, Ordering::SeqCst);
     }
 
-    /// True if a client has asked for a pause that may not have ended. One load, for the path of
-    /// every command.
+    /// Returns true if a client has requested a pause that may not have ended. One load, for the
+    /// path of every command.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.until_ms.load(Ordering::Relaxed) != 0
     }
 
-    /// When the pause that holds the command back ends. `None`: it may run.
+    /// The end of the pause that holds the command back. `None`: it may run.
     pub fn holds_back(&self, writes: bool, now_ms: u64) -> Option<u64> {
         let until_ms = self.until_ms.load(Ordering::SeqCst);
         let holds_back = until_ms > now_ms && (writes || self.of_all.load(Ordering::SeqCst));

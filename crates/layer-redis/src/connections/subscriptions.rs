@@ -36,8 +36,8 @@ impl Subscriptions {
         }
     }
 
-    /// The number behind a confirmation: channels and patterns count together, a shard's channels
-    /// alone.
+    /// The number in a confirmation: channels and patterns count together, a shard's channels
+    /// separately.
     pub fn count(&self, scope: Scope) -> usize {
         match scope {
             Scope::Channel | Scope::Pattern => self.channels.len() + self.patterns.len(),

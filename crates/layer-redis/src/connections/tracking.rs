@@ -1,4 +1,5 @@
-//! Client-side caching: which connections remember which keys, and telling them when a key changes.
+//! Client-side caching: which connections cache which keys, and their notification when a key
+//! changes.
 //!
 //! A connection in the ordinary mode is notified once of a change to a key that it has read since
 //! its last notice; the table remembers names, without their database, as Redis does. A connection
@@ -25,7 +26,7 @@ pub const CHANNEL: &[u8] = b"__redis__:invalidate";
 pub struct Mode {
     /// The connection that is notified instead.
     pub redirect: Option<u64>,
-    /// That connection was gone when it was to be notified.
+    /// That connection was closed when it should have been notified.
     pub is_redirect_broken: bool,
     pub broadcast: bool,
     pub prefixes: BTreeSet<Vec<u8>>,
@@ -85,7 +86,7 @@ impl Tracking {
         *own = Some(mode);
     }
 
-    /// The connection's keys stay in the table until they change, and then nobody is notified.
+    /// The connection's keys stay in the table until they change, and then cause no notification.
     pub fn disable(&self, client: &Client) {
         let Some(mode) = client.tracking.lock().take() else {
             return;

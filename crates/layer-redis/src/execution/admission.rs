@@ -1,4 +1,5 @@
-//! Asking admission control, around a logical database that is one of several, before a command.
+//! The call of admission control, around a logical database that is one of several, before a
+//! command.
 
 use std::sync::OnceLock;
 
@@ -8,8 +9,7 @@ use crate::command::table::Table;
 use crate::command::{Command, DENYOOM, Group, WRITE};
 use crate::layer::Redis;
 
-/// Requests that concern the whole server are its operator's, who comes in through the default
-/// database.
+/// Requests that affect the whole server are reserved to its operator, on the default database.
 const OPERATORS: &[&str] = &[
     "shutdown",
     "debug",
@@ -30,7 +30,7 @@ const OPERATORS: &[&str] = &[
 ];
 
 impl Redis {
-    /// Asks admission control, if there is any, whether a command may run.
+    /// Calls admission control, if there is any, for a command.
     #[inline]
     pub fn pass_gate(
         &self,

@@ -1,4 +1,4 @@
-//! Serving those who wait for a key, once a transaction has changed it.
+//! Serves clients that wait for a key, once a transaction has changed it.
 
 use crate::command::errors;
 use crate::command::{Command, WRITE};
@@ -14,7 +14,7 @@ use quartet_wire_resp::{Limits, Parsed, Parser, Reply};
 use std::sync::Arc;
 
 impl Redis {
-    /// The client waits from now on. `request` is its command as it is to be asked again.
+    /// Lets the client wait. `request` is its command for the repeated call.
     pub fn wait(
         &self,
         partition: &mut PartitionGuard<'_>,
@@ -50,8 +50,8 @@ impl Redis {
         true
     }
 
-    /// Serves whoever waits for keys that changed since the last call. Called with the lock held,
-    /// after each transaction.
+    /// Serves the clients that wait for keys changed since the last call. Called with the lock
+    /// held, after each transaction.
     #[inline]
     pub fn serve_blocked(&self, partition: &mut PartitionGuard<'_>) {
         while self.connections.blocking.has_work() {
@@ -62,6 +62,18 @@ impl Redis {
                 return;
             };
             self.serve_key(partition, &row);
+        }
+    }
+
+    /// Serves clients whose scheduled time has passed. Called about ten times a second.
+    pub fn serve_due(&self) {
+        let now_ms = self.engine.now_micros() / 1000;
+        self.connections.blocking.ask_due(now_ms);
+        if self.connections.blocking.has_work()
+            && let Ok(mut partition) = self.partition_in_time()
+        {
+            self.serve_blocked(&mut partition);
+            self.send_outbox();
         }
     }
 
@@ -82,8 +94,8 @@ impl Redis {
             {
                 waiter.client.post(&bytes, dependency, true);
                 self.send_outbox();
-                // Once it is gone, nobody is asked as if it were there, even if a command has
-                // brought it back.
+                // Once it was removed, no further client is called as for an existing key, even if
+                // a command has created it again.
                 is_there = is_there.filter(|is_there| !is_there);
             }
         }
@@ -94,7 +106,7 @@ impl Redis {
     }
 }
 
-/// Asks a waiting command again, because the key `changed`. `None`: it goes on waiting, as most
+/// Calls a waiting command again, because the key `changed`. `None`: it keeps waiting, as most
 /// commands do while the key is of another kind.
 fn retry(
     partition: &mut PartitionGuard<'_>,
@@ -135,6 +147,11 @@ fn retry(
     let ended = call(partition, layer, &mut client, &retry, bytes);
     match ended.outcome {
         Ok(Outcome::Done) => {}
+        Ok(Outcome::Wait(block)) => {
+            let client_id = client.shared.id;
+            layer.connections.blocking.ask_again(client_id, block.again_at_ms);
+            return None;
+        }
         Ok(_) => return None,
         // As most commands do while the key is of another kind.
         Err(error) if error.text == errors::WRONG_TYPE && !error.ends_wait && !even_if_gone => return None,

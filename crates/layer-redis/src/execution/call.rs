@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 pub struct Call<'a> {
     pub command: &'static Command,
     pub arguments: Arguments<'a>,
-    /// The command has waited and is asked again, because this key changed.
+    /// The command has waited and is called again, because this key changed.
     pub retry_for: Option<&'a [u8]>,
 }
 
@@ -51,8 +51,8 @@ impl Ended {
     }
 }
 
-/// Runs one command as one transaction. Its reply is appended to `out`, but for an error, which the
-/// caller writes with [`answer_error`] after taking back what is there.
+/// Runs one command as one transaction. Appends its reply to `out`, except for an error, which the
+/// caller writes with [`answer_error`] after removing the partial reply.
 pub fn call(
     partition: &mut PartitionGuard<'_>,
     layer: &Redis,
@@ -120,8 +120,8 @@ pub fn call(
     ended
 }
 
-/// The last command of the connection that looked at much took long, and this is another one: it
-/// is not begun with the lock held, as most of what it did there would be done twice.
+/// The connection's last command of this kind took long, and this is another: it is not started
+/// with the lock held, as most of its work would be done twice.
 fn begins_elsewhere(client: &ClientState, command: &Command) -> bool {
     let may_be_long = client.may_look_at_much(command) && !command.has(KNOWS_SIZE);
     client.expects_long && !client.may_take_long && may_be_long
@@ -155,9 +155,9 @@ impl Reading<'_, '_> {
     }
 }
 
-/// Runs one command that only reads. Its reply is appended to `out`, as [`call`] does it.
-/// `MustWrite`: it has more to do or to tell than it may beside others, and is to be called with
-/// the lock alone; nothing was counted, and what is in `out` is no reply.
+/// Runs one read-only command. Appends its reply to `out`, as [`call`] does. `MustWrite`: it has
+/// effects or notifications that require the exclusive lock, and must be called with that; it was
+/// not counted, and `out` holds no valid reply.
 pub fn call_reading(
     reading: Reading<'_, '_>,
     layer: &Redis,
@@ -227,7 +227,7 @@ pub fn call_reading(
             | ExecuteError::DiskFull(dependency),
         ) => (Err(errors::UNREADABLE.into()), dependency),
     };
-    // Others who count have the lock alone.
+    // Other code that counts holds the exclusive lock.
     let _counting = (!has_lock).then(|| layer.engine.read());
     layer.observation.statistics.keys_read_beside(beside.keys_read());
     for ran in beside.take_ran() {
@@ -389,8 +389,8 @@ pub fn call_queued(
     Ok(())
 }
 
-/// The same in a transaction that only reads. It may be run again, so its commands are counted when
-/// it is over; what cannot wait until then needs the lock alone.
+/// The same in a read-only transaction. It may be run again, so its commands are counted at its
+/// end; effects that cannot wait until then require the exclusive lock.
 fn call_queued_reading(
     layer: &Redis,
     context: &mut Context<'_, '_>,
@@ -462,7 +462,7 @@ fn count_queued(layer: &Redis, ran: Ran) {
     }
 }
 
-/// The call is to be kept in SLOWLOG.
+/// Returns true if SLOWLOG must record the call.
 fn is_slow(layer: &Redis, command: &Command, micros: u64) -> bool {
     let threshold = layer.config.slowlog_log_slower_than.load(Ordering::Relaxed);
     threshold >= 0 && micros >= threshold as u64 && !command.has(SKIP_SLOWLOG)
@@ -476,8 +476,8 @@ fn pass_gate_again(layer: &Redis, context: &Context<'_, '_>, command: &'static C
     layer.pass_gate(command, 0, context.tx.now_micros())
 }
 
-/// Counts a call of `command`, which stands at `index` of the table, under the partition's lock.
-/// Returns when it ended. `held` is how.
+/// Counts a call of `command`, which has this `index` in the table, under the partition's lock.
+/// Returns its end. `held` is the mode of the lock.
 fn account(
     layer: &Redis,
     client: &ClientState,
@@ -530,7 +530,7 @@ mod tests {
 
     use crate::testing::{Connection, layer_with};
 
-    /// Goes on by a microsecond whenever the thread of the test looks at it.
+    /// Advances by a microsecond whenever the test's thread reads it.
     struct CountedClock {
         thread: ThreadId,
         micros: AtomicU64,
@@ -543,7 +543,7 @@ mod tests {
         }
     }
 
-    /// How often sixteen GETs in one pipeline read the clock, and what INFO says of them.
+    /// The number of clock readings by sixteen GETs in one pipeline, and INFO's figures for them.
     fn sixteen(clock: &CountedClock, connection: &mut Connection, value: &str) -> (u64, String) {
         connection.run(&["SET", "key", value]);
         connection.run(&["CONFIG", "RESETSTAT"]);

@@ -15,8 +15,8 @@ pub struct ClientEviction {
 }
 
 impl ClientEviction {
-    /// To be called often. Closes connections until the rest take no more than the limit, those
-    /// that take most first. `operators` is the layer whose `maxmemory-clients` counts, and whose
+    /// Must be called often. Closes connections, those with the most memory first, until the rest
+    /// are below the limit. `operators` is the layer whose `maxmemory-clients` applies, and whose
     /// clients may be exempt by CLIENT NO-EVICT; it is the first of `layers`.
     pub fn run(&mut self, operators: &Redis, layers: &[Arc<Redis>]) {
         self.ending.retain(|(client, _)| client.strong_count() > 0);
@@ -57,10 +57,10 @@ mod tests {
     use crate::connections::client_memory::Counted;
     use crate::testing::Fixture;
 
-    /// Beside busy threads the task of a closed connection may end late. Until then its memory was
-    /// counted, and each look closed another connection for it.
+    /// With busy threads the task of a closed connection may end late. Until then its memory was
+    /// counted, and each check closed another connection because of it.
     #[test]
-    fn nobody_is_closed_for_memory_that_is_about_to_be_freed() {
+    fn no_connection_is_closed_for_memory_about_to_be_freed() {
         let fixture = Fixture::new();
         let layer = &fixture.layer;
         let mut operator = fixture.connect();

@@ -28,7 +28,7 @@ impl Redis {
         self.log_refusal(client, (reason, object), &client.user.name, arguments, context);
     }
 
-    /// Notes that somebody gave a wrong name or password.
+    /// Logs a login with a wrong name or password.
     pub fn log_failed_authentication(&self, client: &ClientState, user: &[u8], arguments: Arguments<'_>) {
         let context = if client.multi.is_some() { "multi" } else { "toplevel" };
         self.log_refusal(client, ("auth", &arguments[0]), user, arguments, context);

@@ -1,9 +1,10 @@
 //! Making room: removes keys when memory is short, as `maxmemory-policy` says.
 //!
-//! Among `maxmemory-samples` keys picked at random the policy's least wanted one goes, and so on
-//! until there is room, as in Redis (<https://redis.io/docs/latest/develop/reference/eviction/>).
-//! `volatile-ttl` needs no sample: deadlines are in order. An eviction is a transaction like any
-//! other, so a replay evicts the same keys without knowing of memory or policies.
+//! Among `maxmemory-samples` keys picked at random the policy removes the least wanted one, and
+//! repeats until there is room, as in Redis
+//! (<https://redis.io/docs/latest/develop/reference/eviction/>). `volatile-ttl` needs no sample:
+//! deadlines are in order. An eviction is a transaction like any other, so a replay evicts the same
+//! keys without knowing of memory or policies.
 //!
 //! The size of live rows counts, against `maxmemory` and against the budget of the process
 //! (`quartet_engine::Memory`). Rows that only a snapshot holds, while a checkpoint is written,
@@ -17,11 +18,11 @@ use crate::keyspace::eviction_policy::{Order, Policy, Pool};
 use crate::keyspace::{Keyspace, Kind, key_with_deadline, keys_with_deadlines};
 use crate::layer::Redis;
 
-/// Keys removed before one command, so that the others need not wait long for the lock; the next
-/// command goes on.
+/// Keys removed before one command, so that others need not wait long for the lock; the next
+/// command continues.
 const EVICTED_AT_ONCE: usize = 1000;
 
-/// How many search indexes one behind the other are passed over.
+/// Number of consecutive search indexes that are skipped.
 const INDEXES_PASSED: u64 = 16;
 
 /// A key that may go.
@@ -35,8 +36,8 @@ impl Redis {
         Policy::numbered(self.config.maxmemory_policy.load(Ordering::Relaxed))
     }
 
-    /// Evicts until there is room, nothing may go any more, or enough went that others are to have
-    /// their turn. Called with the lock held, before a command, when memory is short.
+    /// Evicts until there is room, no key may be removed, or enough were removed that others must
+    /// get their turn. Called with the lock held, before a command, when memory is short.
     pub fn make_room(&self, partition: &mut PartitionGuard<'_>) {
         let policy = self.eviction_policy();
         let is_paused = self
@@ -122,7 +123,7 @@ impl Redis {
             .map(|(_, candidate)| candidate)
     }
 
-    /// The key at `index` of all databases, one behind the other.
+    /// The key at `index` of the concatenated databases.
     fn candidate_among_all(
         &self,
         tx: &mut Transaction<'_>,
@@ -133,7 +134,7 @@ impl Redis {
         for (db, &count) in (0..).zip(counts) {
             if index < count {
                 let mut keys = self.keyspace(tx, db, now_ms);
-                // An index goes when it is dropped, so one of the keys behind it is taken.
+                // An index is removed when it is dropped, so one of the following keys is taken.
                 let mut near = (0..=INDEXES_PASSED).filter_map(|step| keys.key_at((index + step) % count));
                 let (name, _) = near.find(|(_, entry)| entry.kind != Kind::SearchIndex)?;
                 return Some(Candidate { db, name });
@@ -158,7 +159,7 @@ impl Redis {
         }
     }
 
-    /// How often a key was read of late, on the scale of OBJECT FREQ.
+    /// The recent frequency of a key's reads, on the scale of OBJECT FREQ.
     pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64) -> u8 {
         let decay_minutes = self.config.lfu_decay_time.load(Ordering::Relaxed) as u64;
         self.eviction.recency.frequency(db, name, now_ms, decay_minutes)
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn without_eviction_writes_are_refused_and_deleting_goes_on() {
+    fn without_eviction_writes_are_refused_and_deletions_work() {
         let fixture = Fixture::of_several();
         let mut connection = fixture.connect();
         fill(&fixture, &mut connection, "noeviction");
@@ -282,7 +283,7 @@ mod tests {
     /// Evicted keys were published to listeners of keyspace events, but not to clients that cache
     /// them.
     #[test]
-    fn a_client_that_caches_an_evicted_key_hears_of_it() {
+    fn a_client_that_caches_an_evicted_key_is_notified() {
         let fixture = Fixture::of_several();
         let (mut connection, mut reader) = (fixture.connect(), fixture.connect());
         fill(&fixture, &mut connection, "volatile-ttl");
@@ -323,7 +324,7 @@ mod tests {
         assert!((12..=15).contains(&left), "{left} keys are left");
     }
 
-    /// A client that asked again and again whether the checkpoint was written ended it each time.
+    /// A client that polled whether the checkpoint was written ended it each time.
     #[test]
     fn only_what_may_need_memory_ends_a_checkpoint() {
         let fixture = Fixture::new();
@@ -374,7 +375,7 @@ mod tests {
 
     /// More had to go than may go at once, and the command in between was refused.
     #[test]
-    fn commands_go_on_while_there_is_more_to_evict() {
+    fn commands_continue_while_keys_can_be_evicted() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         for key in 0..3 * EVICTED_AT_ONCE {

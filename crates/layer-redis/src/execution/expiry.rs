@@ -1,7 +1,7 @@
 //! The expiry cycle: removes keys and hash fields whose deadline has passed.
 //!
-//! Readers already treat them as absent; the cycle gives their memory back, a few hundred at a time
-//! so that nobody waits long for the lock. Its removals are logged like any other transaction, so
+//! Readers already treat them as absent; the cycle frees their memory, a few hundred at a time so
+//! that no client waits long for the lock. Its removals are logged like any other transaction, so
 //! replaying needs no clock.
 //!
 //! A key that a reader has found to be expired is removed right after the reader's command, in a
@@ -26,7 +26,7 @@ impl Redis {
         }
     }
 
-    /// Nobody has paused the writers, and what expires is not for another server to say.
+    /// Returns true if writes are not paused, and if expiry is not the decision of another server.
     pub(crate) fn may_expire(&self, now_ms: u64) -> bool {
         !self.replication.is_replica() && self.connections.pause.holds_back(true, now_ms).is_none()
     }
@@ -69,8 +69,8 @@ impl Redis {
         }
     }
 
-    /// Tells of the keys that a committed transaction has removed because their time was over, or
-    /// memory short.
+    /// Sends the notifications for keys that a committed transaction has removed because they had
+    /// expired, or because memory was short.
     pub(crate) fn tell_removed(&self, dependency: Dependency) {
         if self.changes.are_wanted() {
             let changes = self.changes.take();
@@ -95,11 +95,15 @@ impl Redis {
         {
             self.trim_tracking();
         }
-        if !self.may_expire(now_micros / 1000) || !self.expiry.is_active.load(Ordering::Relaxed) {
+        if !self.may_expire(now_micros / 1000) {
+            return;
+        }
+        self.serve_due();
+        if !self.expiry.is_active.load(Ordering::Relaxed) {
             return;
         }
         self.drop_idle_indexes();
-        // While somebody keeps the lock nothing expires; the next cycle comes soon.
+        // While the lock is held for long nothing expires; the next cycle follows soon.
         while let Ok(mut partition) = self.partition_in_time() {
             if self.should_evict() {
                 self.make_room(&mut partition);
@@ -137,7 +141,7 @@ impl Redis {
         removed
     }
 
-    /// The disk is full, and the transaction was taken back: nobody is notified.
+    /// The disk is full, and the transaction was rolled back: no client is notified.
     fn removed_nothing(&self) -> usize {
         self.changes.take();
         self.forget_indexes();
@@ -181,8 +185,8 @@ impl Redis {
 mod tests {
     use crate::testing::Fixture;
 
-    /// An expired key that somebody asked for used to stay in DBSIZE, and out of `expired_keys`,
-    /// until the cycle came by.
+    /// An expired key that a client requested used to stay in DBSIZE, and out of `expired_keys`,
+    /// until the next cycle.
     #[test]
     fn a_reader_makes_an_expired_key_go() {
         let fixture = Fixture::new();

@@ -2,10 +2,10 @@
 //! large collections.
 //!
 //! A small key is sent whole each time, a long string by its new bytes. An element of a large
-//! collection stands below the collection's id; its key is known from the key's own row, seen in
-//! the feed before or looked up once. A key that is gone by then is not named, only its id. A large
-//! list is sent as it is kept (`commands/lists/blocks.rs`): with the key the elements at its ends,
-//! else by blocks.
+//! collection is stored below the collection's id; its key is known from the key's own row, seen in
+//! the feed before or looked up once. A key that was removed meanwhile is not named, only its id. A
+//! large list is sent in its stored form (`commands/lists/blocks.rs`): with the key the elements at
+//! its ends, otherwise by blocks.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind};
 use crate::{keyspace::packed, keyspace::places};
 
 const ID_BYTES: usize = 10;
-/// Large collections that are known by name; beyond it none is learned any more.
+/// Most large collections that are known by name; beyond it no more are learned.
 const KNOWN_MAX: usize = 200_000;
 
 type Id = [u8; ID_BYTES];
@@ -43,7 +43,7 @@ impl Owner {
     }
 }
 
-/// Tells keys and elements.
+/// Decodes keys and elements.
 #[derive(Default)]
 pub struct RedisChanges {
     owners: HashMap<Id, Owner>,
@@ -97,7 +97,7 @@ impl ChangeDecoder for RedisChanges {
     }
 }
 
-/// All keys are gone, whatever they are called.
+/// The deletion of all keys.
 fn everything() -> Change {
     Change::new("clear", b"").reaching(Reach::All)
 }
@@ -251,7 +251,7 @@ impl RedisChanges {
                     None => change,
                 })
             }
-            // A collection that nobody knows is shown as it is kept.
+            // A collection without a known key is shown in its stored form.
             _ => {
                 let change = change.with_bytes("position", element);
                 Some(match value {

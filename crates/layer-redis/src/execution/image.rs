@@ -1,8 +1,8 @@
 //! Everything that a Redis database holds, at one version, as an RDB file: for SAVE, and for the
 //! first copy of a replica.
 //!
-//! It is read from a snapshot, so nobody waits for it. Indexes that are keys, and vector indexes,
-//! have no form that any Redis reads: they are counted and left out.
+//! It is read from a snapshot, so no client waits for it. Indexes that are keys, and vector
+//! indexes, have no form that any Redis reads: they are counted and left out.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ const PART_BYTES: usize = 256 << 10;
 /// A database of the layer's at one version.
 pub struct Image {
     frozen: Frozen,
-    /// Nobody is notified of the reading's findings.
+    /// The changes found by reading cause no notification.
     changes: Changes,
 }
 
@@ -49,7 +49,7 @@ pub enum Broken<E> {
 }
 
 impl Redis {
-    /// Writes the RDB file, if there is to be one. Blocks while it does. The error is a reply.
+    /// Writes the RDB file, if there is one. Blocks meanwhile. The error is a reply.
     pub fn write_rdb_file(&self) -> Result<(), String> {
         self.process.rdb_file.as_ref().map_or(Ok(()), |file| file.write(self))
     }
@@ -69,8 +69,8 @@ impl Image {
         self.frozen.dependency
     }
 
-    /// Gives the file to `take`, part by part: equal parts each time it is called. `position`:
-    /// where the stream of commands behind it begins.
+    /// Passes the file to `take`, part by part, in equal parts at each call. `position`: the start
+    /// of the stream of commands after it.
     pub fn write<E>(
         &mut self,
         position: Option<(&str, u64)>,
@@ -166,8 +166,7 @@ impl Image {
         }
     }
 
-    /// Returns the keys after `last`, from the first if there is none, as many as fit into one
-    /// step.
+    /// Returns the keys after `last`, or from the first on, up to the size of one step.
     fn keys_after<E>(&mut self, db: u8, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
         let now_ms = self.frozen.now_micros() / 1000;
         let mut tx = self.frozen.transaction();
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_shows_one_version_whatever_is_written_after() {
+    fn an_image_shows_one_version_despite_later_writes() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check("SET a 1 => OK\nRPUSH b x y => 2\nPSETEX gone 5 x => OK\nJSON.SET j $ 1 => OK\nSELECT 15 => OK\nHSET h f v => 1");

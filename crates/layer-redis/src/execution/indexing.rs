@@ -1,5 +1,5 @@
-//! Search indexes follow the keys inside the transaction that changes them, and are filled with the
-//! keys that were there before, a few at a time.
+//! Search indexes are updated inside the transaction that changes the keys, and are filled with
+//! existing keys, a few at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,11 @@ use std::time::Duration;
 use quartet_engine::{Frozen, PartitionGuard, Role, Transaction, UniqueId};
 use quartet_search::codes::Codes;
 use quartet_search::graph::Prepared;
+use quartet_wire_resp::Arguments;
 
 use crate::access::acl::User;
+use crate::access::acl::selector::Selector;
+use crate::command::Command;
 use crate::commands::search::{upkeep, upstash};
 use crate::indexes::{Catalogue, Index, IndexFigures, StoredIndex};
 use crate::layer::Redis;
@@ -18,7 +21,7 @@ use crate::layer::Redis;
 /// Keys that are looked at under one hold of the lock.
 const STEP_KEYS: u64 = 4;
 
-/// How long one call goes on filling, or taking vectors into graphs, in microseconds.
+/// Duration of one call's filling, or adding of vectors to graphs, in microseconds.
 const FILLING_MICROS: u64 = 50_000;
 
 /// Temporary indexes that are dropped in one cycle.
@@ -27,7 +30,7 @@ const IDLE_AT_ONCE: usize = 16;
 /// Keys of an index that are removed in one transaction.
 const REMOVED_KEYS: usize = 64;
 
-/// How often a search that waits for an index looks how far it is.
+/// Interval at which a search that waits for an index checks its progress.
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
 
 /// Changes of an index's graph, with the index's number and what it keeps in memory.
@@ -81,22 +84,22 @@ impl Redis {
         if self.changes.indexes_covered_by(mark) {
             return;
         }
-        // The definitions of a transaction that has not ended may go with it; another node of a
-        // cluster may make an index while this one is not home.
+        // The definitions of an unfinished transaction may be rolled back; another node of a
+        // cluster may create an index while this one is not home.
         if self.indexes.is_certain() && matches!(self.engine.role(), Role::Alone) {
             self.changes.index_covered(mark, catalogue.watched_prefixes());
         }
     }
 
-    /// The transaction was taken back, and with it what it made of the indexes.
+    /// The transaction was rolled back, with its changes of the indexes.
     pub fn forget_indexes(&self) {
         self.changes.take_unindexed();
         self.changes.index(true);
         self.indexes.discard();
     }
 
-    /// Fills indexes that are not full yet, and settles what was left in quiet ones. Call it about
-    /// ten times a second.
+    /// Fills incomplete indexes, and settles pending changes of quiet ones. Call it about ten times
+    /// a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -137,9 +140,9 @@ impl Redis {
         self.indexes.codes.of(&index.number, self.engine.memory())
     }
 
-    /// Takes some of the vectors that wait into their graphs. Others go on while it finds their
-    /// neighbours. Nothing if it may rest; otherwise whether nobody has written since the last
-    /// step.
+    /// Adds some of the pending vectors to their graphs. Other requests continue while it searches
+    /// their neighbours. `None` if it may rest; otherwise whether there has been no write since the
+    /// last step.
     fn link_step(&self) -> Option<bool> {
         let mut partition = self.read_in_time().ok()?;
         let is_idle = partition.execute(self.space, |tx| -> Result<bool, ()> {
@@ -219,13 +222,17 @@ impl Redis {
         step.map_or(true, |(is_done, _)| is_done)
     }
 
-    /// Removes keys of an index that is to be dropped with them, some at a time, until few are
-    /// left.
-    pub fn remove_keys_of_index(&self, name: &[u8], user: &User) {
+    /// Removes keys of an index that is to be dropped with them, in batches, until few remain.
+    pub fn remove_keys_of_index(
+        &self,
+        name: &[u8],
+        user: &User,
+        (command, arguments): (&'static Command, Arguments<'_>),
+    ) {
         self.remove_keys_of(&|catalogue| {
             let index = catalogue.find(name)?;
-            user.has_prefixes(&index.definition.prefixes, true)
-                .then(|| index.clone())
+            let has_keys = |selector: &Selector| selector.has_prefixes(&index.definition.prefixes, true);
+            user.allows_with(command, arguments, &has_keys).then(|| index.clone())
         });
     }
 
@@ -251,7 +258,7 @@ impl Redis {
             self.tell_removed(dependency);
             drop(partition);
             self.send_outbox();
-            // Those that others write meanwhile are left to the command.
+            // Keys that are written meanwhile are left to the command.
             let left = left.get_or_insert(count);
             *left = left.saturating_sub(removed);
             if removed < REMOVED_KEYS || *left == 0 {
@@ -261,7 +268,7 @@ impl Redis {
         }
     }
 
-    /// Drops temporary indexes that nobody has used for as long as they say, with their keys.
+    /// Drops temporary indexes that have been idle for their time, with their keys.
     pub(crate) fn drop_idle_indexes(&self) {
         if !self.changes.are_indexed() {
             return;
@@ -319,7 +326,7 @@ impl Redis {
         self.send_outbox();
     }
 
-    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    /// Searches that ran out of time: with an error reply, and with a partial reply.
     pub fn search_timeouts(&self) -> &[AtomicU64; 2] {
         &self.indexes.timeouts
     }
@@ -329,7 +336,7 @@ impl Redis {
         self.indexes.query_memory.bytes()
     }
 
-    /// The figures of all indexes. While somebody keeps the lock they are those of an earlier call.
+    /// The figures of all indexes. While the lock is held they are an earlier call's.
     pub fn index_figures(&self) -> Vec<IndexFigures> {
         if !self.changes.are_indexed() {
             return Vec::new();
@@ -343,7 +350,7 @@ impl Redis {
         self.indexes.figures(Some(&mut frozen.transaction()))
     }
 
-    /// Waits until all indexes are full, or a search's time is over.
+    /// Waits until all indexes are filled, or a search's time has passed.
     pub fn await_filled_indexes(&self) {
         if !self.changes.are_indexed() {
             return;

@@ -20,8 +20,8 @@ const LINKED_BYTES: usize = 64 << 10;
 const LINKED_WITH_LOCK: usize = 4;
 
 impl Redis {
-    /// Links some elements of one set. Others go on while it finds their neighbours. None if it may
-    /// rest; otherwise whether nobody has written since the last step.
+    /// Links some elements of one set. Other requests continue while it searches their neighbours.
+    /// `None` if it may rest; otherwise whether there has been no write since the last step.
     pub(super) fn link_set_step(&self) -> Option<bool> {
         let mut partition = self.read_in_time().ok()?;
         let chosen = partition.execute(self.space, |tx| -> Result<_, ()> { Ok(any_waiting(tx)) });

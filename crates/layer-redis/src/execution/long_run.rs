@@ -1,11 +1,11 @@
 //! A request that takes too long for a thread that serves connections, run on one that may take
 //! long.
 //!
-//! The request was begun, and all of it taken back, before: nobody has seen anything of it. The
-//! connection's state comes along and goes back with the reply. A script or a transaction holds the
-//! partition's lock while it runs; the others wait for it, or get the error that a script keeps the
-//! server busy. A command that only reads and may look at much, such as a search, holds no lock: it
-//! reads the state as it was when it began, and ends when its client has gone.
+//! The request was started, and rolled back, before: no client has seen any of it. The connection's
+//! state is moved here and returned with the reply. A script or a transaction holds the partition's
+//! lock while it runs; others wait for it, or get the error that a script keeps the server busy. A
+//! read-only command that may visit much, such as a search, holds no lock: it reads the state at
+//! its start, and ends when its client has disconnected.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -68,7 +68,8 @@ impl LongRun {
                 self.layer.await_filled_indexes();
                 // FT.DROPINDEX DD finds few keys left when it runs.
                 if let Some(index) = administration::dropped_with_keys(arguments) {
-                    self.layer.remove_keys_of_index(&index, &self.client.user);
+                    self.layer
+                        .remove_keys_of_index(&index, &self.client.user, (command, arguments));
                 }
                 self.run_alone(command, arguments);
             }
@@ -140,7 +141,7 @@ impl LongRun {
 }
 
 impl Redis {
-    /// How long a script or a transaction may take that runs for long.
+    /// Time limits of a long script or transaction.
     pub fn long_bounds(&self) -> Bounds {
         let threshold_ms = self.config.busy_reply_threshold.load(Ordering::Relaxed);
         Bounds {
@@ -153,8 +154,8 @@ impl Redis {
         }
     }
 
-    /// Takes the partition's lock, unless somebody keeps it for longer than the calling thread may
-    /// wait, or a script has kept it for longer than `busy-reply-threshold`.
+    /// Takes the partition's lock, unless it is held for longer than the calling thread may wait,
+    /// or a script has held it for longer than `busy-reply-threshold`.
     pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
         if self.scripting.long_scripts.is_busy() {
             return Err(Busy);

@@ -95,7 +95,7 @@ impl Migration {
         }
     }
 
-    /// False if the key is something else by now. One that is gone needs no removal.
+    /// Returns false if the key has changed meanwhile. A key that was removed needs no removal.
     fn remove_key(&self, context: &mut Context<'_, '_>, sent: &Sent) -> bool {
         let Some(entry) = context.keys().find(&sent.name) else {
             return true;
@@ -129,7 +129,7 @@ fn error_of(reply: &Value) -> Option<String> {
 }
 
 impl Redis {
-    /// Ends a migration whose conversation is over. `None`: a script keeps the lock; ask again.
+    /// Ends a migration after its exchange. `None`: a script holds the lock; call again.
     pub fn end_migration(
         &self,
         migration: &Migration,

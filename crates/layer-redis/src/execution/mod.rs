@@ -1,5 +1,5 @@
-//! Work that needs several parts of the layer at once. Each part by itself knows nothing of the
-//! others, nor of [`Redis`](crate::Redis); here they meet.
+//! Operations that need several parts of the layer at once. The parts themselves are independent of
+//! each other, and of [`Redis`](crate::Redis); they are combined here.
 
 pub(crate) mod admission;
 pub(crate) mod blocking;

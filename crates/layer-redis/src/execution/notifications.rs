@@ -1,4 +1,4 @@
-//! Keyspace notifications: which events a command tells of the keys that it changed, and on which
+//! Keyspace notifications: the events of a command for the keys that it changed, and their
 //! channels.
 //!
 //! Handlers know nothing of this. The keyspace notes what happened to each key
@@ -32,7 +32,7 @@ struct Effect<'a> {
 
 /// How a command's events follow from its effects.
 enum Rule {
-    /// The event for each key that changed, and `del` behind it if that emptied the key.
+    /// The event for each changed key, followed by `del` if that emptied the key.
     Each(u32, &'static str),
     /// The event for a key that was stored; `del` if there was nothing to store.
     Stored(u32, &'static str),
@@ -119,8 +119,7 @@ const RULES: &[(&str, Rule)] = &[
     ("json.set", Rule::Each(MODULE, "json.set")),
     ("json.mset", Rule::Each(MODULE, "json.mset")),
     ("json.merge", Rule::Each(MODULE, "json.merge")),
-    ("json.del", Rule::Each(MODULE, "json.del")),
-    ("json.forget", Rule::Each(MODULE, "json.forget")),
+    ("json.del json.forget", Rule::Computed(json_removed)),
     ("json.clear", Rule::Each(MODULE, "json.clear")),
     ("json.strappend", Rule::Each(MODULE, "json.strappend")),
     ("json.toggle", Rule::Each(MODULE, "json.toggle")),
@@ -141,7 +140,7 @@ fn rule_of(command: &Command) -> Option<&'static Rule> {
     BY_COMMAND.get(command.name).copied()
 }
 
-/// Publishes events, as far as their classes are wanted.
+/// Publishes events of the enabled classes.
 struct EventPublisher<'a> {
     layer: &'a Redis,
     classes: u32,
@@ -158,7 +157,8 @@ impl Redis {
             != 0
     }
 
-    /// Tells the events of a command, or of the expiry cycle (`None`), that has made these changes.
+    /// Publishes the events of a command, or of the expiry cycle (`None`), that has made these
+    /// changes.
     pub fn notify(&self, by: Option<(&'static Command, Arguments<'_>)>, changes: &[Change]) {
         let classes = self
             .config
@@ -280,7 +280,7 @@ impl EventPublisher<'_> {
         }
     }
 
-    /// A hash is gone with its last field.
+    /// A hash was removed with its last field.
     fn fields_expired(&self, change: &Change) {
         self.tell(HASH, "hexpired", change.db, &change.name);
         self.tell(GENERIC, "del", change.db, &change.name);
@@ -310,6 +310,13 @@ fn has_word(arguments: Arguments<'_>, from: usize, words: &[&str]) -> bool {
 
 fn created(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
     effects.iter().for_each(|effect| publisher.created(effect));
+}
+
+/// A document that is removed whole has no other event, as at the original.
+fn json_removed(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<'_>) {
+    effects
+        .iter()
+        .for_each(|effect| publisher.tell(MODULE, "json.del", effect.db, effect.name));
 }
 
 fn set(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
@@ -348,8 +355,7 @@ fn getex(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Argu
     }
 }
 
-/// The key under its new name is always new: what was there before is removed first, without an
-/// event.
+/// The key under its new name is always new: a previous value is removed first, without an event.
 fn rename(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let Some(target) = effect_on(effects, &arguments[2]) else {
         return;
@@ -383,8 +389,8 @@ fn restore(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], _: Arguments<
     }
 }
 
-/// LMPOP numkeys key... LEFT|RIGHT; BLMPOP has a timeout in front. The first word of the two is the
-/// option: a key may be called so too, but stands before it, within the announced number.
+/// LMPOP numkeys key... LEFT|RIGHT; BLMPOP has a timeout in front. The first of the two words is
+/// the option: a key may have that name too, but is before it, within the announced number.
 fn lmpop(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Arguments<'_>) {
     let event = if is_first_end(arguments, "left") {
         "lpop"
@@ -403,7 +409,7 @@ fn zmpop(publisher: &EventPublisher<'_>, effects: &[Effect<'_>], arguments: Argu
     publisher.each(effects, SORTED_SET, event);
 }
 
-/// The word behind the counted keys of LMPOP and its kin.
+/// The word after the counted keys of LMPOP and similar.
 fn is_first_end(arguments: Arguments<'_>, word: &str) -> bool {
     let blocks = arguments[0]
         .first()

@@ -1,4 +1,4 @@
-//! Sending what committed transactions have to tell other connections.
+//! Sends the notices of committed transactions to other connections.
 
 use crate::connections::clients::Delivery;
 use crate::connections::outbox::Item;
@@ -8,8 +8,8 @@ use quartet_engine::Dependency;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 impl Redis {
-    /// Sends what committed transactions have to tell. Called with the lock held, after the replies
-    /// of their commands.
+    /// Sends the notices of committed transactions. Called with the lock held, after the replies of
+    /// their commands.
     #[inline]
     pub fn send_outbox(&self) {
         if self.outbox.any() {
@@ -36,7 +36,7 @@ impl Redis {
         }
     }
 
-    /// Closes listeners that have been over their soft limit for too long. Called about once a
+    /// Closes listeners that have exceeded their soft limit for too long. Called about once a
     /// second.
     pub fn enforce_soft_limits(&self) {
         self.connections

@@ -1,6 +1,5 @@
-//! A command as replicas get it: the command itself if its outcome needs nothing but the state
-//! before it, its taken elements if that is all that it did, and otherwise the keys as they are
-//! afterwards.
+//! A command in the form for replicas: the command itself if its outcome depends only on the state
+//! before it, its taken elements if those are its only effect, and otherwise the resulting keys.
 //!
 //! So nothing depends on the replica's clock, its random numbers or its luck: deadlines are
 //! absolute, an entry of a stream has its ID, and a key or a field of a hash that a command met
@@ -23,7 +22,7 @@ use crate::keyspace::Kind;
 use crate::keyspace::changes::{Change, ExpiredField, What};
 use crate::layer::Redis;
 
-/// Commands that are sent as they came.
+/// Commands that are sent unchanged.
 #[rustfmt::skip]
 const AS_THEY_CAME: &[&str] = &[
     "append",
@@ -137,10 +136,10 @@ const AWAITED: &[(&str, &str)] = &[
     ("bzpopmax", "ZPOPMAX"),
 ];
 
-/// Commands that waited, and those that do the same with the same arguments but the last.
+/// Blocking commands, and their counterparts with the same arguments except the last.
 const AWAITED_MOVES: &[(&str, &str)] = &[("blmove", "LMOVE"), ("brpoplpush", "RPOPLPUSH")];
 
-/// Gathers what the command amounts to, behind what had ended before. Its reply begins at
+/// Gathers the command's effects, after keys that expired before. Its reply starts at
 /// `answered_from`.
 pub fn gather(
     layer: &Redis,
@@ -241,8 +240,8 @@ fn gather_dropped(layer: &Redis, context: &mut Context<'_, '_>, index: &[u8], ch
         .gather(context.client.db, &[b"FT._DROPINDEXIFX".as_slice(), index]);
 }
 
-/// Returns the elements that a command has taken. `None` too if the key is gone by a command that
-/// may take many: that is shorter.
+/// Returns the elements that a command has taken. `None` too if a command that may take many has
+/// removed the key: that is shorter.
 fn taken(
     context: &mut Context<'_, '_>,
     command: &Command,
@@ -282,7 +281,7 @@ fn named_fields<'a>(command: &str, arguments: Arguments<'a>) -> Option<Vec<&'a [
         "hexpire" | "hpexpire" | "hexpireat" | "hpexpireat" | "hpersist" | "hgetdel" | "hgetex" => 1,
         _ => return None,
     };
-    // Between the key and the word stand numbers and other words of the command.
+    // Between the key and the word there are numbers and other words of the command.
     let behind_key = arguments.tail(2);
     let at = behind_key.iter().position(|word| parse::is(word, "fields"))?;
     Some(behind_key.tail(at + 2).iter().step_by(step).collect())
@@ -338,7 +337,7 @@ fn gather_added(layer: &Redis, context: &mut Context<'_, '_>, name: &[u8], argum
     }
 }
 
-/// Where XADD's ID stands, behind its options.
+/// The position of XADD's ID, after its options.
 fn id_position(arguments: Arguments<'_>) -> Option<usize> {
     let mut position = 2;
     loop {
@@ -393,7 +392,7 @@ fn gather_delivered(context: &mut Context<'_, '_>, name: &[u8], arguments: Argum
     }
 }
 
-/// A stream is as long as this now, the oldest entries gone.
+/// Sends the new length of a stream after its oldest entries were trimmed.
 fn gather_length(context: &mut Context<'_, '_>, name: &[u8]) {
     let (replication, db) = (context.replication(), context.client.db);
     if let Some(entry) = context.keys().find(name).filter(|entry| entry.kind == Kind::Stream) {
@@ -415,8 +414,8 @@ fn gather_deadline(context: &mut Context<'_, '_>, db: u8, name: &[u8]) {
 }
 
 impl Redis {
-    /// Lets replicas know that we live, and ends the stream that nobody follows. Called about ten
-    /// times a second.
+    /// Sends keep-alives to replicas, and ends a stream without followers. Called about ten times a
+    /// second.
     pub(crate) fn keep_replicas(&self, now_micros: u64) {
         if self.replication.is_on() {
             let seconds: u64 = self.config.text_of("repl-ping-replica-period").parse().unwrap_or(10);
@@ -458,8 +457,8 @@ impl Redis {
         }
     }
 
-    /// Gathers the keys and fields that went by themselves: whatever was written behind them was
-    /// written in their absence.
+    /// Gathers the keys and fields that expired or were evicted: later writes assumed their
+    /// absence.
     pub(crate) fn gather_ended(&self, changes: &[Change], expired_fields: &[ExpiredField]) {
         for change in changes.iter().filter(|change| change.what.is_end()) {
             self.replication.gather(change.db, &[b"DEL".as_slice(), &change.name]);
@@ -501,7 +500,7 @@ mod tests {
     use crate::replication::{Attachment, Given};
     use crate::testing::{Connection, Fixture};
 
-    /// Returns the commands as replicas get them, a line each, but for the database.
+    /// Returns the commands in the form for replicas, a line each, without the database.
     fn told(prepared: &[&str], commands: &[&str]) -> Vec<String> {
         told_after(prepared, 0, commands)
     }
@@ -579,8 +578,8 @@ mod tests {
         assert_eq!(told(&prepared, &commands), expected);
     }
 
-    /// HINCRBY of an expired field was sent as it came, and added to the old field, which a replica
-    /// still has: the two sides kept different hashes.
+    /// HINCRBY of an expired field was sent unchanged, and added to the old field, which a replica
+    /// still has: the two sides had different hashes.
     #[test]
     fn fields_found_expired_are_sent_first() {
         let prepared = ["HSET h old 1 live 1", "HPEXPIRE h 5 FIELDS 1 old"];
@@ -642,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_whose_last_field_has_expired_is_sent_as_removed() {
+    fn a_hash_without_unexpired_fields_is_sent_as_removed() {
         let prepared = ["HSET h f 1", "PEXPIRE h 1000", "HPEXPIRE h 5 FIELDS 1 f"];
         for command in ["HSET h g 1", "RPUSH h x", "HSETNX h f 1", "APPEND h x"] {
             assert_eq!(
@@ -665,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_need_only_the_state_before_are_sent_as_they_came() {
+    fn commands_that_need_only_the_previous_state_are_sent_unchanged() {
         let prepared = ["SET n 1 EX 100", "RPUSH l a b", "SET v x EX 100"];
         let commands = [
             "INCR n",

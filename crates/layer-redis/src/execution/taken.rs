@@ -1,5 +1,5 @@
-//! Commands that take elements out of a key, as replicas get them: the taken elements, which the
-//! reply names, however much is left.
+//! Commands that take elements from a key, in the form for replicas: the taken elements, which the
+//! reply names, regardless of the remaining ones.
 
 use quartet_wire_resp::{Arguments, Value, decode};
 
@@ -16,7 +16,7 @@ pub fn as_taken(command: &str, arguments: Arguments<'_>, name: &[u8], reply: &[u
     }
 }
 
-/// `arguments` begin with the number of keys; the reply is a key, and the elements that it lost.
+/// `arguments` start with the number of keys; the reply is a key, and its taken elements.
 fn counted(arguments: Arguments<'_>, name: &[u8], reply: Value) -> Option<Vec<Vec<u8>>> {
     let keys = usize::try_from(parse::integer(arguments.get(0)?)?).ok()?;
     let side = arguments.get(keys.checked_add(1)?)?;

@@ -1,4 +1,4 @@
-//! How long a command that may look at much goes on where it runs.
+//! The time for which a command that may visit much continues on its thread.
 //!
 //! With the partition's lock held it goes on for a moment. Then nothing of it is kept, and it
 //! begins again on a thread that may take long, at a snapshot and without the lock
@@ -17,8 +17,8 @@ use crate::scripting::long_scripts::{LongScripts, Stop};
 /// How long a command may go on with the lock held, in microseconds.
 pub const WITH_LOCK_MICROS: u64 = 1_000;
 
-/// Elements that a command may look at with the lock held, if it knows before it begins how many
-/// they are: about as many as it can in that time.
+/// Elements that a command may visit with the lock held, if it knows their number before it starts:
+/// about as many as it can visit in that time.
 pub const WITH_LOCK_ELEMENTS: u64 = 10_000;
 
 pub struct Allowance<'c> {
@@ -45,12 +45,12 @@ pub trait Run {
 }
 
 impl<'c> Allowance<'c> {
-    /// For a command that began at `started_micros` and keeps others waiting.
+    /// For a command that started at `started_micros` and blocks others.
     pub fn with_lock(started_micros: u64) -> Allowance<'c> {
         Allowance::new(Bound::Until(started_micros + WITH_LOCK_MICROS))
     }
 
-    /// For a command that keeps nobody waiting but its client.
+    /// For a command that blocks only its client.
     pub fn without_lock(client: &Arc<Client>, long_scripts: &'c LongScripts) -> Allowance<'c> {
         Allowance::new(Bound::Wanted(client.clone(), long_scripts))
     }
@@ -67,7 +67,7 @@ impl<'c> Allowance<'c> {
         }
     }
 
-    /// The command has to end without an answer. It asks from time to time.
+    /// Returns true if the command must end without a reply. Called at intervals.
     pub fn ends(&self, now_micros: u64) -> bool {
         let ends = match &self.bound {
             Bound::Until(until_micros) => now_micros > *until_micros,

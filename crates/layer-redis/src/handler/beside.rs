@@ -1,5 +1,5 @@
-//! The notes of a command that only reads, beside others that do: kept by itself until the command
-//! is over, since what the layer gathers belongs to the one command that has the lock alone.
+//! The notes of a read-only command that shares the lock: kept separately until its end, since the
+//! layer's own lists belong to the command with the exclusive lock.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,12 +7,12 @@ use crate::command::Command;
 use crate::command::error_reply::ErrorReply;
 use crate::keyspace::changes::{Changes, What};
 
-/// A command of a transaction that has run, to be counted when the transaction is over.
+/// A command of a transaction that has run, to be counted at the end of the transaction.
 pub struct Ran {
     pub command: &'static Command,
-    /// How long it took.
+    /// Its duration.
     pub micros: u64,
-    /// When it ended.
+    /// The time of its end.
     pub ended_micros: u64,
     /// The error that it has answered.
     pub error: Option<ErrorReply>,
@@ -22,13 +22,13 @@ pub struct Beside {
     changes: Changes,
     hits: Cell<u64>,
     misses: Cell<u64>,
-    /// The lock is needed alone.
+    /// The exclusive lock is required.
     must_be_alone: Cell<bool>,
     ran: RefCell<Vec<Ran>>,
 }
 
 impl Beside {
-    /// `are_changes_wanted`: somebody wants to hear of what the command notes about keys.
+    /// `are_changes_wanted`: the command's notes about keys will be published.
     pub fn new(are_changes_wanted: bool) -> Beside {
         let changes = Changes::default();
         changes.index(false);
@@ -56,13 +56,13 @@ impl Beside {
         (self.hits.get(), self.misses.get())
     }
 
-    /// There is something to do for which the lock is needed alone: a key has expired, and is to be
-    /// removed and announced.
+    /// Records work that requires the exclusive lock: a key has expired, and must be removed and
+    /// announced.
     pub fn needs_lock_alone(&self) {
         self.must_be_alone.set(true);
     }
 
-    /// A command of a transaction is over.
+    /// Records a finished command of a transaction.
     pub fn has_run(&self, ran: Ran) {
         self.ran.borrow_mut().push(ran);
     }
@@ -71,8 +71,8 @@ impl Beside {
         self.ran.take()
     }
 
-    /// There is something to do or to announce for which the lock is needed alone. Misses are
-    /// announced if `are_misses_told`.
+    /// Returns true if there is work or a notification that requires the exclusive lock. Misses are
+    /// published if `are_misses_told`.
     pub fn must_be_alone(&self, are_misses_told: bool) -> bool {
         let is_told = |what: What| what != What::Missed || are_misses_told;
         let (changes, expired_fields) = self.changes.take_with_fields();

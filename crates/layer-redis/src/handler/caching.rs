@@ -1,4 +1,4 @@
-//! Telling those who cache of the keys that changed, and remembering who has read what
+//! Notifies caching clients of changed keys, and records which client has read which key
 //! ([`crate::connections::tracking`]).
 
 use crate::command::{Command, Group, PUBSUB, READONLY};
@@ -27,7 +27,7 @@ pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
     }
 }
 
-/// All keys are gone: every tracking connection is notified.
+/// After all keys were deleted: every tracking connection is notified.
 pub fn flushed(groups: Groups<'_>) {
     let layer = groups.layer;
     let mut table = layer.connections.tracking.table.lock();
@@ -59,28 +59,27 @@ fn trim(layer: &Redis) {
     }
 }
 
-/// Tells the broadcast changes: one message for each prefix and connection.
+/// Tells the broadcast changes: one message for each prefix and connection, with the names of keys
+/// that its user may read.
 pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
     let mut table = layer.connections.tracking.table.lock();
-    let mut told: Vec<(u64, Vec<Vec<u8>>)> = Vec::new();
+    let mut told: Vec<(Arc<Client>, Vec<Vec<u8>>)> = Vec::new();
     for broadcast in table.prefixes.values_mut() {
         let changed = std::mem::take(&mut broadcast.changed);
-        for id in broadcast.clients.iter().filter(|_| !changed.is_empty()) {
-            let no_loop = layer
-                .connections
-                .clients
-                .find(*id)
-                .is_some_and(|client| does_not_loop(&client));
-            let is_told = |writer: &Option<u64>| !(no_loop && *writer == Some(*id));
-            let names = changed.iter().filter(|(_, writer)| is_told(writer));
-            told.push((*id, names.map(|(name, _)| name.clone()).collect()));
+        let clients = broadcast.clients.iter().filter(|_| !changed.is_empty());
+        for client in clients.filter_map(|id| layer.connections.clients.find(*id)) {
+            let no_loop = does_not_loop(&client);
+            let user = client.user(&layer.access.users);
+            let is_told = |(name, writer): &(&Vec<u8>, &Option<u64>)| {
+                !(no_loop && **writer == Some(client.id)) && user.may_read(name)
+            };
+            let names = changed.iter().filter(is_told).map(|(name, _)| name.clone());
+            told.push((client.clone(), names.collect()));
         }
     }
     drop(table);
-    for (id, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
-        if let Some(client) = layer.connections.clients.find(id) {
-            send(layer, &client, Some(&names), delivery);
-        }
+    for (client, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
+        send(layer, &client, Some(&names), delivery);
     }
 }
 
@@ -93,8 +92,8 @@ impl Redis {
         }
     }
 
-    /// Forgets, before a command and in the expiry cycle, what no longer fits into the table, and
-    /// tells who remembers it. Called with the lock held.
+    /// Drops, before a command and in the expiry cycle, keys that no longer fit into the table, and
+    /// notifies their caching clients. Called with the lock held.
     #[inline]
     pub fn trim_tracking(&self) {
         if self.connections.tracking.is_on() {
@@ -104,7 +103,7 @@ impl Redis {
         }
     }
 
-    /// Changes are noted while anybody wants to hear of them.
+    /// Enables the recording of changes while it has a consumer.
     pub fn decide_on_changes(&self) {
         let notifies = self.config.notify_keyspace_events.load(Ordering::Relaxed) != 0;
         let is_heard = notifies || self.connections.tracking.is_on() || self.replication.is_on();
@@ -202,7 +201,7 @@ pub fn send(layer: &Redis, client: &Arc<Client>, names: Option<&[Vec<u8>]>, deli
     target.push(&Content::Own(&bytes), delivery);
 }
 
-/// Notifies the connection itself, if possible, that nobody listens for it any more.
+/// Notifies the connection itself, if possible, that its redirection has no receiver.
 fn redirect_is_broken(client: &Client, target: u64, delivery: &Delivery) {
     if let Some(mode) = client.tracking.lock().as_mut() {
         mode.is_redirect_broken = true;

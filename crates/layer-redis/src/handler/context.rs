@@ -5,8 +5,9 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
-use quartet_wire_resp::Reply;
+use quartet_wire_resp::{Arguments, Reply};
 
+use crate::access::acl::selector::Selector;
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::{Block, EmptyReply};
 use crate::connections::clients::ClientState;
@@ -14,7 +15,7 @@ use crate::handler::groups::Groups;
 use crate::handler::outcome::Outcome;
 use crate::keyspace::changes::What;
 use crate::keyspace::late_part::{LATE_FROM, LatePart, Made};
-use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing};
+use crate::keyspace::{Entry, Header, Keyspace, Kind, Missing, key_row};
 use crate::{command::errors, command::parse};
 
 pub struct Context<'c, 't> {
@@ -27,7 +28,7 @@ pub struct Context<'c, 't> {
     pub now_ms: u64,
     /// The command runs inside EXEC: it must not block.
     pub in_exec: bool,
-    /// The command has waited and is asked again, because this key changed.
+    /// The command has waited and is called again, because this key changed.
     pub retry_for: Option<&'c [u8]>,
 }
 
@@ -57,8 +58,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// Deadlines up to here are over. On a replica none is before its source says so, as the source
-    /// may have decided otherwise before the deadline passed.
+    /// Deadlines up to here have passed. On a replica none has passed until its source says so, as
+    /// the source may have decided otherwise before the deadline.
     pub fn expires_up_to_ms(&self) -> u64 {
         match self.client.is_upstream {
             true => 0,
@@ -66,7 +67,7 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// Returns true if a deadline at `deadline_ms` is over already.
+    /// Returns true if a deadline at `deadline_ms` has passed.
     pub fn is_over(&self, deadline_ms: u64) -> bool {
         deadline_ms <= self.expires_up_to_ms()
     }
@@ -81,6 +82,14 @@ impl<'c, 't> Context<'c, 't> {
             changes: self.groups.changes(),
         };
         (keys, &mut self.reply)
+    }
+
+    /// Returns true if a single selector of the user allows the request together with `also`, which
+    /// checks the parts of the request outside of its key arguments.
+    pub(crate) fn user_may(&self, arguments: Arguments<'_>, also: impl Fn(&Selector) -> bool) -> bool {
+        let user = &self.client.user;
+        let is_allowed = |command| user.allows_with(command, arguments, &also);
+        user.is_unrestricted() || self.table().find_of(arguments).is_ok_and(is_allowed)
     }
 
     /// A key that a command reads: counted as a hit or a miss, and as used now.
@@ -142,8 +151,8 @@ impl<'c, 't> Context<'c, 't> {
         }
     }
 
-    /// A command changes elements of a key. If the elements are rows of their own, the key's row
-    /// may stay as it was, and does not say that it is used.
+    /// Records the change of a key's elements. If the elements are rows of their own, the key's row
+    /// may stay unchanged, and does not record the use.
     pub fn note_change(&self, name: &[u8], entry: Option<&Entry>) {
         if entry.is_some_and(Entry::is_large) {
             self.note_use(name);
@@ -156,7 +165,7 @@ impl<'c, 't> Context<'c, 't> {
         self.keys().patch_string(name, header, old, offset, bytes);
     }
 
-    /// A key that a command reads and that must hold `kind` if it is there.
+    /// Reads a key that must hold `kind` if it exists.
     pub fn read_kind(&mut self, name: &[u8], kind: Kind) -> Result<Option<Entry>, ErrorReply> {
         match self.read(name) {
             Some(entry) if entry.kind != kind => Err(errors::WRONG_TYPE.into()),
@@ -188,11 +197,17 @@ impl<'c, 't> Context<'c, 't> {
         self.retry_for.is_some()
     }
 
-    /// A blocking command may be served by `name`: by any of its keys at first, later only by the
-    /// one that changed, so that several keys of one transaction serve in the order in which they
-    /// were written.
+    /// Returns true if `name` may serve a blocking command: any of its keys at first, later only
+    /// the changed key, so that several keys of one transaction serve in the order of their writes.
     pub fn may_be_served_by(&self, name: &[u8]) -> bool {
         self.retry_for.is_none_or(|changed| changed == name)
+    }
+
+    /// What belongs to a key has changed, but not its own row: those who wait for that too are asked
+    /// again.
+    pub fn changed_below(&self, name: &[u8]) {
+        let row = key_row(self.client.db, name);
+        self.connections().blocking.changed_below(&row);
     }
 
     /// The answer of a blocking command that found nothing: wait for `keys`.
@@ -204,6 +219,8 @@ impl<'c, 't> Context<'c, 't> {
             in_exec,
             ask_again: None,
             even_if_gone: false,
+            even_below: false,
+            again_at_ms: None,
         })))
     }
 }

@@ -9,8 +9,8 @@ use crate::handler::context::Context;
 pub use crate::handler::outcome::{Deferred, Outcome};
 use crate::layer::Redis;
 
-/// Runs a command. It validates everything before its first write, so an error never leaves half of
-/// a command behind.
+/// Runs a command. It validates everything before its first write, so an error never leaves partial
+/// effects.
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// Answers at once, as nearly all do.
@@ -82,7 +82,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The same entry, for a command that came later than its neighbours.
+    /// The same entry, for a command that was introduced later than its neighbours.
     pub const fn since(self, since: &'static str) -> Definition {
         Definition {
             command: Command { since, ..self.command },
@@ -150,8 +150,8 @@ pub const fn entry(
     }
 }
 
-/// A command that only holds subcommands. Called without one, or with an unknown one, it answers an
-/// error by itself.
+/// A command that only contains subcommands. It replies an error itself for an absent or unknown
+/// subcommand.
 pub const fn container(
     name: &'static str,
     group: Group,

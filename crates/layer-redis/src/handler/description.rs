@@ -9,8 +9,8 @@ use crate::connections::clients::Client;
 use crate::connections::tracking::Mode;
 use crate::handler::groups::Groups;
 
-/// Writes one line of CLIENT LIST. Figures about buffers that Redis has and Quartet has not are 0.
-/// `own_request_bytes` is the length of the request that asks, of the connection `own_id`.
+/// Writes one line of CLIENT LIST. Figures about buffers that Quartet does not have are 0.
+/// `own_request_bytes` is the length of the current request, of the connection `own_id`.
 pub fn describe(groups: Groups<'_>, own_id: u64, client: &Client, own_request_bytes: usize) -> String {
     let now_micros = groups.engine().now_micros();
     let user = client.user(&groups.access().users);

@@ -16,7 +16,7 @@ use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::eviction_policy::Policy;
 use crate::keyspace::random::Random;
-use crate::layer::{Access, Connections, Eviction, Expiry, Observation, Process, Redis, Scripting};
+use crate::layer::{Access, Connections, Eviction, Expiry, Observation, Process, Redis, Resources, Scripting};
 use crate::replication::Replication;
 use crate::scripting::long_scripts::{Bounds, Stop};
 
@@ -39,7 +39,7 @@ impl<'c> Groups<'c> {
         }
     }
 
-    /// For a command that only reads, beside others: its own notes stand in `beside`.
+    /// For a command that only reads, concurrently with others: its own notes are in `beside`.
     pub fn with_notes(layer: &'c Redis, beside: &'c Beside) -> Groups<'c> {
         let beside = Some(beside);
         Groups {
@@ -48,7 +48,7 @@ impl<'c> Groups<'c> {
         }
     }
 
-    /// For a command that goes on as long as this allows.
+    /// For a command that runs within this allowance.
     pub fn allowed(self, allowance: Option<&'c Allowance<'c>>) -> Groups<'c> {
         Groups { allowance, ..self }
     }
@@ -65,12 +65,12 @@ impl<'c> Groups<'c> {
         self.beside
     }
 
-    /// As [`Groups::must_end`], for a command that knows before it begins that it takes long.
+    /// As [`Groups::must_end`], for a command that knows before it starts that it takes long.
     pub fn must_end_before_long(self) -> bool {
         self.allowance.is_some_and(Allowance::ends_before_long)
     }
 
-    /// As [`Groups::must_end_before_long`], for one that is to look at this many elements.
+    /// As [`Groups::must_end_before_long`], for a command that visits this many elements.
     pub fn must_end_before(self, elements: u64) -> bool {
         elements > WITH_LOCK_ELEMENTS && self.must_end_before_long()
     }
@@ -170,6 +170,16 @@ impl<'c> Groups<'c> {
     /// See [`Redis::used_bytes`].
     pub fn used_bytes(self) -> u64 {
         self.layer.used_bytes()
+    }
+
+    /// See [`Redis::resources`].
+    pub fn resources(self) -> Resources {
+        self.layer.resources()
+    }
+
+    /// The database is one of several.
+    pub fn is_one_of_several(self) -> bool {
+        self.layer.access.admission_control.is_some()
     }
 
     /// See [`Redis::client_bytes`].

@@ -1,5 +1,4 @@
-//! The parts that a command's handler gets, and the ways of telling other connections about a
-//! command.
+//! The parts that a command's handler gets, and the ways to notify other connections of a command.
 
 pub(crate) mod allowance;
 pub(crate) mod beside;

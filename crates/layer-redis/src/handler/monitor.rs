@@ -22,8 +22,7 @@ pub fn tell_monitors(
     write_to_monitors(layer, client, command, now_micros, arguments);
 }
 
-/// A script's own line stands before those of its commands, so it is written when the script
-/// begins.
+/// A script's own line precedes those of its commands, so it is written when the script starts.
 pub fn tell_monitors_of_script(context: &mut Context<'_, '_>, arguments: Arguments<'_>) {
     if context.connections().clients.has_monitors()
         && let Ok(command) = context.table().find_of(arguments)

@@ -14,17 +14,16 @@ use crate::replication::ReplicaRequest;
 pub enum Outcome {
     /// The reply is written.
     Done,
-    /// Nothing to answer yet: ask again when one of the keys changes. Inside EXEC it answers at
-    /// once.
+    /// No reply yet: call again when one of the keys changes. Inside EXEC it replies immediately.
     Wait(Box<Block>),
     /// Work to be done after the lock is released, before the reply.
     After(Deferred),
-    /// There were wrong passwords before this one: receive the request again after this time.
+    /// Wrong passwords preceded this one: receive the request again after this time.
     Retry { after_micros: u64 },
     /// A script takes too long for the thread that runs it: run the request where it may take
     /// long.
     RunLong,
-    /// The credentials open another logical database: the connection goes on there, with this
+    /// The credentials open another logical database: the connection continues there, with this
     /// request.
     SwitchDatabase(Box<DatabaseLogin>),
 }
@@ -52,8 +51,8 @@ pub enum Deferred {
     Migrate(Box<Migration>),
     /// The connection is a replica from now on. No OK is written.
     Replicate(Box<ReplicaRequest>),
-    /// Waits until this many replicas have the committed writes, or the time is over, and answers
-    /// how many do. No OK is written.
+    /// Waits until this many replicas have the committed writes, or until the timeout, and replies
+    /// their number. No OK is written.
     AwaitReplicas { count: u64, timeout_ms: u64 },
     /// Be a replica of the server at this host and port, or of none, and answer OK when that is
     /// written down.

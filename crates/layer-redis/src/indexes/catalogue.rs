@@ -15,11 +15,10 @@ use crate::indexes::stored::{Place, StoredIndex, each_named, free_place, row_par
 use crate::indexes::temporary;
 use crate::keyspace::{Kind, packed};
 
-/// The first word of what stands behind the requests if there are synonyms: groups and words in
-/// turn.
+/// The first word after the requests if there are synonyms: groups and words alternate.
 const SYNONYMS: &[u8] = b"SYNONYMS";
 
-/// An index and where its rows stand.
+/// An index with the place of its rows.
 #[derive(Clone, Debug)]
 pub struct Index {
     pub name: Vec<u8>,
@@ -37,7 +36,7 @@ pub struct Catalogue {
     indexes: BTreeMap<Vec<u8>, Arc<Index>>,
     /// By alias, the index's name.
     aliases: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Those that are keys, by name.
+    /// Indexes that are keys, by name.
     key_indexes: BTreeMap<Vec<u8>, Arc<KeyIndex>>,
     /// By alias, the name of one that is a key, or of none.
     key_aliases: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -74,7 +73,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// The definitions that stand in rows, whether or not there is a mark.
+    /// The definitions stored in rows, whether or not there is a mark.
     pub fn of_rows(tx: &mut Transaction<'_>) -> Catalogue {
         Catalogue::read(tx, Some(Vec::new()))
     }
@@ -88,8 +87,8 @@ impl Catalogue {
         self.indexes.is_empty() && self.key_indexes.is_empty()
     }
 
-    /// A key that begins with none of these is nothing to any index: neither a document, nor a
-    /// stream that one follows, nor an index that is a key itself.
+    /// A key without any of these prefixes is irrelevant to all indexes: it is neither a document,
+    /// nor a followed stream, nor an index that is a key itself.
     pub fn watched_prefixes(&self) -> Vec<Vec<u8>> {
         let prefixes = self.indexes().flat_map(|index| index.prefixes());
         let of_key_indexes = self.key_indexes().flat_map(|index| index.prefixes());
@@ -106,7 +105,7 @@ impl Catalogue {
         self.key_indexes.get(name)
     }
 
-    /// The name of an index that is a key: this one, or what it is an alias of.
+    /// The name of an index that is a key: this name, or the target of this alias.
     pub fn key_index_name<'n>(&'n self, name: &'n [u8]) -> &'n [u8] {
         match self.key_indexes.contains_key(name) {
             true => name,

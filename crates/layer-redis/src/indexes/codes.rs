@@ -39,8 +39,8 @@ impl AllCodes {
         Some(codes)
     }
 
-    /// Counts what they take. Forgets those of indexes that are gone, and all while memory is
-    /// short. Call it from time to time.
+    /// Counts their memory. Drops the codes of removed indexes, and all while memory is short. Call
+    /// it at intervals.
     pub fn count(&self, memory: &Arc<Memory>, is_there: impl Fn(&UniqueId) -> bool) {
         let mut kept = self.kept.lock();
         kept.of_indexes.retain(|number, _| is_there(number));

@@ -1,5 +1,5 @@
-//! Results of aggregations that clients fetch piece by piece. They are in memory only: a cursor is
-//! gone with the process.
+//! Results of aggregations that clients fetch piece by piece. They are only in memory: a cursor is
+//! lost with the process.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,14 +32,14 @@ pub struct RecordForm {
 pub struct Cursor {
     /// The number of its index, which no later one of the same name has.
     pub index: UniqueId,
-    /// How many records there were before the first piece.
+    /// The number of records before the first piece.
     pub total: u64,
     pub records: VecDeque<Record>,
     pub form: RecordForm,
-    /// How many records a piece has.
+    /// The number of a piece's records.
     pub count: usize,
     pub idle_ms_max: u64,
-    /// When it was last read.
+    /// The time of its last read.
     pub used_ms: u64,
     /// The bytes of its records in the process' budget.
     pub reserved: Reserved,
@@ -50,9 +50,9 @@ impl Cursor {
         self.records.iter().map(Record::size).sum()
     }
 
-    /// Takes the next piece out, and returns it with whether it is the last: the one that has fewer
-    /// records than it could. As at the original, a cursor whose records have just been used up
-    /// has an empty piece yet, which clients rely on.
+    /// Takes the next piece, and returns it with whether it is the last: the piece with fewer
+    /// records than requested. Like the original's, a cursor whose records are exactly used up
+    /// still returns an empty piece, which clients rely on.
     pub fn piece(&mut self, count: Option<usize>) -> (Vec<Record>, bool) {
         let count = count.unwrap_or(self.count);
         let is_last = self.records.len() < count;
@@ -101,7 +101,7 @@ impl Cursors {
         by_id.remove(&id)
     }
 
-    /// Puts back what was taken.
+    /// Returns a cursor that was taken.
     pub fn put_back(&self, id: u64, cursor: Cursor) {
         self.by_id.lock().insert(id, cursor);
     }
@@ -113,7 +113,7 @@ impl Cursors {
         (by_id.len(), of_index.count())
     }
 
-    /// The index is gone.
+    /// Removes the cursors of a dropped index.
     pub fn forget(&self, index: &UniqueId) {
         self.by_id.lock().retain(|_, cursor| cursor.index != *index);
     }

@@ -1,5 +1,5 @@
-//! The words of FT.CREATE and FT.ALTER as a definition. Texts of errors are those that search 2.10
-//! was seen to answer.
+//! Parses the words of FT.CREATE and FT.ALTER as a definition. Texts of errors are those observed
+//! of search 2.10.
 
 use quartet_search::aggregate::Expression;
 use quartet_search::analysis::{Language, Phonetics, StopWords};
@@ -27,7 +27,7 @@ const PREFIXES_MAX: usize = 1024;
 pub struct Definition {
     /// The kind of keys that are looked at: hashes or documents.
     pub on: Kind,
-    /// A key that begins with one of these is in the index.
+    /// The index contains the keys with one of these prefixes.
     pub prefixes: Vec<Vec<u8>>,
     /// Keys for which this is not true are not in the index.
     pub filter: Option<(String, Expression)>,
@@ -38,32 +38,32 @@ pub struct Definition {
     pub payload_field: Option<String>,
     pub options: Vec<Accepted>,
     pub names_stop_words: bool,
-    /// INDEXALL ENABLE was asked for, which changes nothing here.
+    /// INDEXALL ENABLE was given, which changes nothing here.
     pub indexes_all: bool,
     pub skips_initial_scan: bool,
-    /// How long it may be idle until it goes with its keys, in milliseconds.
+    /// Idle time after which it is removed together with its keys, in milliseconds.
     pub idle_ms: Option<u64>,
     /// It was altered without a scan, so documents may lack what was added.
     pub keeps_older: bool,
     pub schema: Schema,
     /// Names of fields with WITHSUFFIXTRIE, which speeds nothing up here.
     pub with_suffixes: Vec<String>,
-    /// Names of VECTOR fields, and how their vectors were asked to be kept.
+    /// Names of VECTOR fields, with the requested algorithms.
     algorithms: Vec<(String, Algorithm)>,
     /// PHONETIC of the TEXT field that is being read.
     phonetics: Option<Phonetics>,
 }
 
 impl Definition {
-    /// Whether this is the name of LANGUAGE_FIELD, SCORE_FIELD or PAYLOAD_FIELD, which no answer
-    /// shows: `RLookup_GetLength` of the original passes over them.
+    /// Returns true if this is the name of LANGUAGE_FIELD, SCORE_FIELD or PAYLOAD_FIELD, which no
+    /// answer shows: `RLookup_GetLength` of the original passes over them.
     pub fn hides(&self, name: &[u8]) -> bool {
         let fields = [&self.language_field, &self.score_field, &self.payload_field];
         let mut names = fields.into_iter().flatten();
         names.any(|known| known.as_bytes() == name)
     }
 
-    /// Reads the words of FT.CREATE behind the name.
+    /// Parses the words of FT.CREATE after the name.
     pub fn parse(words: &[&[u8]]) -> Result<Definition, ErrorReply> {
         let mut words = Words::new(words);
         let mut definition = Definition {
@@ -99,7 +99,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Adds the fields of FT.ALTER, whose words these are behind the name.
+    /// Adds the fields of FT.ALTER, from its words after the name.
     pub fn alter(&mut self, words: &[&[u8]]) -> Result<(), ErrorReply> {
         let mut words = Words::new(words);
         self.keeps_older |= words.take("SKIPINITIALSCAN");
@@ -273,8 +273,8 @@ impl Definition {
         }
     }
 
-    /// INDEXMISSING and INDEXEMPTY stand before or behind SORTABLE and NOINDEX; the original takes
-    /// options of a type only in front of these.
+    /// INDEXMISSING and INDEXEMPTY may precede or follow SORTABLE and NOINDEX; the original accepts
+    /// options of a type only before those.
     fn modifiers(&mut self, field: &mut Field, absence: &mut Absence, words: &mut Words<'_>) -> Result<(), ErrorReply> {
         let is_vector = matches!(field.kind, FieldKind::Vector(_));
         let takes_empty = matches!(field.kind, FieldKind::Text { .. } | FieldKind::Tag { .. });
@@ -310,15 +310,15 @@ impl Definition {
         Ok(FieldKind::Vector(kind))
     }
 
-    /// How the vectors of the field with this name were asked to be kept.
+    /// The requested algorithm of the vector field with this name.
     pub fn algorithm(&self, name: &str) -> &Algorithm {
         let found = self.algorithms.iter().find(|(known, _)| known == name);
         found.map_or(&Algorithm::Flat, |(_, algorithm)| algorithm)
     }
 }
 
-/// The options INDEXMISSING and INDEXEMPTY of a field. They stand among those of TEXT and TAG, or
-/// behind the type.
+/// The options INDEXMISSING and INDEXEMPTY of a field. They are among those of TEXT and TAG, or
+/// after the type.
 #[derive(Default)]
 struct Absence {
     missing: bool,
@@ -326,7 +326,7 @@ struct Absence {
 }
 
 impl Absence {
-    /// Whether the next word was one of the options.
+    /// Returns true if the next word was one of the options.
     fn take(&mut self, words: &mut Words<'_>, takes_empty: bool) -> bool {
         if words.take("INDEXMISSING") {
             self.missing = true;

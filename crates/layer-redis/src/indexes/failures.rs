@@ -9,10 +9,10 @@ use quartet_engine::{Transaction, UniqueId};
 use crate::indexes::marks::numbered;
 use crate::keyspace::packed;
 
-/// Stands for all fields together.
+/// Represents all fields together.
 const WHOLE: u16 = u16::MAX;
 
-/// How often a field failed, and why the last time.
+/// The number of a field's failures, and the reason of the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     pub count: u64,
@@ -57,8 +57,8 @@ impl Failures {
         found.map(|(_, failure)| failure.clone()).unwrap_or_default()
     }
 
-    /// The fields that failed by their positions, and those that failed for no field with one that
-    /// there is not, each with its count.
+    /// The failed fields by their positions, each with its count; failures without a field have a
+    /// position that does not exist.
     pub fn by_field(&self) -> impl Iterator<Item = (u16, u64)> {
         let fields = self.0.iter().filter(|(field, _)| *field != WHOLE);
         let of_fields: u64 = fields.clone().map(|(_, failure)| failure.count).sum();

@@ -28,7 +28,7 @@ pub struct IndexFigures {
     pub documents: u64,
     /// Documents whose words are not in postings yet.
     pub unsettled: u64,
-    /// Bytes of its rows: exact while there are few, else estimated from evenly spread ones.
+    /// Bytes of its rows: exact while there are few, else estimated from an even sample.
     pub stored_bytes: u64,
     /// Keys that are still to be looked at until it is filled, about.
     pub keys_left: u64,
@@ -135,7 +135,7 @@ impl KnownSizes {
     }
 }
 
-/// Stands for documents that failed for another reason than a field's value.
+/// The name for documents that failed for other reasons than a field's value.
 const WHOLE: &str = "DOCUMENT";
 
 /// Bytes of an index's rows, from the lengths of at most about `sample` of them.
@@ -144,7 +144,7 @@ fn stored_bytes(tx: &mut Transaction<'_>, index: &impl StoredIndex, sample: u64)
     bytes_between(tx, (&start, &next_prefix(&start)), sample)
 }
 
-/// Bytes of the rows of an index that begin with one of these tags, about.
+/// Approximate bytes of an index's rows with one of these tags.
 pub fn bytes_of(tx: &mut Transaction<'_>, index: &impl StoredIndex, tags: &[u8], sample: u64) -> u64 {
     let of_tag = |tag: &u8| {
         let start = [&index.rows_prefix()[..], &[*tag]].concat();

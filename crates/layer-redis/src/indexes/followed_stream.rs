@@ -8,7 +8,7 @@ use super::marks::numbered;
 /// The stream that an index has the entries of. Another one of the same name has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FollowedStream {
-    /// The id that the stream's rows stand below.
+    /// The id of the stream's rows.
     pub elements: UniqueId,
     /// While the index is filled: entries up to this one were looked at.
     pub looked_at: StreamId,

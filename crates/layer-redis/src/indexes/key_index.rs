@@ -1,7 +1,7 @@
 //! Indexes that are keys of type `search`, as Upstash has them: what SEARCH.CREATE defines.
 //!
-//! The key holds the index's number and goes as other keys do; when it does, so does the index. Its
-//! definition and its rows stand with those of other indexes.
+//! The key holds the index's number and is removed like other keys; its removal drops the index.
+//! Its definition and its rows are stored with those of other indexes.
 
 use quartet_engine::{Transaction, UniqueId};
 use quartet_search::analysis::Language;
@@ -22,8 +22,8 @@ const PREFIXES_MAX: usize = 1024;
 pub struct KeyDefinition {
     /// The kind of keys that are looked at: strings, hashes or documents; or a stream.
     pub on: Kind,
-    /// A key that begins with one of these is in the index. None begins with another. An index
-    /// on a stream has the stream's name here.
+    /// The index contains the keys with one of these prefixes; none is a prefix of another. An
+    /// index on a stream has the stream's name here.
     pub prefixes: Vec<Vec<u8>>,
     pub schema: Schema,
 }
@@ -36,7 +36,7 @@ pub struct CreateOptions {
 }
 
 impl KeyDefinition {
-    /// Reads the words of SEARCH.CREATE behind the name.
+    /// Parses the words of SEARCH.CREATE after the name.
     pub fn parse(words: &[&[u8]]) -> Result<(KeyDefinition, CreateOptions), ErrorReply> {
         let mut words = Words::new(words);
         let (mut on, mut prefixes, mut language) = (None, None, Language::default());
@@ -160,14 +160,14 @@ fn text(words: &mut Words<'_>, option: &str) -> Result<String, ErrorReply> {
     String::from_utf8(word.to_vec()).map_err(|_| format!("ERR The argument of {option} is no UTF-8").into())
 }
 
-/// An index and where its rows stand.
+/// An index with the place of its rows.
 #[derive(Clone, Debug)]
 pub struct KeyIndex {
     pub name: Vec<u8>,
     pub number: UniqueId,
     pub place: Place,
     pub definition: KeyDefinition,
-    /// Keys that were there before it may be missing.
+    /// Keys that existed before it may be missing.
     pub skips_initial_scan: bool,
 }
 

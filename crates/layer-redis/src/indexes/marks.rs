@@ -24,7 +24,7 @@ pub fn changed(tx: &mut Transaction<'_>) {
 pub struct Progress {
     /// As SCAN's: keys before it are in the index.
     pub cursor: u64,
-    /// Documents that are there already are analysed anew, for a field that was added.
+    /// Existing documents are analysed again, for an added field.
     pub anew: bool,
 }
 

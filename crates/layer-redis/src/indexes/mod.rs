@@ -1,4 +1,4 @@
-//! Search indexes over the keys of database 0: what they are, and where their rows stand.
+//! Search indexes over the keys of database 0: their definitions, and the places of their rows.
 //!
 //! ```text
 //! 'S' 'c'                 changes with every change of the definitions; absent while there is none
@@ -16,12 +16,13 @@
 //! 'V' id                  elements of the vector set with this id may wait to be linked; no value
 //! ```
 //!
-//! Numbers have ten bytes and are never given again. Places are, once no row is left there: they
-//! stand in the key of every row of an index. The words of the request are the definition, so there
-//! is one grammar for both, [`Definition::parse`]; it has to go on accepting what it once accepted.
+//! Numbers have ten bytes and are never reused. Places are reused once they have no rows left: they
+//! are part of the key of every row of an index. The words of the request are the definition, so
+//! there is one grammar for both, [`Definition::parse`]; it must continue to accept everything that
+//! it once accepted.
 //!
-//! The catalogue is read from its rows when the row 'c' is not what it was, so a transaction sees
-//! the definitions as of its own state, and one that is taken back leaves nothing wrong behind.
+//! The catalogue is read from its rows when the row 'c' has changed, so a transaction sees the
+//! definitions as of its own state, and a rolled-back transaction leaves no wrong state.
 
 mod catalogue;
 mod codes;
@@ -90,14 +91,15 @@ pub struct Indexes {
     /// As they were when they were last read.
     figures: Mutex<Vec<IndexFigures>>,
     pub sizes: figures::KnownSizes,
-    /// Searches whose time was over: those that answered an error, and those that answered a part.
+    /// Searches that ran out of time: with an error reply, and with a partial reply.
     pub timeouts: [AtomicU64; 2],
 }
 
-/// How long no document comes into an index until it is quiet.
+/// Time without new documents after which an index is quiet.
 const QUIET_MS: u64 = 1000;
 
-/// Indexes whose newest documents are kept. Those of dropped ones are forgotten with all others.
+/// Limit of indexes with a recorded newest document. Entries of dropped indexes are removed
+/// together with all others.
 const NEWEST_MAX: usize = 4096;
 
 impl Indexes {
@@ -107,8 +109,8 @@ impl Indexes {
         self.uncertain.store(false, Ordering::Relaxed);
     }
 
-    /// The transaction was taken back. Another may give its marks again, so what was read in it is
-    /// forgotten.
+    /// The transaction was rolled back. Another may assign its marks again, so the definitions read
+    /// in it are dropped.
     pub fn discard(&self) {
         self.refused.store(false, Ordering::Relaxed);
         if self.uncertain.swap(false, Ordering::Relaxed) {
@@ -131,7 +133,7 @@ impl Indexes {
         !self.uncertain.load(Ordering::Relaxed)
     }
 
-    /// Whether an index is quiet, whose newest document is this one. Call it from time to time.
+    /// Returns whether an index with this newest document is quiet. Call it at intervals.
     pub fn is_quiet(&self, index: &Index, newest: DocumentId, now_ms: u64) -> bool {
         let mut known = self.newest.lock();
         if known.len() > NEWEST_MAX {
@@ -146,7 +148,7 @@ impl Indexes {
         }
     }
 
-    /// The figures of all indexes, read anew if `tx` is given.
+    /// The figures of all indexes, read again if `tx` is given.
     pub fn figures(&self, tx: Option<&mut Transaction<'_>>) -> Vec<IndexFigures> {
         if let Some(tx) = tx {
             let catalogue = self.catalogue(tx);
@@ -156,7 +158,7 @@ impl Indexes {
         self.figures.lock().clone()
     }
 
-    /// Counts a search whose time was over.
+    /// Counts a search that ran out of time.
     pub fn note_timeout(&self, answers_part: bool) {
         self.timeouts[usize::from(answers_part)].fetch_add(1, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! How fast indexes are filled, and when they will be.
 //!
-//! Kept in memory for the process: after a start nothing is known until some keys were looked at.
-//! The pace is that of the last half minute to minute, since it changes: graphs grow slower the
+//! Kept in memory for the process: after a start it is unknown until some keys were processed. The
+//! pace is that of the last half minute to minute, since it changes: graphs grow more slowly the
 //! larger they are.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use crate::indexes::marks::Progress;
 /// Indexes whose pace is kept. Those of all are forgotten when there are more.
 const KEPT_MAX: usize = 4096;
 
-/// How long a pace is measured before an older part of it is left out.
+/// Time for which a pace is measured before an older part of it is left out.
 const MEASURED_MS: u64 = 30_000;
 
-/// When an index was filled how far: 0 <= share <= 1.
+/// The filled share of an index at a time: 0 <= share <= 1.
 #[derive(Clone, Copy)]
 struct Point {
     at_ms: u64,
@@ -54,7 +54,7 @@ impl Paces {
                 }
                 pace.last = now;
             }
-            // The first point, or it is filled anew.
+            // The first point, or a new filling.
             None => {
                 if paces.len() >= KEPT_MAX {
                     paces.clear();

@@ -71,7 +71,7 @@ mod tests {
 
     const MB: usize = 1 << 20;
 
-    /// The budget is far more than what other tests of this process count.
+    /// The budget far exceeds the bytes that other tests of this process count.
     #[test]
     fn searches_of_a_database_hold_a_part_of_the_budget_together() {
         let memory = Arc::new(Memory::default());

@@ -1,15 +1,15 @@
-//! Rows of vector sets at hand by the numbers of their elements, from one command to the next.
+//! Cached rows of vector sets by the numbers of their elements, from one command to the next.
 //!
 //! A walk through a graph reads some thousand rows. Each is a look-up in the tree of all rows, or
-//! one in an array of handles to the same rows, which is what stands here. Rows come in when they
-//! are read, so nothing is built, and nothing is copied.
+//! in an array of handles to the same rows, which this module keeps. Rows are added when they are
+//! read, so nothing is built, and nothing is copied.
 //!
-//! The handles belong to one state of a graph: to that which has the very row that is held here,
-//! its mark. It is the row that says how far elements are linked, or the key's row if there is
-//! none. Each change of nodes ends with a new mark, and a transaction that is taken back brings the
-//! old one back, so no other state has it. A vector never changes, as each has a number of its own.
-//! A row that is newer than the mark is not taken in: a transaction that will be refused may have
-//! written it, and the mark no more.
+//! The handles belong to one state of a graph: the state with exactly the row that is held here,
+//! its mark. The mark is the row that records how far elements are linked, or the key's row if
+//! there is none. Each change of nodes ends with a new mark, and a rollback restores the old one,
+//! so no other state has it. A vector never changes, as each has a number of its own. A row newer
+//! than the mark is not added: a transaction that will be refused may have written it without
+//! writing the mark.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ const PAGE_SLOTS: usize = 256;
 /// Pages, most of them empty, for each that may be in use.
 const PAGES_OF_ONE_IN_USE: usize = 16;
 
-/// Sets of which rows are at hand.
+/// Sets with cached rows.
 #[derive(Default)]
 pub struct ResidentSets {
     sets: Mutex<Sets>,
@@ -142,17 +142,18 @@ impl Known {
     }
 }
 
-/// Returns true if both are handles of one row: as long as one is held, no other row begins there.
+/// Returns true if both are handles of one row: as long as one is held, no other row has that
+/// address.
 fn is_same(one: &Row, other: &Row) -> bool {
     std::ptr::eq(one.key().as_ptr(), other.key().as_ptr())
 }
 
-/// The rows of one set, as far as they are at hand.
+/// The cached rows of one set.
 pub struct ResidentRows {
     pages: Vec<OnceLock<Box<Page>>>,
     page_count: AtomicUsize,
     page_count_max: usize,
-    /// Rows that are newer are not taken in.
+    /// Newer rows are not added.
     newest: Version,
 }
 
@@ -171,8 +172,8 @@ impl ResidentRows {
         rows
     }
 
-    /// Makes room for one element more. Where few of the numbers are in use, some rows stay out: a
-    /// restored set may come with any numbers.
+    /// Makes room for one more element. Where few of the numbers are in use, some rows stay out: a
+    /// restored set may have any numbers.
     fn grow(&mut self, head: &Head) {
         self.page_count_max = head.count as usize / 16 + 16;
         let pages = (head.last_id + 1) as usize / PAGE_SLOTS + 1;
@@ -214,13 +215,13 @@ impl ResidentRows {
     }
 }
 
-/// The rows of a set at hand after a transaction.
+/// The cached rows of a set after a transaction.
 pub struct ChangedRows {
     rows: Arc<ResidentRows>,
     is_changed: bool,
 }
 
-/// The rows of a set in a transaction, of which some are at hand.
+/// The rows of a set in a transaction, some of them cached.
 pub struct SetRows<'r, 't> {
     rows: TransactionRows<'r, 't>,
     resident: Option<Arc<ResidentRows>>,
@@ -241,7 +242,7 @@ impl<'r, 't> SetRows<'r, 't> {
         SetRows { resident, ..self }
     }
 
-    /// Those that are at hand, with what has changed.
+    /// The cached rows, with the changes.
     pub fn into_changed(self) -> Option<ChangedRows> {
         let is_changed = self.is_changed;
         self.resident.map(|rows| ChangedRows { rows, is_changed })
@@ -255,14 +256,14 @@ impl<'r, 't> SetRows<'r, 't> {
         let is_new_vector = key[0] == VECTORS && resident.get(slot, number).is_none();
         match Arc::get_mut(resident) {
             Some(own) => own.forget(slot, number),
-            // Nobody else looks for it.
+            // No other transaction looks for it.
             None if is_new_vector => {}
             None => self.resident = None,
         }
     }
 }
 
-/// Where the row of a key stands, if it is that of a vector or a node.
+/// The slot of a key's row, if it is a vector's or a node's.
 fn slot_of(key: &[u8]) -> Option<(usize, u64)> {
     let (tag, number) = key.split_first()?;
     let number = u64::from_be_bytes(number.try_into().ok()?);

@@ -87,8 +87,7 @@ impl WriteRows for TransactionRows<'_, '_> {
     }
 }
 
-/// Rows with changes that nobody else sees: a search takes documents out whose keys are over, and
-/// writes nothing.
+/// Rows with private changes: a search removes documents with expired keys, and writes nothing.
 pub struct Overlay<R> {
     below: R,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,

@@ -12,8 +12,8 @@ use crate::indexes::key_index::KeyIndex;
 use crate::indexes::marks::{Progress, changed, progress_of, set_progress_of};
 use crate::keyspace::{Kind, packed};
 
-/// Where the rows of an index stand, below 2^31. Unlike a number, a place may be given again, so it
-/// is short: it is a part of the key of each row.
+/// The place of an index's rows, below 2^31. Unlike a number, a place may be reused, so it is
+/// short: it is a part of the key of each row.
 pub type Place = u32;
 
 /// No index is here.
@@ -25,7 +25,7 @@ const SHORT_PLACES: Place = 0x80;
 /// Set in the first byte of a place that has four.
 const LONG_PLACE: Place = 1 << 31;
 
-/// The prefix of the rows of the index at this place; none begins with another.
+/// The prefix of the rows of the index at this place; none is a prefix of another.
 pub fn rows_at(place: Place) -> Vec<u8> {
     let mut prefix = b"Sd".to_vec();
     match place < SHORT_PLACES {
@@ -35,8 +35,7 @@ pub fn rows_at(place: Place) -> Vec<u8> {
     prefix
 }
 
-/// The prefix of [`rows_at`] with which a key of an index's row begins; all of a key that is
-/// shorter.
+/// The prefix by [`rows_at`] in the key of an index's row; the whole of a shorter key.
 pub fn rows_prefix_of(key: &[u8]) -> &[u8] {
     let is_long = key.get(2).is_some_and(|first| u32::from(*first) >= SHORT_PLACES);
     &key[..key.len().min(if is_long { 6 } else { 3 })]
@@ -59,7 +58,7 @@ pub fn free_place(tx: &mut Transaction<'_>) -> Place {
         .expect("fewer than 2^31 indexes")
 }
 
-/// An index with a name, a place at which its rows stand, and keys that it covers.
+/// An index with a name, a place for its rows, and keys that it covers.
 pub trait StoredIndex {
     /// The tags of its row and of its aliases.
     const TAG: u8;
@@ -72,7 +71,7 @@ pub trait StoredIndex {
     /// The kind of keys that are looked at.
     fn on(&self) -> Kind;
 
-    /// A key that begins with one of these is in the index.
+    /// The index contains the keys with one of these prefixes.
     fn prefixes(&self) -> &[Vec<u8>];
 
     fn rows_prefix(&self) -> Vec<u8> {
@@ -84,7 +83,7 @@ pub trait StoredIndex {
         named(Self::TAG, name)
     }
 
-    /// How far the index is filled; nothing once it is.
+    /// The progress of the index's filling; None for a full index.
     fn progress(&self, tx: &mut Transaction<'_>) -> Option<Progress> {
         progress_of(tx, self.number())
     }

@@ -1,4 +1,4 @@
-//! Indexes that go when nobody has used them for a while (TEMPORARY).
+//! Indexes that are dropped after an idle time (TEMPORARY).
 //!
 //! ```text
 //! 'S' 't' number    when the index was used, as far as it was written down: milliseconds since the Unix epoch (8)
@@ -20,8 +20,7 @@ use crate::indexes::marks::numbered;
 /// Indexes whose uses are kept in memory. Those of all are forgotten when there are more.
 const KEPT_MAX: usize = 4096;
 
-/// How much later than its row a use is written down, as a part of the time that an index may be
-/// idle, and in milliseconds.
+/// The longest delay of a use's row, as a part of the index's idle time, and in milliseconds.
 const STEPS: u64 = 10;
 const STEP_MS_MIN: u64 = 100;
 const STEP_MS_MAX: u64 = 60_000;
@@ -30,7 +29,7 @@ fn step_ms(idle_ms: u64) -> u64 {
     (idle_ms / STEPS).clamp(STEP_MS_MIN, STEP_MS_MAX)
 }
 
-/// When temporary indexes were last used.
+/// The last uses of temporary indexes.
 #[derive(Default)]
 pub struct Uses(Mutex<BTreeMap<UniqueId, u64>>);
 
@@ -148,8 +147,8 @@ mod tests {
         connection.check("FT._LIST => []\nDBSIZE => 1");
     }
 
-    /// Which uses were not written down nobody knows after a start, so the index may stay a step
-    /// longer, and never goes earlier.
+    /// Unrecorded uses are unknown after a start, so the index may stay a step longer, and is never
+    /// dropped earlier.
     #[test]
     fn an_index_goes_no_earlier_after_a_start() {
         let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! How often indexes were asked since the process began, which FT.INFO shows.
+//! Number of queries of indexes since the start of the process, which FT.INFO shows.
 
 use std::collections::BTreeMap;
 

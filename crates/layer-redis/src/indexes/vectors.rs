@@ -3,20 +3,19 @@
 use quartet_search::SearchError;
 use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
 
-/// Most links of a node that may be asked for, as at the original, and candidates while a graph is
-/// built or searched.
+/// Upper bounds of a node's links, as in the original, and of candidates while a graph is built or
+/// searched.
 const LINKS_MAX: usize = 32_767;
 const CANDIDATES_MAX: usize = 4096;
 
-/// Vectors that are compressed are measured for it first. How many, if nothing else is asked for,
-/// and at most.
+/// Number of vectors that are sampled before compression, by default and at most.
 const TRAINING_THRESHOLD: u64 = 10_240;
 const TRAINING_THRESHOLD_MAX: u64 = 102_400;
 
-/// Codes of Intel's library. They are repeated by FT.INFO; vectors are kept as they come.
+/// Codes of Intel's library. FT.INFO repeats them; vectors are stored uncompressed.
 const COMPRESSIONS: &[&str] = &["LVQ4", "LVQ8", "LVQ4x4", "LVQ4x8", "LeanVec4x8", "LeanVec8x8"];
 
-/// How the vectors of a field are to be kept. One graph serves both kinds that are approximate.
+/// The storage of a field's vectors. One graph serves both approximate kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     #[default]
@@ -25,7 +24,7 @@ pub enum Algorithm {
     SvsVamana(Compression),
 }
 
-/// The codes that SVS-VAMANA was asked for.
+/// The codes requested by SVS-VAMANA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compression {
     pub codes: Option<&'static str>,
@@ -240,7 +239,7 @@ mod tests {
 
     /// 512 was the most, and the original takes more.
     #[test]
-    fn as_many_links_may_be_asked_for_as_at_the_original() {
+    fn the_limit_of_links_is_as_in_the_original() {
         let links = |links: &str| {
             let words = ["TYPE", "FLOAT32", "DIM", "4", "DISTANCE_METRIC", "L2", "M", links];
             let pairs = words.map(str::as_bytes);

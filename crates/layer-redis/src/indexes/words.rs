@@ -14,7 +14,7 @@ impl<'w> Words<'w> {
         Words { words, at: 0 }
     }
 
-    /// How many words were read.
+    /// The number of read words.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -33,7 +33,7 @@ impl<'w> Words<'w> {
         Some(word)
     }
 
-    /// Takes the next word if it is this one, in any case.
+    /// Takes the next word if it equals this one, in any case.
     pub fn take(&mut self, word: &str) -> bool {
         let is_next = self.peek().is_some_and(|next| parse::is(next, word));
         self.at += usize::from(is_next);

@@ -16,7 +16,7 @@ use crate::{keyspace::packed, keyspace::scan};
 /// Prefixes before the elements of a hash or a sorted set: the rows of an index of their own.
 const INDEX: [u8; 8] = [0; 8];
 
-/// The number that a collection's row begins with is that of `counted` rows.
+/// Verifies that the count at the start of a collection's row is that of `counted` rows.
 fn verify_count(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8], counted: u64) {
     let stated = u64::from_be_bytes(found.entry.large_payload()[..8].try_into().expect("eight bytes"));
     if stated == counted {
@@ -81,7 +81,7 @@ pub(super) fn verify_chunks(verification: &mut Verification<'_>, found: &Found<'
     }
 }
 
-/// A document's pieces are there, each in one place, and no others.
+/// Verifies that a document's pieces exist, each referenced once, and no others.
 pub(super) fn verify_document(verification: &mut Verification<'_>, found: &Found<'_>) {
     let (prefix, end) = found.elements();
     let rows = verification.rows;
@@ -108,7 +108,7 @@ pub(super) fn verify_set(verification: &mut Verification<'_>, found: &Found<'_>,
     verify_count(verification, found, value, counted);
 }
 
-/// Each text has a score, and they are as many as the key says.
+/// Verifies that each text has a score, and that their number matches the key's.
 pub(super) fn verify_suggestions(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let (prefix, _) = found.elements();
     let rows = verification.rows;
@@ -219,8 +219,8 @@ pub(super) fn verify_hash(verification: &mut Verification<'_>, found: &Found<'_>
     verify_count(verification, found, value, counted);
 }
 
-/// Between the ends of a list its blocks follow each other, each at its place. If they do not,
-/// those that can be read are moved together.
+/// Verifies that the blocks between the ends of a list follow each other, each at its place. If
+/// they do not, the readable blocks are moved together.
 pub(super) fn verify_blocks(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
     let Some(ends) = Ends::of(found.entry) else {
         return;

@@ -65,7 +65,7 @@ impl Found<'_> {
         (prefix, end)
     }
 
-    /// Writes `number` over the one that begins `offset` bytes behind the id.
+    /// Replaces the number at `offset` bytes after the id.
     fn with_number(&self, value: &[u8], offset: usize, number: u64) -> Repair {
         self.with_bytes(value, offset, &number.to_be_bytes())
     }
@@ -165,7 +165,7 @@ fn entry(row: &Row) -> Option<Entry> {
     is_whole.then_some(entry)
 }
 
-/// How many bytes of deadlines end the hash's payload.
+/// The length of the deadlines at the end of the hash's payload, in bytes.
 fn field_deadlines_bytes(entry: &Entry) -> usize {
     let has_deadlines = entry.flags & FLAG_B != 0;
     if has_deadlines { FieldDeadlines::BYTES } else { 0 }

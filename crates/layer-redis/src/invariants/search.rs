@@ -21,8 +21,8 @@ use crate::indexes::{
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace, Kind, key_row, keys_range};
 
-/// Tags of rows that have a number behind them: how far an index is filled, the stream that it
-/// follows, its failures, when it was used.
+/// Tags of rows that end with a number: how far an index is filled, the stream that it follows, its
+/// failures, its last use.
 const NUMBERED: &[u8] = b"beft";
 
 const NUMBER_BYTES: usize = size_of::<UniqueId>();
@@ -66,7 +66,7 @@ fn verify_mark(verification: &mut Verification<'_>, tx: &mut Transaction<'_>, ca
     }
 }
 
-/// Judges an index by its keys, its keys by the index, and its rows by each other.
+/// Verifies an index against its keys, its keys against the index, and its rows against each other.
 fn verify_index<I: Followed>(verification: &mut Verification<'_>, tx: &mut Transaction<'_>, index: &I) {
     let mut wrong = Vec::new();
     let rows_of_layer = verification.rows;
@@ -107,7 +107,8 @@ fn report(verification: &mut Verification<'_>, index: &impl Followed, wrong: Vec
     }
 }
 
-/// Judges an index by the entries of its stream, these by the index, and its rows by each other.
+/// Verifies an index against the entries of its stream, these against the index, and its rows
+/// against each other.
 fn verify_index_on_stream(verification: &mut Verification<'_>, tx: &mut Transaction<'_>, index: &KeyIndex) {
     let wrong = decoded(|| {
         let row = tx.get(&key_row(0, index.stream()));
@@ -191,8 +192,8 @@ impl Fault {
     }
 }
 
-/// Compares a key with an index that covers it. A key or field whose time is over may be in the
-/// index until it is removed.
+/// Compares a key with an index that covers it. An expired key or field may be in the index until
+/// it is removed.
 fn of_key<I: Followed>(tx: &mut Transaction<'_>, index: &I, name: &[u8], entry: &Entry) -> Option<Fault> {
     let changes = Changes::default();
     let now_ms = tx.now_micros() / 1000;
@@ -277,8 +278,7 @@ fn verify_owners(verification: &mut Verification<'_>, catalogue: &Catalogue) {
     }
 }
 
-/// Rows with this tag begin with one of the prefixes that are known. `prefix_of` finds that of a
-/// key.
+/// Verifies that rows with this tag have a known prefix. `prefix_of` extracts it from a key.
 fn verify_prefixes(
     verification: &mut Verification<'_>,
     tag: u8,

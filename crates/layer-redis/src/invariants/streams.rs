@@ -15,7 +15,7 @@ pub(super) fn of_entry(entry: &Entry) -> Stream {
     Stream::of(entry)
 }
 
-/// Where the length stands behind the id, and the first ID.
+/// Offset of the length after the id, and of the first ID.
 const LENGTH_OFFSET: usize = 0;
 
 pub(super) fn judge(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
@@ -26,7 +26,7 @@ pub(super) fn judge(verification: &mut Verification<'_>, found: &Found<'_>, valu
     verify_pending(verification, found);
 }
 
-/// Visits the rows of one kind: what stands behind the kind, and the value.
+/// Visits the rows of one kind: the key after the kind, and the value.
 fn each(
     verification: &mut Verification<'_>,
     found: &Found<'_>,

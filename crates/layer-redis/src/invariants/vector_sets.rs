@@ -11,7 +11,7 @@ use quartet_search::vector_set::linking;
 use super::{ELEMENTS_PREFIX_BYTES, Found};
 use crate::commands::vector_sets;
 
-/// A set's rows in a state that lies still.
+/// A set's rows in an immutable state.
 struct ElementRows<'r> {
     rows: &'r Reader,
     prefix: Vec<u8>,

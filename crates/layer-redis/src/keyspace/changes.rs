@@ -1,8 +1,8 @@
 //! The changes of keys by the command that runs, in order: the source of keyspace notifications and
 //! client-side caching, and of the keys that search indexes have to look at again.
 //!
-//! [`Keyspace`](crate::keyspace::Keyspace) notes every change; handlers need not know. While nobody
-//! wants to hear of changes and there is no index, noting one is one load.
+//! [`Keyspace`](crate::keyspace::Keyspace) records every change; handlers need not know. Without
+//! consumers and without an index, recording one is one load.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -18,16 +18,17 @@ pub enum What {
     Created,
     Written,
     Removed,
-    /// Removed, or found to be dead, because its time was over.
+    /// Removed, or found to be expired.
     Expired,
-    /// The same, because its last field's time was over.
+    /// The same, because its last field had expired.
     FieldsExpired,
     /// Removed because memory is short.
     Evicted,
     /// A reader looked for it in vain.
     Missed,
-    /// A group of the stream goes on elsewhere. To those who watch or cache the key it is what it
-    /// was; so with the next two, while the last one comes with a change of its own.
+    /// A group of the stream has moved to another position. For watching or caching clients the key
+    /// is unchanged; likewise for the next two, while the last one is accompanied by a change of
+    /// its own.
     GroupMoved,
     ConsumerAdded,
     ConsumerRemoved,
@@ -44,13 +45,13 @@ impl What {
         )
     }
 
-    /// The key went by itself, before or without a command's work.
+    /// The key was removed by expiry or eviction, before or without a command's work.
     pub fn is_end(self) -> bool {
         matches!(self, What::Expired | What::FieldsExpired | What::Evicted)
     }
 }
 
-/// A field of a hash that was removed because its time was over, while the hash stays.
+/// A field of a hash that was removed because it had expired, while the hash stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiredField {
     pub db: u8,
@@ -61,7 +62,7 @@ pub struct ExpiredField {
 /// An entry of a stream that was added or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TouchedEntry {
-    /// The id that the stream's rows stand below.
+    /// The id of the stream's rows.
     pub elements: UniqueId,
     pub id: StreamId,
 }
@@ -82,7 +83,7 @@ pub struct Change {
     pub what: What,
 }
 
-/// Listeners, replicas or caching clients want to hear of changes.
+/// Changes have consumers: listeners, replicas or caching clients.
 const WANTED: u8 = 1;
 /// There may be a search index. Set from the start: who looks for one and finds none says so.
 const INDEXED: u8 = 2;
@@ -129,7 +130,7 @@ impl Changes {
         self.purposes.load(Ordering::Relaxed) & purposes != 0
     }
 
-    /// Sets whether anybody wants to hear of changes from now on.
+    /// Sets whether changes have consumers from now on.
     pub fn want(&self, wanted: bool) {
         self.set(WANTED, wanted);
     }
@@ -141,14 +142,14 @@ impl Changes {
         self.covered.forget();
     }
 
-    /// Notes for indexes only names that begin with one of `prefixes` from now on. Call
-    /// [`Changes::index`] when an index is made, or a transaction that may have dropped one is
-    /// taken back. `mark` identifies the definitions that have the prefixes.
+    /// From now on records for indexes only names with one of `prefixes`. Call [`Changes::index`]
+    /// when an index is created, or a transaction that may have dropped one is rolled back. `mark`
+    /// identifies the definitions with these prefixes.
     pub fn index_covered(&self, mark: &[u8], prefixes: Vec<Vec<u8>>) {
         self.covered.know(mark, prefixes);
     }
 
-    /// Whether the names that are noted are those of the definitions with this mark.
+    /// Returns true if the names that are noted are those of the definitions with this mark.
     pub fn indexes_covered_by(&self, mark: &[u8]) -> bool {
         self.covered.are_of(mark)
     }
@@ -185,7 +186,7 @@ impl Changes {
         }
     }
 
-    /// Notes a key of database 0 for indexes alone.
+    /// Records a key of database 0 only for indexes.
     pub fn note_unindexed(&self, name: &[u8]) {
         if self.covered.has(name) {
             self.unindexed.lock().push(name.to_vec());
@@ -226,7 +227,7 @@ impl Changes {
         }
     }
 
-    /// The changes since the last call. Fields that have expired are not asked for later.
+    /// The changes since the last call. Expired fields are dropped.
     pub fn take(&self) -> Vec<Change> {
         self.take_with_fields().0
     }

@@ -1,9 +1,9 @@
-//! Names of keys that search indexes may cover: those that begin with one of some prefixes.
+//! Names of keys that search indexes may cover: those with one of some prefixes.
 //!
-//! A write beside an index with other prefixes asks this and nothing else: one load, if no prefix
-//! begins with the name's first byte. Too many names do no harm, as each index looks for itself
-//! whether it covers one. A missing one would leave a document stale, so every name is covered
-//! until somebody says which are.
+//! A write of a key outside of all indexes costs only this check: one load, if no prefix starts
+//! with the name's first byte. Extra names do no harm, as each index checks for itself whether it
+//! covers one. A missing one would leave a document stale, so every name is covered until the
+//! prefixes are known.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 struct Known {
     /// The definitions that have these prefixes.
     mark: Vec<u8>,
-    /// In order, and none begins with another.
+    /// In order, and none is a prefix of another.
     prefixes: Vec<Vec<u8>>,
 }
 
@@ -42,11 +42,11 @@ impl CoveredNames {
             .for_each(|bits| bits.store(u64::MAX, Ordering::Relaxed));
     }
 
-    /// Covers the names that begin with one of `prefixes` from now on: those of the definitions
-    /// with this mark.
+    /// From now on covers the names with one of `prefixes`: those of the definitions with this
+    /// mark.
     pub fn know(&self, mark: &[u8], mut prefixes: Vec<Vec<u8>>) {
         prefixes.sort_unstable();
-        // A prefix that begins with another comes right behind it, or behind others of that kind.
+        // A prefix of another is directly before it, or before others of that kind.
         prefixes.dedup_by(|next, kept| next.starts_with(kept));
         let mut first_bytes = [0u64; 4];
         for prefix in &prefixes {
@@ -75,8 +75,8 @@ impl CoveredNames {
     fn has_by_prefix(&self, name: &[u8]) -> bool {
         let known = self.known.lock();
         known.as_ref().is_none_or(|known| {
-            // As none begins with another, no prefix of the name is before the last that is not
-            // behind it.
+            // As none is a prefix of another, a prefix of the name can only be the last one that
+            // does not sort after it.
             let end = known.prefixes.partition_point(|prefix| prefix.as_slice() <= name);
             end > 0 && name.starts_with(&known.prefixes[end - 1])
         })

@@ -1,6 +1,6 @@
 //! The classes of keyspace events, and their letters in `notify-keyspace-events`.
 
-/// Tell on `__keyspace@<db>__:<key>`, and on `__keyevent@<db>__:<event>`.
+/// Publish on `__keyspace@<db>__:<key>`, and on `__keyevent@<db>__:<event>`.
 pub const KEYSPACE: u32 = 1;
 pub const KEYEVENT: u32 = 1 << 1;
 pub const GENERIC: u32 = 1 << 2;

@@ -1,4 +1,4 @@
-//! Fields of known lengths, one behind the other, as the values of many rows begin.
+//! Concatenated fields of known lengths, the start of many rows' values.
 
 pub struct Fixed<const BYTES: usize> {
     bytes: [u8; BYTES],

@@ -1,4 +1,4 @@
-//! Keys that a reader has found to be expired: they are removed right behind its command.
+//! Keys that a reader has found to be expired: they are removed directly after its command.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,9 +1,10 @@
-//! Parts of a reply that are made when the partition's lock is free, because they are long.
+//! Parts of a reply that are produced after the partition's lock is released, because they are
+//! long.
 //!
 //! Copying a hundred megabytes takes as long as a hundred thousand small commands, and all of them
-//! waited for it. So the reply gets everything but such a part; the value that it is made of is
-//! held, and the part is made step by step and put where it belongs, while others go on: on other
-//! threads, because nothing is locked, and on the same one between two steps.
+//! waited for it. So the reply is written without such a part; its value is held, and the part is
+//! produced step by step and inserted at its position, while other requests continue: on other
+//! threads, because no lock is held, and on the same thread between two steps.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -18,7 +19,7 @@ pub const LATE_FROM: u64 = 1 << 20;
 /// Bytes of values that are read in one step.
 pub const STEP_BYTES: u64 = 1 << 20;
 
-/// A string as it was when it was looked at, whatever becomes of it.
+/// A string as it was when it was read, despite later changes.
 pub struct HeldString {
     entry: Entry,
     /// The state from which chunks are read. A value in the key's own row needs none.
@@ -34,8 +35,8 @@ impl HeldString {
         }
     }
 
-    /// Visits the bytes of `range`, which lies within the value, in order until `visit` breaks.
-    /// False if the disk did not return them.
+    /// Visits the bytes of `range`, which is within the value, in order until `visit` breaks.
+    /// Returns false if the disk did not return them.
     #[must_use]
     pub fn each(&self, range: Range<u64>, visit: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) -> bool {
         let value = StringValue::of(&self.entry);
@@ -52,7 +53,7 @@ impl HeldString {
         }
     }
 
-    /// Appends the first bytes of `range`, which lies within the value, and takes them off it.
+    /// Appends the first bytes of `range`, which is within the value, and removes them from it.
     pub fn append_step(&self, range: &mut Range<u64>, out: &mut Vec<u8>) -> Made {
         let end = range.end.min(range.start + STEP_BYTES);
         let is_read = self.each(range.start..end, &mut |piece| {
@@ -68,7 +69,7 @@ impl HeldString {
     }
 }
 
-/// How far a step has come.
+/// The progress of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// There is more to do.
@@ -83,7 +84,7 @@ pub type Make = Box<dyn FnMut(&mut Vec<u8>) -> Made + Send + Sync>;
 
 /// A part of a reply that is still to be made.
 pub struct LatePart {
-    /// Where in the reply it belongs.
+    /// Its position in the reply.
     pub at: usize,
     /// Length in bytes, or about that.
     pub bytes: usize,
@@ -100,7 +101,7 @@ pub struct Incomplete {
 }
 
 impl Incomplete {
-    /// Takes what is behind the first part out of the reply. `None` if it lacks nothing.
+    /// Splits the bytes after the first part off the reply. `None` if it is complete.
     pub fn new(out: &mut Vec<u8>, parts: Vec<LatePart>) -> Option<Incomplete> {
         let rest_at = parts.first()?.at;
         Some(Incomplete {
@@ -110,12 +111,12 @@ impl Incomplete {
         })
     }
 
-    /// Bytes that are still to come, or about that.
+    /// Approximate number of missing bytes.
     pub fn bytes(&self) -> usize {
         self.rest.len() + self.parts.iter().map(|part| part.bytes).sum::<usize>()
     }
 
-    /// Appends what comes next, about [`STEP_BYTES`] of it.
+    /// Appends the next bytes, about [`STEP_BYTES`] of them.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Made {
         let Some(part) = self.parts.front_mut() else {
             return Made::Wholly;
@@ -146,12 +147,11 @@ mod tests {
 
     const LONG: usize = 3 << 20;
 
-    /// GET of 128 MB copied it under the lock, and whoever else wanted to do anything waited for
-    /// 450 ms. Here is what a reply looks like that is completed later: in pipelines, between other
-    /// elements, in transactions, of values in one row and in chunks, and of a key that the command
-    /// itself removes.
+    /// GET of 128 MB copied it under the lock, and all other clients waited for 450 ms. These are
+    /// replies that are completed later: in pipelines, between other elements, in transactions, of
+    /// values in one row and in chunks, and of a key that the command itself removes.
     #[test]
-    fn long_values_stand_where_they_belong() {
+    fn long_values_are_in_their_positions() {
         let mut connection = Fixture::new().connect();
         let long = "0123456789abcdef".repeat(LONG / 16);
         connection.run(&["SET", "whole", &long]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_goes_on_behind_a_long_value() {
+    fn a_pipeline_continues_after_a_long_value() {
         let mut connection = Fixture::new().connect();
         let long = "x".repeat(LONG);
         connection.run(&["SET", "a", &long]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn suppressed_parts_are_not_put_in() {
+    fn suppressed_parts_are_omitted() {
         let mut connection = Fixture::new().connect();
         connection.run(&["SET", "a", &"x".repeat(LONG)]);
         let mut out = Vec::new();
@@ -219,8 +219,8 @@ mod tests {
         connection.check("PING => PONG");
     }
 
-    /// The copying left the lock, and went on to keep the thread: other connections of it waited as
-    /// long as before. A step makes a mebibyte, and what comes before it may be sent.
+    /// The copying was moved out of the lock, but still blocked the thread: its other connections
+    /// waited as long as before. A step produces a mebibyte, and earlier bytes may be sent.
     #[test]
     fn a_step_makes_little() {
         let mut connection = Fixture::new().connect();

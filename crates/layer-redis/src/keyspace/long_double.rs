@@ -71,8 +71,8 @@ pub fn parse(text: &[u8]) -> Option<Parsed> {
     LongDouble::from_decimal(negative, &digits, scale).map(Parsed::Finite)
 }
 
-/// Splits `12.5e3` into the digits 125 and the power of ten they are to be multiplied with. Leading
-/// zeros are dropped.
+/// Splits `12.5e3` into the digits 125 and the power of ten that multiplies them. Leading zeros are
+/// dropped.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let exponent_at = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
     let (number, exponent) = text.split_at(exponent_at.unwrap_or(text.len()));
@@ -211,7 +211,7 @@ impl LongDouble {
             (other, self)
         };
         let distance = (large.exponent - small.exponent) as u32;
-        // The lowest bit stands for everything that is shifted out below it.
+        // The lowest bit is the OR of all bits that are shifted out.
         let a = u128::from(large.mantissa) << 62;
         let shifted = u128::from(small.mantissa) << 62;
         let b = match distance {
@@ -335,7 +335,7 @@ impl Big {
         self.words.splice(0..0, zeros);
     }
 
-    /// The highest 97 to 128 bits, how many bits stand below them, and whether one of those is set.
+    /// The highest 97 to 128 bits, the number of bits below them, and whether any of those is set.
     fn top_bits(&self) -> (u128, i32, bool) {
         let split = self.words.len().saturating_sub(4);
         let top = self.words[split..]

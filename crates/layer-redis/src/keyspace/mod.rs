@@ -16,9 +16,9 @@
 //!
 //! A name whose expiry has passed is absent for every reader; the expiry cycle or the next writer
 //! removes its rows. Invariants: a key with an expiry has exactly one 'T' row, and a hash with
-//! FLAG_B exactly one 'F' row, written in the same transaction as the key and by nobody but this
-//! file, so whoever moves, copies or replaces a key need not know of them; elements under an id
-//! exist only while a key with that id exists.
+//! FLAG_B exactly one 'F' row, written in the same transaction as the key and only by this file, so
+//! code that moves, copies or replaces a key need not know of them; elements under an id exist only
+//! while a key with that id exists.
 
 pub(crate) mod changes;
 pub(crate) mod covered_names;
@@ -109,14 +109,14 @@ impl Kind {
 
 const KIND_MASK: u8 = 0x0f;
 const HAS_EXPIRY: u8 = 0x10;
-/// The elements stand in rows of their own.
+/// The elements are rows of their own.
 pub const LARGE: u8 = 0x20;
 /// The family's own flags.
 pub const FLAG_A: u8 = 0x40;
 pub const FLAG_B: u8 = 0x80;
 const FLAGS: u8 = LARGE | FLAG_A | FLAG_B;
 
-/// Some key is longer than a key may be. Asked only about requests that are longer than that.
+/// Returns true if a key exceeds the length limit. Called only for requests longer than that.
 pub fn has_long_key(command: &Command, arguments: Arguments<'_>) -> bool {
     let mut positions = command.keys.positions(arguments).into_iter();
     positions.any(|position| arguments[position].len() > NAME_BYTES_MAX)
@@ -156,7 +156,7 @@ impl Entry {
         self.payload_start.into()
     }
 
-    /// The family's bytes. For a large collection they begin with its id.
+    /// The family's bytes. For a large collection they start with its id.
     pub fn payload(&self) -> &[u8] {
         &self.row.value()[usize::from(self.payload_start)..]
     }
@@ -175,7 +175,7 @@ impl Entry {
         &self.payload()[10..]
     }
 
-    /// When the key was last written, in microseconds since the Unix epoch.
+    /// The time of the key's last write, in microseconds since the Unix epoch.
     pub fn written_micros(&self) -> u64 {
         self.row.version().0
     }
@@ -185,7 +185,7 @@ impl Entry {
         self.row.key().len() + self.row.value().len()
     }
 
-    /// When fields of a hash expire.
+    /// The deadlines of a hash's fields.
     pub fn field_deadlines(&self) -> FieldDeadlines {
         field_deadlines(self.kind, self.flags, &[self.payload()])
     }
@@ -252,7 +252,7 @@ impl Header {
         Header { expiry_ms, ..self }
     }
 
-    /// The header of a row's value, and the payload behind it.
+    /// The header of a row's value, and the payload after it.
     #[inline]
     fn read(value: &[u8]) -> (Header, &[u8]) {
         let first = value[0];
@@ -294,8 +294,8 @@ impl Overwritten {
     }
 }
 
-/// When a key ends. Its own deadline and its first field's stand in the two indexes that the expiry
-/// cycle walks.
+/// The deadlines of a key. Its own deadline and its first field's are in the two indexes that the
+/// expiry cycle walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Deadlines {
     key_ms: Option<u64>,
@@ -315,8 +315,8 @@ impl Deadlines {
     }
 }
 
-/// When fields of a hash expire, in milliseconds since the Unix epoch. A hash is gone with its last
-/// field.
+/// The deadlines of a hash's fields, in milliseconds since the Unix epoch. A hash is removed with
+/// its last field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldDeadlines {
     /// `None`: no field has a deadline.
@@ -328,7 +328,7 @@ pub struct FieldDeadlines {
 impl FieldDeadlines {
     /// Length at the end of the payload of a hash with FLAG_B.
     pub const BYTES: usize = 16;
-    /// Stands for a deadline that is not there.
+    /// Represents a missing deadline.
     const NONE: u64 = u64::MAX;
 
     pub fn to_bytes(self) -> [u8; FieldDeadlines::BYTES] {
@@ -369,7 +369,7 @@ pub struct Keyspace<'k, 't> {
     pub tx: &'k mut Transaction<'t>,
     pub db: u8,
     pub now_ms: u64,
-    /// Where everything done to keys is noted.
+    /// The record of all changes to keys.
     pub changes: &'k Changes,
 }
 
@@ -409,8 +409,7 @@ impl Keyspace<'_, '_> {
         Ok(entry)
     }
 
-    /// The key's row, even if its time is over and it was not removed yet: for those who look from
-    /// outside.
+    /// The key's row, even if it has expired and was not removed yet: for administrative reads.
     pub fn find_dead_or_alive(&mut self, name: &[u8]) -> Option<Entry> {
         self.tx.get(&key_row(self.db, name)).map(Entry::from_row)
     }
@@ -423,8 +422,8 @@ impl Keyspace<'_, '_> {
         }
     }
 
-    /// Writes the key. A key that was there is replaced: its old expiry and, unless the id stays
-    /// the same, its elements go.
+    /// Writes the key. An existing key is replaced: its old expiry and, unless the id stays the
+    /// same, its elements are removed.
     pub fn put(&mut self, name: &[u8], header: Header, payload: &[u8]) {
         self.put_parts(name, header, &[payload]);
     }
@@ -476,7 +475,7 @@ impl Keyspace<'_, '_> {
         ended.is_none()
     }
 
-    /// Removes the key's row but leaves the elements, for a collection that goes on under another
+    /// Removes the key's row but leaves the elements, for a collection that continues under another
     /// name.
     pub fn take(&mut self, name: &[u8]) -> Option<Entry> {
         let old = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row)?;
@@ -490,8 +489,8 @@ impl Keyspace<'_, '_> {
         self.put(name, Header::of(entry).expiry(expiry_ms), entry.payload());
     }
 
-    /// Tells those who watch or wait for `name` that an element changed although the key's own row
-    /// did not.
+    /// Notifies the clients that watch or wait for `name` that an element changed although the
+    /// key's own row did not.
     pub fn touch(&mut self, name: &[u8]) {
         self.tx.touch(&key_row(self.db, name));
         self.changes.note(self.db, name, What::Written);
@@ -519,8 +518,7 @@ impl Keyspace<'_, '_> {
         Elements::of(self.tx.unique_id())
     }
 
-    /// How many keys the database holds, those not counted out that have expired but are not
-    /// removed yet.
+    /// The number of the database's keys, including keys that have expired but are not removed yet.
     pub fn key_count(&mut self) -> u64 {
         let (start, end) = keys_range(self.db);
         self.tx.count(&start, &end)
@@ -533,7 +531,7 @@ impl Keyspace<'_, '_> {
         Some((name_of(&row).to_vec(), Entry::from_row(row)))
     }
 
-    /// True if the key has expired by this transaction's time.
+    /// Returns true if the key has expired by this transaction's time.
     pub fn has_expired(&self, entry: &Entry) -> bool {
         entry.is_expired(self.now_ms)
     }
@@ -543,7 +541,7 @@ impl Keyspace<'_, '_> {
         self.find_dead_or_alive(name)?.deadlines().ended(self.now_ms)
     }
 
-    /// The command has met a field whose time was over, and removes it.
+    /// The command has found an expired field, and removes it.
     pub fn note_expired_field(&self, name: &[u8], field: &[u8]) {
         self.changes.note_expired_field(self.db, name, field);
     }
@@ -554,7 +552,7 @@ impl Keyspace<'_, '_> {
         self.scan_keys_from(&start, visit);
     }
 
-    /// The same, from the place behind that of `name`.
+    /// The same, from the place after that of `name`.
     pub fn scan_keys_after(&mut self, name: &[u8], visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
         let mut start = key_row(self.db, name);
         start.push(0);
@@ -574,8 +572,8 @@ impl Keyspace<'_, '_> {
         });
     }
 
-    /// Visits the live ones of about `count` keys from where `cursor` points. Returns the cursor of
-    /// the next page, 0 behind the last key. Keys that a cursor cannot tell apart come together.
+    /// Visits the live ones of about `count` keys from the position of `cursor` on. Returns the
+    /// cursor of the next page, 0 after the last key. Keys with equal cursors are visited together.
     pub fn scan_page(&mut self, cursor: u64, count: u64, visit: &mut dyn FnMut(&[u8], Entry)) -> u64 {
         let now_ms = self.now_ms;
         let Some(start) = places::start_of_page(self.db, cursor) else {
@@ -677,7 +675,7 @@ pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: us
     due
 }
 
-/// How many keys have a deadline.
+/// The number of keys with a deadline.
 pub fn keys_with_deadlines(tx: &mut Transaction<'_>) -> u64 {
     tx.count(b"T", b"U")
 }
@@ -734,7 +732,7 @@ impl Elements {
         Elements::of(*id)
     }
 
-    /// The id that the key's payload begins with.
+    /// The id at the start of the key's payload.
     pub fn id(&self) -> &UniqueId {
         let [_, id @ ..] = &self.prefix;
         id
@@ -779,13 +777,13 @@ impl Elements {
         tx.clear_range(&self.key(start), &end)
     }
 
-    /// How many elements `start..end` holds.
+    /// The number of elements in `start..end`.
     pub fn count(&self, tx: &mut Transaction<'_>, start: &[u8], end: Option<&[u8]>) -> u64 {
         let end = self.bound(end);
         tx.count(&self.key(start), &end)
     }
 
-    /// The element at `index` of those that are `>= start`.
+    /// The element at `index` among the elements from `start` on.
     pub fn nth(&self, tx: &mut Transaction<'_>, start: &[u8], index: u64) -> Option<Row> {
         tx.nth(&self.key(start), &self.end(), index)
     }
@@ -796,7 +794,7 @@ impl Elements {
         tx.clear_end(&self.key(start), &self.bound(end), last)
     }
 
-    /// Removes the element at `index` of those that are `>= start`, and returns it.
+    /// Removes the element at `index` among the elements from `start` on, and returns it.
     pub fn clear_nth(&self, tx: &mut Transaction<'_>, start: &[u8], index: u64) -> Option<Row> {
         tx.clear_nth(&self.key(start), &self.end(), index)
     }
@@ -819,7 +817,7 @@ impl Elements {
         });
     }
 
-    /// Visits the elements of `start..end` of a state that lies still.
+    /// Visits the elements of `start..end` of an immutable state.
     pub fn scan_of(&self, state: &Reader, start: &[u8], end: &[u8], visit: Visit<'_>) {
         state.scan_rows(&self.key(start), &self.key(end), &mut |row| {
             visit(Elements::name(row), row.value())
@@ -835,7 +833,7 @@ impl Elements {
         joined(self.prefix, [element, b""])
     }
 
-    /// The key of the row of the element that stands at `position` under this name, in parts.
+    /// The key of the row of the element with this name at `position`, in parts.
     pub fn row_key<'a>(&'a self, position: &'a [u8; 8], name: [&'a [u8]; 2]) -> [&'a [u8]; 4] {
         [&self.prefix, position, name[0], name[1]]
     }
@@ -844,7 +842,7 @@ impl Elements {
         end.map_or_else(|| self.end(), |end| self.key(end))
     }
 
-    /// Where the rows of the next prefix begin, built without an allocation: every scan asks.
+    /// The start of the next prefix's rows, built without an allocation: every scan needs it.
     fn end(&self) -> KeyBytes {
         let kept = self.prefix.iter().rposition(|&byte| byte != 0xff);
         let last = kept.expect("the first byte is a letter");
@@ -862,16 +860,16 @@ pub fn clear_everything(tx: &mut Transaction<'_>) {
     }
 }
 
-/// How many keys have an expiry (of the key, or of some field), with the database and deadline of
-/// at most `count_max` of them: all, or evenly spread ones.
+/// The number of keys with an expiry (of the key, or of some field), with the database and deadline
+/// of at most `count_max` of them: all, or an even sample.
 pub fn expiry_sample(tx: &mut Transaction<'_>, of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
     let (start, end) = if of_fields { (b"F", b"G") } else { (b"T", b"U") };
     let total = tx.count(start, end);
     (total, sampled(total, count_max, |index| tx.nth(start, end, index)))
 }
 
-/// Database and deadline of at most `count_max` of the `total` rows that `nth` gives: all, or
-/// evenly spread ones.
+/// Database and deadline of at most `count_max` of the `total` rows of `nth`: all, or an even
+/// sample.
 fn sampled(total: u64, count_max: u64, mut nth: impl FnMut(u64) -> Option<Row>) -> Vec<(u8, u64)> {
     let step = total.div_ceil(count_max).max(1);
     let mut sample = Vec::new();
@@ -977,7 +975,7 @@ mod tests {
         let later = NOW_MS + 1000;
         let hash = expiring_hash().expiry(Some(later + 1));
         change(&fixture, |keys| {
-            // The deadlines may stand in more than one part.
+            // The deadlines may be split over more than one part.
             let deadlines = all_at(later).to_bytes();
             keys.put_parts(b"a", hash, &[b"fields", &deadlines[..3], &deadlines[3..]]);
         });
@@ -1011,7 +1009,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_end_where_the_next_prefix_begins() {
+    fn elements_end_at_the_next_prefix() {
         for id in [[7; 10], [0xff; 10], [1, 2, 3, 4, 5, 6, 7, 0xff, 0xff, 0xff]] {
             let elements = Elements::of(id);
             assert_eq!(elements.end().as_slice(), quartet_model::next_prefix(&elements.prefix));

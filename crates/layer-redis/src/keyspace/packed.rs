@@ -1,8 +1,8 @@
 //! Several byte strings in one value: each a varint length and its bytes. Small collections live in
 //! one row this way.
 //!
-//! Values come from our own rows, whose checksums the store has verified; a malformed one is our
-//! own broken invariant and reading simply ends there.
+//! Values are from our own rows, whose checksums the store has verified; a malformed one is our own
+//! broken invariant and reading simply ends there.
 
 /// Appends one element.
 #[inline]
@@ -40,7 +40,7 @@ pub fn count(packed: &[u8]) -> usize {
     iter(packed).count()
 }
 
-/// Whether the elements fill the bytes to their end.
+/// Returns true if the elements fill the bytes to their end.
 pub fn is_whole(packed: &[u8]) -> bool {
     let mut parts = iter(packed);
     parts.by_ref().for_each(drop);

@@ -1,4 +1,4 @@
-//! Where a key stands among the keys of its database, and what a cursor of SCAN says of it.
+//! The place of a key among the keys of its database, and a cursor of SCAN.
 //!
 //! ```text
 //! name    stem | tail, its last three bytes; of a shorter name the tail is all
@@ -6,16 +6,17 @@
 //! cursor  hash * 2^24 + tail, missing bytes as zeros; 0 is the start and the end
 //! ```
 //!
-//! Keys stand in the order of their places, not of their names: a name does not fit into the number
-//! that clients keep as a cursor, and nothing shorter that keeps the order of names tells
-//! neighbours apart that begin alike. A key's place never changes and a cursor is computed from it
-//! alone. So it means the same on every node and after a restart, nothing is remembered for it, and
-//! a key that is there during a whole iteration is returned, once, whatever comes and goes beside
-//! it. Keys with equal cursors are returned together, because a cursor cannot point between them.
+//! Keys are ordered by their places, not by their names: a name does not fit into the number that
+//! clients keep as a cursor, and no shorter value that preserves the order of names can distinguish
+//! neighbours with a long common prefix. A key's place never changes and a cursor is computed only
+//! from it. So it is valid on every node and after a restart, no state is kept for it, and a key
+//! that exists during a whole iteration is returned, once, despite other changes. Keys with equal
+//! cursors are returned together, because a cursor cannot point between them.
 //!
-//! Names that differ in their last three bytes alone, as numbered ones do, are neighbours: what is
-//! written in their order lies together. A cursor has 53 bits because clients, of JavaScript above
-//! all, keep it in a float. `docs/decisions/26-scan-cursors.md` tells what was refused.
+//! Names that differ only in their last three bytes, such as numbered ones, are neighbours: keys
+//! that are written in their order are stored together. A cursor has 53 bits because clients, of
+//! JavaScript in particular, keep it in a float. `docs/decisions/26-scan-cursors.md` has the
+//! rejected alternatives.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -53,20 +54,19 @@ pub fn cursor(place: &[u8]) -> u64 {
     u64::from_be_bytes(code)
 }
 
-/// The row from which the page of `cursor` begins: at or before every key with this cursor, behind
-/// all with a smaller one. `None` if no place has such a cursor or a greater one.
+/// The start of the page of `cursor`: at or before every key with this cursor, after all with a
+/// smaller one. `None` if no place has such a cursor or a greater one.
 pub fn start_of_page(db: u8, cursor: u64) -> Option<KeyBytes> {
     if cursor >> (HASH_BITS + TAIL_BITS) != 0 {
         return None;
     }
     let [_, place @ ..] = cursor.to_be_bytes();
-    // A tail of fewer bytes has zeros for those it lacks, and stands before those that have them.
+    // A shorter tail has zeros for its missing bytes, and sorts before tails that have them.
     let zeros = place[HASH_BYTES..].iter().rev().take_while(|byte| **byte == 0).count();
     Some(joined([b'K', db], [&place[..place.len() - zeros], b""]))
 }
 
-/// Joins the parts, one after the other. Parts that fit are copied in one go, without asking about
-/// room part by part.
+/// Joins the parts. Parts that fit are copied without checking the room for each.
 #[inline]
 pub fn joined<const HEAD: usize>(head: [u8; HEAD], rest: [&[u8]; 2]) -> KeyBytes {
     let mut key = [0; KEY_BYTES_INLINE];
@@ -102,10 +102,10 @@ mod tests {
         }
     }
 
-    /// All names of up to four bytes of a few, in the order of their rows: cursors never fall, and
-    /// the page of each begins at the first of its keys.
+    /// All names of up to four bytes of a few, in the order of their rows: cursors never decrease,
+    /// and the page of each starts at the first of its keys.
     #[test]
-    fn pages_begin_at_the_first_key_of_their_cursor() {
+    fn pages_start_at_the_first_key_of_their_cursor() {
         let bytes = [0, 1, b'a', 0xff];
         let mut names: Vec<Vec<u8>> = vec![Vec::new()];
         for length in 1..=4 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_of_no_place_are_behind_all() {
+    fn cursors_of_no_place_are_after_all_keys() {
         assert_eq!(start_of_page(0, 1 << 53), None);
         assert_eq!(start_of_page(0, u64::MAX), None);
         let last = start_of_page(0, (1 << 53) - 1).unwrap();

@@ -2,8 +2,8 @@
 //! like.
 //!
 //! Seeded once per process by the standard library, so no clock and no device is read here.
-//! Commands are logged by their effects; replaying the log therefore never asks for a random
-//! number. Not for secrets: SplitMix64 (Steele, Lea, Flood 2014).
+//! Commands are logged by their effects, so replaying the log needs no random number. Not for
+//! secrets: SplitMix64 (Steele, Lea, Flood 2014).
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -44,8 +44,8 @@ impl Random {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// `count` different numbers in `0..bound`, every choice equally likely, their order arbitrary.
-    /// `count <= bound`. Floyd's algorithm: as many steps as numbers, however close `count` is to
+    /// `count` different numbers in `0..bound`, every choice equally likely, in arbitrary order.
+    /// `count <= bound`. Floyd's algorithm: as many steps as numbers, even if `count` is close to
     /// `bound`.
     pub fn distinct(&self, count: u64, bound: u64) -> Vec<u64> {
         assert!(count <= bound, "only {bound} different numbers, {count} wanted");
@@ -61,8 +61,8 @@ impl Random {
     }
 }
 
-/// How many elements a client wants picked, as SRANDMEMBER, HRANDFIELD and ZRANDMEMBER take it: a
-/// negative number allows repetitions.
+/// The number of elements to pick, as in SRANDMEMBER, HRANDFIELD and ZRANDMEMBER: a negative number
+/// allows repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PickCount(i64);
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_picked_as_asked() {
+    fn the_requested_number_is_picked() {
         let random = Random::seeded(7);
         let picked = |count: &[u8], size| PickCount::parse(count).unwrap().positions(&random, size);
         for (count, size, expected) in [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_comes_about_equally_often() {
+    fn every_number_is_about_equally_frequent() {
         let random = Random::seeded(1);
         let mut counts = [0; 10];
         for _ in 0..10_000 {

@@ -1,5 +1,5 @@
-//! When keys were last read, or how often, roughly: what OBJECT IDLETIME tells besides the time of
-//! the last write, which the row knows, and OBJECT FREQ.
+//! Approximate times or frequencies of reads of keys: OBJECT IDLETIME combines them with the time
+//! of the last write, which the row has; also for OBJECT FREQ.
 //!
 //! A table of fixed size; a key's slot is a hash of its name. Keys that share a slot share what it
 //! says, so a key may look read more recently or more often than it was, never less. Noting a read
@@ -10,8 +10,8 @@
 //!   1 unused (7 bits)  minutes (16 bits)  counter (8 bits)  while it looks at frequency: Redis' logarithmic counter
 //! ```
 //!
-//! A slot of the other kind says nothing. The counter begins at 5, grows the more rarely the larger
-//! it is, and loses one for each `lfu-decay-time` minutes in which nobody looked
+//! A slot of the other kind has no meaning. The counter starts at 5, grows the more rarely the
+//! larger it is, and loses one for each `lfu-decay-time` minutes without a read
 //! (<https://redis.io/docs/latest/develop/reference/eviction/>).
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,8 +50,8 @@ impl Recency {
         self.slot(db, name).store(seconds & !FREQUENCY, Ordering::Relaxed);
     }
 
-    /// The key was read; `grows` is asked how the dice fall, for a counter so far above where it
-    /// began.
+    /// Records a read; `grows` makes the random decision, given the counter's distance from its
+    /// start value.
     pub fn note_often(&self, db: u8, name: &[u8], now_ms: u64, decay_minutes: u64, grows: impl FnOnce(u64) -> bool) {
         let counter = self.frequency(db, name, now_ms, decay_minutes);
         let rarity = counter.saturating_sub(COUNTER_START);
@@ -69,7 +69,7 @@ impl Recency {
         self.slot(db, name).store(slot, Ordering::Relaxed);
     }
 
-    /// How often the key, or another one of its slot, was read of late.
+    /// The recent frequency of reads of the key, or of another key of its slot.
     pub fn frequency(&self, db: u8, name: &[u8], now_ms: u64, decay_minutes: u64) -> u8 {
         let slot = self.slot(db, name).load(Ordering::Relaxed);
         if slot & FREQUENCY == 0 {
@@ -80,7 +80,7 @@ impl Recency {
         (slot as u8).saturating_sub(lost.min(255) as u8)
     }
 
-    /// When the key, or another one of its slot, was last read, in seconds since the Unix epoch.
+    /// The last read of the key, or of another key of its slot, in seconds since the Unix epoch.
     /// Zero: never.
     pub fn read_seconds(&self, db: u8, name: &[u8]) -> u64 {
         match self.slot(db, name).load(Ordering::Relaxed) {

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Elements are rows in key order, but an element does not fit into a 64-bit cursor; its hash does.
-//! So a large collection is kept in the order of its elements' hashes: still one point look-up for
-//! each, and a cursor that needs no memory on the server, survives a restart and is right under
-//! concurrent writes. An element's position never changes, so whatever is there during a whole
-//! iteration is returned, and exactly once. Elements whose cursors are equal are returned together,
-//! because a cursor cannot point between them. It has 53 bits because clients, of JavaScript above
-//! all, keep it in a float. Keys with position 0 are no elements; a family may keep an index of its
-//! own there. A collection packed in one row is returned whole, with cursor 0.
+//! So a large collection is stored in the order of its elements' hashes: still one point look-up
+//! for each, and a cursor that needs no memory on the server, survives a restart and is correct
+//! under concurrent writes. An element's position never changes, so an element that exists during a
+//! whole iteration is returned exactly once. Elements with equal cursors are returned together,
+//! because a cursor cannot point between them. It has 53 bits because clients, of JavaScript in
+//! particular, keep it in a float. Keys with position 0 are not elements; a family may keep an
+//! index of its own there. A collection packed in one row is returned whole, with cursor 0.
 //!
 //! Follows <https://redis.io/docs/latest/commands/scan/>.
 
@@ -28,7 +28,7 @@ use crate::command::error_reply::ErrorReply;
 use crate::keyspace::Elements;
 use crate::{command::errors, command::glob, command::parse};
 
-/// Which scan is asked, for the options that only some of them have.
+/// The scan command, for the options that only some of them have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// SCAN: knows TYPE, and WITHTYPE as Upstash's does.
@@ -50,9 +50,9 @@ pub struct Options<'a> {
     pub pattern: Option<&'a [u8]>,
     /// TYPE of SCAN, unchecked.
     pub kind: Option<&'a [u8]>,
-    /// NOVALUES or NOSCORES: the elements alone.
+    /// NOVALUES or NOSCORES: only the elements.
     pub no_values: bool,
-    /// WITHTYPE of SCAN: behind each name its type.
+    /// WITHTYPE of SCAN: each name is followed by its type.
     pub with_type: bool,
 }
 
@@ -116,15 +116,14 @@ pub fn options<'a>(arguments: Arguments<'a>, scan: Scan) -> Result<Options<'a>, 
     Ok(options)
 }
 
-/// Where an element stands in a large collection.
+/// The position of an element in a large collection.
 pub type Position = [u8; POSITION_BYTES];
 
 pub fn position(element: &[u8]) -> Position {
     xxh3_64(element).max(1).to_be_bytes()
 }
 
-/// The row of an element of a large collection. It stands at the element's position, under the
-/// element.
+/// The row of an element of a large collection, with the element's position and name as its key.
 pub fn get(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
     tx.get_parts(&elements.row_key(&position(element), [element, b""]))
 }
@@ -134,7 +133,7 @@ pub fn set<'t>(elements: &Elements, tx: &'t mut Transaction<'_>, element: &[u8],
     tx.set_parts(&elements.row_key(&position(element), [element, b""]), &[value])
 }
 
-/// Returns the row that was there.
+/// Returns the previous row.
 pub fn clear(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> Option<Row> {
     tx.clear_parts(&elements.row_key(&position(element), [element, b""]))
 }
@@ -168,7 +167,7 @@ pub fn element_of(key: &[u8]) -> &[u8] {
     &key[POSITION_BYTES..]
 }
 
-/// The least element key, behind whatever the family keeps at position 0.
+/// The least element key, after the family's rows at position 0.
 pub const FIRST: [u8; POSITION_BYTES] = 1_u64.to_be_bytes();
 const POSITION_BYTES: usize = 8;
 /// A cursor is the position without its lowest eleven bits.

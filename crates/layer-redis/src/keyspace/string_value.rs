@@ -1,5 +1,5 @@
-//! Values of strings: short ones whole in the key's own row, long ones in chunks, so that a small
-//! change copies a small part.
+//! Values of strings: short values whole in the key's own row, long values in chunks, so that a
+//! small change copies a small part.
 //!
 //! ```text
 //! packed:  'K' db name        header, the value
@@ -7,9 +7,9 @@
 //!          'E' id index       bytes of the value from index * CHUNK_BYTES on; index in 4 bytes, big-endian
 //! ```
 //!
-//! A chunk that is absent, and what a shorter one lacks, is zeros: a bit set far behind the end of
-//! a value costs one chunk. A chunk is changed by a patch ([`quartet_model::Effect::Patch`]), so
-//! the log has what is new and nothing else.
+//! An absent chunk, and the missing part of a shorter one, is zeros: a bit set far beyond the end
+//! of a value costs one chunk. A chunk is changed by a patch ([`quartet_model::Effect::Patch`]), so
+//! the log has only the new bytes.
 //!
 //! A value that is set whole is packed, because one row is the fastest to read and write whole and
 //! is never copied on its way to the log. The first change in place of a value beyond
@@ -81,8 +81,8 @@ impl<'e> StringValue<'e> {
         }
     }
 
-    /// The value, if it stands in the key's own row. A longer one is no number, no word and no
-    /// small image of anything.
+    /// The value, if it is in the key's own row. A longer value is never a number, a word or a
+    /// small image.
     pub fn packed(self) -> Option<&'e [u8]> {
         (!self.entry.is_large()).then(|| self.entry.payload())
     }
@@ -92,7 +92,7 @@ impl<'e> StringValue<'e> {
         self.part(tx, 0..self.length())
     }
 
-    /// The bytes of `range`, which lies within the value.
+    /// The bytes of `range`, which is within the value.
     pub fn part(self, tx: &mut Transaction<'_>, range: Range<u64>) -> ValueBytes<'e> {
         match self.packed() {
             Some(value) => Cow::Borrowed(&value[range.start as usize..range.end as usize]),
@@ -104,7 +104,7 @@ impl<'e> StringValue<'e> {
         }
     }
 
-    /// The byte at `index`; zero behind the value's end.
+    /// The byte at `index`; zero after the value's end.
     pub fn byte(self, tx: &mut Transaction<'_>, index: u64) -> u8 {
         if let Some(value) = self.packed() {
             return value.get(index as usize).copied().unwrap_or(0);
@@ -114,7 +114,7 @@ impl<'e> StringValue<'e> {
         row.and_then(|row| row.value().get(at).copied()).unwrap_or(0)
     }
 
-    /// Appends the bytes of `range`, which lies within the value.
+    /// Appends the bytes of `range`, which is within the value.
     pub fn append_to(self, tx: &mut Transaction<'_>, range: Range<u64>, out: &mut Vec<u8>) {
         self.each(tx, range, &mut |piece| {
             piece.append_to(out);
@@ -122,7 +122,7 @@ impl<'e> StringValue<'e> {
         });
     }
 
-    /// Visits the bytes of `range`, which lies within the value, in order until `visit` breaks.
+    /// Visits the bytes of `range`, which is within the value, in order until `visit` breaks.
     pub fn each(
         self,
         tx: &mut Transaction<'_>,
@@ -134,7 +134,7 @@ impl<'e> StringValue<'e> {
         });
     }
 
-    /// The same of a state that lies still.
+    /// The same for an immutable state.
     pub fn each_of(self, state: &Reader, range: Range<u64>, visit: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) {
         self.each_piece(range, visit, |elements, first, behind, visit| {
             elements.scan_of(state, first, behind, visit);
@@ -193,12 +193,12 @@ pub fn length(entry: Option<&Entry>) -> u64 {
     entry.map_or(0, |entry| StringValue::of(entry).length())
 }
 
-/// The value's length, as the payload of a chunked string says it behind its id.
+/// The value's length, from the payload of a chunked string after its id.
 pub fn chunked_length(payload: &[u8]) -> Option<u64> {
     payload.try_into().ok().map(u64::from_be_bytes)
 }
 
-/// The position in the value where the chunk of this name begins.
+/// The offset in the value of the chunk with this name.
 pub fn start_of(index: &[u8]) -> u64 {
     let index: [u8; INDEX_BYTES] = index.try_into().expect("a chunk's index");
     u64::from(u32::from_be_bytes(index)) * CHUNK_BYTES as u64
@@ -236,8 +236,8 @@ impl Keyspace<'_, '_> {
         write(self.tx, &elements, offset, bytes);
     }
 
-    /// Gives a string a value that is its old one but for a few bytes, which alone are written if
-    /// it is chunked and stays as long.
+    /// Sets a string's value that differs from the old one in a few bytes; only those are written
+    /// if it is chunked and keeps its length.
     pub fn overwrite_string(&mut self, name: &[u8], header: Header, old: Option<&Entry>, value: &[u8]) {
         let chunked = old.filter(|old| old.is_large() && length(Some(old)) == value.len() as u64);
         let Some(old) = chunked else {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn any_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
-        // Short ones, those that fill chunks, and among both some that are zeros.
+        // Short values, values that fill chunks, and among both some that are zeros.
         let length = prop_oneof![0..40usize, CHUNK_BYTES - 3..=CHUNK_BYTES + 3, 0..=most];
         (length, 0..4u8).prop_map(|(length, byte)| vec![byte; length])
     }

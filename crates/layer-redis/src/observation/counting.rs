@@ -1,5 +1,5 @@
-//! Counters that are read by anybody and added to by whoever holds the partition's lock, alone or
-//! beside others.
+//! Counters that any thread reads and holders of the partition's lock increment, exclusive or
+//! shared.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ pub enum Held {
     Beside,
 }
 
-/// Adds to a counter that nobody adds to without the partition's lock.
+/// Increments a counter that only holders of the partition's lock increment.
 #[inline]
 pub fn add(counter: &AtomicU64, count: u64, held: Held) {
     match held {
@@ -20,8 +20,8 @@ pub fn add(counter: &AtomicU64, count: u64, held: Held) {
     }
 }
 
-/// Adds to such a counter for whoever holds the lock alone. There a load and a store
-/// lose nothing, and take a fraction of the time of an atomic addition.
+/// Increments such a counter under the exclusive lock. There a load and a store lose no increment,
+/// and take a fraction of the time of an atomic addition.
 #[inline]
 pub fn add_under_lock(counter: &AtomicU64, count: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(count);

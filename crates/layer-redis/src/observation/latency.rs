@@ -71,7 +71,7 @@ impl LatencyEvents {
 
 const BUCKETS: usize = 32;
 
-/// How many calls took up to 1, 2, 4, ... microseconds.
+/// The number of calls that took up to 1, 2, 4, ... microseconds.
 #[derive(Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -82,7 +82,7 @@ impl Histogram {
         self.add_under_lock(micros, Held::Beside);
     }
 
-    /// The same where nobody adds without the partition's lock. `held` is how the caller holds it.
+    /// The same where all additions are under the partition's lock. `held` is the caller's mode.
     #[inline]
     pub fn add_under_lock(&self, micros: u64, held: Held) {
         let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;

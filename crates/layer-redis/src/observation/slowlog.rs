@@ -1,6 +1,6 @@
 //! SLOWLOG and COMMANDLOG: the latest commands that took longer than `slowlog-log-slower-than`
-//! microseconds, and those whose request or reply is larger than `commandlog-request-larger-than`
-//! and `commandlog-reply-larger-than` bytes.
+//! microseconds, or had a request or reply larger than `commandlog-request-larger-than` and
+//! `commandlog-reply-larger-than` bytes.
 
 use std::collections::VecDeque;
 
@@ -40,8 +40,7 @@ impl Slowlog {
         self.entries.truncate(length_max);
     }
 
-    /// The arguments as the log keeps them: the long ones cut, the many counted, the secret ones
-    /// hidden.
+    /// The arguments in the log's form: long arguments cut, many counted, secrets hidden.
     pub fn trimmed(command: &Command, arguments: Arguments<'_>) -> Vec<Vec<u8>> {
         let kept = if arguments.len() > ARGUMENTS_MAX {
             ARGUMENTS_MAX - 1

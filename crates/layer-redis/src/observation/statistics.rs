@@ -1,5 +1,5 @@
-//! Counters behind INFO, CONFIG RESETSTAT and /metrics. Relaxed atomics: each is exact, no two are
-//! read at one moment.
+//! Counters for INFO, CONFIG RESETSTAT and /metrics. Relaxed atomics: each is exact, but no two are
+//! read at the same moment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,7 +69,7 @@ impl Statistics {
         }
     }
 
-    /// Calls of all commands together: summed when somebody asks, so that a call is counted once.
+    /// Calls of all commands together: summed on request, so that a call is counted once.
     pub fn commands_processed(&self) -> u64 {
         let calls = self
             .commands
@@ -88,7 +88,7 @@ impl Statistics {
         }
     }
 
-    /// Called with the partition's lock held alone.
+    /// Called with the exclusive partition lock held.
     pub fn key_read(&self, hit: bool) {
         let counter = if hit {
             &self.keyspace_hits
@@ -98,14 +98,14 @@ impl Statistics {
         add_under_lock(counter, 1);
     }
 
-    /// The most bytes in use that anybody has asked about, `used_bytes` included.
+    /// The highest memory use at any query, including `used_bytes`.
     pub fn used_peak(&self, used_bytes: u64) -> u64 {
         self.used_bytes_peak
             .fetch_max(used_bytes, Ordering::Relaxed)
             .max(used_bytes)
     }
 
-    /// An error reply was sent. `text` begins with its code.
+    /// Counts an error reply. `text` starts with its code.
     pub fn error_sent(&self, text: &[u8]) {
         self.error_replies.fetch_add(1, Ordering::Relaxed);
         let code = text.split(|&byte| byte == b' ').next().unwrap_or_default();
@@ -167,7 +167,7 @@ impl Statistics {
         *self.rate.lock() = Rate::default();
     }
 
-    /// Notes how much there has been of what INFO shows by the second. The expiry cycle calls it,
+    /// Samples the totals of the figures that INFO shows per second. The expiry cycle calls it,
     /// about ten times a second.
     pub fn sample_rate(&self, now_micros: u64) {
         let [read, written] = [&self.bytes_read, &self.bytes_written].map(|total| total.load(Ordering::Relaxed));
@@ -179,7 +179,7 @@ impl Statistics {
 /// Commands, bytes read and bytes written a second, over the latest samples.
 #[derive(Default)]
 pub struct Rate {
-    /// Time in microseconds and the totals until then, oldest first.
+    /// Time in microseconds and the totals at that time, oldest first.
     samples: VecDeque<(u64, [u64; 3])>,
 }
 
@@ -205,5 +205,5 @@ pub const DENIAL_REASONS: [&str; 4] = ["auth", "cmd", "key", "channel"];
 
 const RATE_SAMPLES: usize = 17;
 
-/// Codes come from replies, some of which quote a peer: a bound keeps the map small.
+/// Codes are from replies, some of which quote a peer: a bound keeps the map small.
 const ERROR_CODES_MAX: usize = 128;

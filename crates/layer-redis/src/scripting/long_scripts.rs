@@ -1,17 +1,17 @@
-//! The script or transaction that runs for long: who is notified of it, and who may end it.
+//! The long-running script or transaction: its visibility to others, and its kill.
 //!
-//! It began on the connection's own thread, and was taken back and begun again on a thread that may
-//! take long ([`crate::execution::long_run`]), so that the others are answered.
+//! It was started on the connection's own thread, and was rolled back and restarted on a thread
+//! that may take long ([`crate::execution::long_run`]), so that other clients get replies.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use quartet_model::DatabaseId;
 
-/// How long a script or a transaction may keep the thread that serves the connections.
+/// Time for which a script or a transaction may hold the thread that serves the connections.
 pub const SHORT_MICROS: u64 = 25_000;
 /// The long script or transaction of the partition, if one runs: all databases of the partition
-/// share this, as they share the lock. Others look at it without the lock.
+/// share this, as they share the lock. Others read it without the lock.
 #[derive(Default)]
 pub struct LongScripts {
     running: Mutex<Option<RunningScript>>,
@@ -31,7 +31,7 @@ pub struct RunningScript {
     /// The command that runs it.
     pub command: Vec<Vec<u8>>,
     pub started_micros: u64,
-    /// Number of libraries and functions when it began.
+    /// Number of libraries and functions at its start.
     pub library_counts: (u64, u64),
 }
 
@@ -45,7 +45,7 @@ pub enum NotKilled {
 }
 
 impl LongScripts {
-    /// Returns the run around this one; [`LongScripts::end`] wants it back.
+    /// Returns the enclosing run, which the caller passes to [`LongScripts::end`].
     pub fn begin(&self, script: RunningScript) -> Outer {
         self.kill.store(false, Ordering::SeqCst);
         self.wrote.store(false, Ordering::SeqCst);
@@ -55,8 +55,8 @@ impl LongScripts {
     pub fn end(&self, outer: Outer) {
         *self.running.lock() = outer.0;
         self.busy.store(false, Ordering::SeqCst);
-        // A kill of the script covers no more than that; and a transaction can be taken back
-        // whatever it has written.
+        // A kill of the script covers no more than that; and a transaction can be rolled back, even
+        // after writes.
         self.kill.store(false, Ordering::SeqCst);
         self.wrote.store(false, Ordering::SeqCst);
     }
@@ -88,7 +88,7 @@ impl LongScripts {
         running.as_ref().filter(|script| script.database == database).cloned()
     }
 
-    /// The server stops: the script ends, and all that it did is taken back.
+    /// The server stops: the script ends, and all its effects are rolled back.
     pub fn abandon(&self) {
         self.abandon.store(true, Ordering::SeqCst);
     }
@@ -120,11 +120,11 @@ impl LongScripts {
     }
 }
 
-/// The outer long run when another began within it: the transaction around a script, if there is
+/// The outer long run when another started within it: the transaction around a script, if there is
 /// one.
 pub struct Outer(Option<RunningScript>);
 
-/// How long what runs long may take.
+/// Time limits of a long run.
 #[derive(Clone, Copy)]
 pub struct Bounds {
     /// It counts as busy after so long; `None`: never.

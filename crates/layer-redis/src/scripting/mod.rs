@@ -1,4 +1,4 @@
-//! Scripts and functions, and those that run long.
+//! Scripts and functions, including long-running ones.
 
 pub(crate) mod long_scripts;
 pub(crate) mod scripts;

@@ -31,13 +31,12 @@ pub const FLAGS: &[(u32, &str)] = &[
     (ALLOW_CROSS_SLOT_KEYS, "allow-cross-slot-keys"),
 ];
 
-/// Scripts of EVAL that are kept for EVALSHA. Those that came by SCRIPT LOAD stay until SCRIPT
-/// FLUSH.
+/// Scripts of EVAL that are kept for EVALSHA. Scripts of SCRIPT LOAD stay until SCRIPT FLUSH.
 const EVALUATED_MAX: usize = 500;
 
 pub struct Script {
     pub digest: Digest,
-    /// The whole source; its first line is not Lua if it begins with `#!`.
+    /// The whole source; its first line is not Lua if it starts with `#!`.
     pub body: Vec<u8>,
     pub flags: u32,
     /// Length of the first line, without its end, if it is not Lua.
@@ -175,7 +174,7 @@ impl Scripts {
     }
 }
 
-/// Longer scripts are found by their digest: comparing them costs as much as computing it.
+/// Longer scripts are looked up by their digest: a comparison costs as much as its computation.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
 impl Cached {
@@ -191,7 +190,7 @@ impl Cached {
 }
 
 /// The mark by which interpreters, which serve all layers of a process, keep the libraries of one
-/// layer apart: the local variables of a library are its database's alone, also where another
+/// layer separate: the local variables of a library belong to its database, also if another
 /// database has loaded the same code.
 pub struct LibraryMark(u64);
 

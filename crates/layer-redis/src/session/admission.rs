@@ -48,8 +48,7 @@ impl Session {
         until_ms.is_some()
     }
 
-    /// Without the lock (`partition`), while a script keeps it, nobody knows what a function
-    /// declares.
+    /// Without the lock (`partition`), while a script holds it, a function's flags are unknown.
     pub(super) fn may_write(
         &self,
         layer: &Redis,
@@ -74,8 +73,8 @@ impl Session {
         self.client.authenticated || command.has(NO_AUTH) || self.layer.access.users.are_all_welcome()
     }
 
-    /// A refused command spoils the transaction that it was to join; a refused EXEC ends it, with
-    /// an error of its own.
+    /// A refused command marks the transaction that it would have joined as failed; a refused EXEC
+    /// ends it, with an error of its own.
     pub(super) fn refuse(
         &mut self,
         partition: &mut PartitionGuard<'_>,
@@ -95,8 +94,8 @@ impl Session {
         Ended::without_effects(Err(refused))
     }
 
-    /// The command if it may run now: looks at everything that needs no key's value, and asks
-    /// admission control. A refusal is counted.
+    /// Returns the command if it may run now: checks everything that needs no key's value, and
+    /// calls admission control. A refusal is counted.
     pub(super) fn admit(
         &self,
         layer: &Redis,
@@ -154,7 +153,7 @@ impl Session {
         if let Err(denial) = self.client.user.check(command, arguments) {
             return Err(denial.text(command).into());
         }
-        // In this order: who asks whether there is memory may end a checkpoint for it.
+        // In this order: the check of memory may end a checkpoint.
         if self.may_need_memory(command) && layer.is_out_of_memory() {
             return Err(errors::OUT_OF_MEMORY.into());
         }
@@ -199,13 +198,14 @@ impl Session {
         }
     }
 
-    /// RESP2 cannot tell a reply from a message, so a connection that listens may do little else.
+    /// With RESP2 a client cannot distinguish a reply from a message, so a listening connection is
+    /// restricted.
     pub(super) fn is_listening(&self) -> bool {
         self.client.protocol == Protocol::Resp2 && !self.client.subscriptions.is_empty()
     }
 
-    /// The queue of a transaction takes memory itself, whatever it queues; EXEC needs what its
-    /// commands need.
+    /// The queue of a transaction takes memory itself, for any command; EXEC needs the memory of
+    /// its commands.
     pub(super) fn may_need_memory(&self, command: &Command) -> bool {
         match &self.client.multi {
             Some(queue) if command.name == "exec" => queue.may_need_memory,

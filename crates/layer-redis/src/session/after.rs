@@ -3,7 +3,7 @@
 use crate::execution::long_run::LongRun;
 use crate::handler::outcome::Deferred;
 
-/// Work behind a request.
+/// Work after a request.
 pub enum After {
     /// The command's own remaining work.
     Deferred(Deferred),

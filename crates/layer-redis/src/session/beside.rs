@@ -24,15 +24,15 @@ pub(super) enum Hold<'p> {
 /// The end of a request that was run beside others.
 pub(super) enum RunBeside {
     Answered,
-    /// It is to be received again.
+    /// It must be received again.
     Again,
-    /// Nothing has happened but that it was admitted: it is to run with the lock alone.
+    /// It was admitted, without further effects: it must run with the exclusive lock.
     NotHere(&'static Command),
 }
 
 impl Session {
-    /// The request may run beside others: it reads keys, and there is nothing else to do now that
-    /// needs the lock alone. The same holds for a transaction of such requests without WATCH.
+    /// Returns true if the request may share the lock: it reads keys, and no pending work needs the
+    /// exclusive lock. The same holds for a transaction of such requests without WATCH.
     pub(super) fn may_run_beside(&self, layer: &Redis, arguments: Arguments<'_>) -> bool {
         let latest = self.client.shared.last_command_index();
         let only_reads = |command: &Command| match &self.client.multi {
@@ -152,8 +152,8 @@ mod tests {
 
     use crate::testing::{Connection, Fixture, show};
 
-    /// The answer to a request while somebody else reads; `None`: it needs the lock alone, or
-    /// somebody waits for that.
+    /// The reply to a request while another thread reads; `None`: it needs the exclusive lock, or
+    /// another thread waits for that.
     fn beside_a_reader(fixture: &Fixture, connection: &mut Connection, line: &str) -> Option<Vec<u8>> {
         let (_reader, _brief) = (fixture.layer.engine.read(), BriefWaits::begin());
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_of_reads_runs_beside_readers_unless_it_has_to_be_alone() {
+    fn a_transaction_of_reads_shares_the_lock_unless_it_needs_it_exclusively() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check("SET a 1 => OK\nRPUSH l x => 1\nSET gone v PX 10 => OK");
@@ -290,7 +290,7 @@ mod tests {
                 .lines()
                 .any(|line| { line.starts_with("cmdstat_lrange:calls=1,") && line.contains("failed_calls=1") })
         );
-        // A key that has expired is removed, with the lock alone; each command counts once.
+        // An expired key is removed, with the exclusive lock; each command counts once.
         fixture.advance_ms(20);
         connection.check("CONFIG RESETSTAT => OK");
         for line in ["MULTI", "GET a", "GET gone", "GET a"] {
@@ -315,7 +315,7 @@ mod tests {
 
     /// Each key is counted once, also where the command runs twice.
     #[test]
-    fn a_command_that_finds_an_expired_key_runs_again_alone() {
+    fn a_command_that_finds_an_expired_key_runs_again_exclusively() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         connection.check("SET gone v PX 10 => OK\nSET stays v => OK\nDBSIZE => 2");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_beside_others_is_remembered_and_misses_are_told() {
+    fn shared_reads_are_recorded_and_misses_are_published() {
         let fixture = Fixture::new();
         let (mut reader, mut writer) = (fixture.connect(), fixture.connect());
         reader.session.speak_resp3();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_goes_on_alone_from_its_first_write_on() {
+    fn a_pipeline_is_exclusive_from_its_first_write() {
         let fixture = Fixture::new();
         let mut connection = fixture.connect();
         let (mut requests, mut out) = (Vec::new(), Vec::new());

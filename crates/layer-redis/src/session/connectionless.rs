@@ -1,10 +1,9 @@
-//! Requests that come without a connection of their own, as those over REST do.
+//! Requests without a connection of their own, such as those over REST.
 //!
-//! Nothing of theirs may outlive the request, and nobody waits on them, so commands that set
-//! something up for a connection, or wait, are refused. Which ones follows the table "REST - Redis
-//! API Compatibility" of
-//! <https://upstash.com/docs/redis/features/restapi>; the error's first words are those of
-//! Upstash.
+//! None of their state may outlive the request, and they cannot wait, so commands that set up state
+//! for a connection, or wait, are refused. The list follows the table "REST - Redis API
+//! Compatibility" of <https://upstash.com/docs/redis/features/restapi>; the error's first words are
+//! Upstash's.
 
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser};
 
@@ -13,8 +12,8 @@ use crate::command::parse;
 use crate::command::table::Table;
 use crate::command::{BLOCKING, Command, Group};
 
-/// The error for a request that needs a connection. `None` also for what is no command: whoever
-/// runs it knows what to say.
+/// The error for a request that needs a connection. `None` also for an unknown command, whose error
+/// its execution returns.
 pub fn refusal(table: &Table, request: &[u8]) -> Option<String> {
     let mut parser = Parser::new();
     let Ok(Parsed::Request { .. }) = parser.parse(request, &Limits::unlimited()) else {
@@ -44,8 +43,8 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
     }
 }
 
-/// XREAD and XREADGROUP wait if asked to, in front of the word that ends the options. A group may
-/// have any name.
+/// XREAD and XREADGROUP wait with BLOCK, before the word that ends the options. A group may have
+/// any name.
 fn may_wait(command: &Command, arguments: Arguments<'_>) -> bool {
     let options_start = if command.name == "xreadgroup" { 4 } else { 1 };
     for word in arguments.iter().skip(options_start) {

@@ -51,19 +51,19 @@ pub struct Received {
     pub version: Version,
     /// Close the connection after sending the replies.
     pub close: bool,
-    /// Work to be done without the lock before anything else is received; its reply is already
-    /// written, and is to be replaced by an error if the work fails.
+    /// Work to be done without the lock before the next request; its reply is already written, and
+    /// is replaced by an error if the work fails.
     pub after: Option<After>,
-    /// Another thread keeps the lock, or the store is behind: the next request is to be received
+    /// Another thread holds the lock, or the store has a backlog: the next request must be received
     /// again once [`Engine::is_busy`](quartet_engine::Engine::is_busy) and
     /// [`Engine::is_behind`](quartet_engine::Engine::is_behind) are false.
     pub is_busy: bool,
-    /// The credentials that were sent open another logical database: the session is one of that
-    /// database's layer now. If it is in another partition, the request is to be received again:
-    /// what was answered so far rests on the partition before.
+    /// The given credentials open another logical database: the session now belongs to that
+    /// database's layer. If it is in another partition, the request must be received again: earlier
+    /// replies depend on the partition before.
     pub moved: bool,
     /// The credentials in the next request are for a database that another process serves: if that
-    /// one lets them in, the connection is to go on there. With the bytes of the request.
+    /// accepts them, the connection must continue there. With the bytes of the request.
     pub elsewhere: Option<(DatabaseLogin, usize)>,
 }
 
@@ -72,9 +72,9 @@ pub struct Session {
     client: ClientState,
     parser: Parser,
     waiting: Waiting,
-    /// The request that is next goes on in another logical database.
+    /// The next request continues in another logical database.
     database_login: Option<DatabaseLogin>,
-    /// Where the newest reply begins.
+    /// The start of the newest reply.
     reply_start: usize,
     incomplete: Option<Incomplete>,
 }
@@ -119,7 +119,7 @@ impl Session {
         self.client.close_after_reply = true;
     }
 
-    /// True if the session ends with the replies written so far.
+    /// Returns true if the session ends with the replies written so far.
     pub fn is_ending(&self) -> bool {
         self.client.close_after_reply
     }
@@ -332,7 +332,7 @@ impl Session {
         let (held, now_micros) = match beside {
             true => {
                 let partition = layer.read_in_time().ok()?;
-                // Asked with the lock, without which nobody makes a database leave.
+                // Read under the lock, without which a database cannot leave.
                 if layer.connections.is_held.load(Ordering::SeqCst) {
                     return None;
                 }
@@ -410,8 +410,8 @@ impl Session {
         keys
     }
 
-    /// Goes on in another logical database, if the password is right and there is room. False: the
-    /// request is answered.
+    /// Continues in another logical database, if the password is correct and there is room. Returns
+    /// false if the request is answered.
     fn log_in_to(&mut self, database_login: DatabaseLogin, out: &mut Vec<u8>) -> Result<bool, Busy> {
         let here = self.layer.clone();
         let there = match &here.access.directory {
@@ -480,8 +480,8 @@ impl Session {
         introduction
     }
 
-    /// Goes on in the layer that the database has in the partition to which it was moved, once it
-    /// is there. A session that has something which was only here ends.
+    /// Continues in the database's layer in the partition to which it was moved, once it has
+    /// arrived. A session with state that exists only here ends.
     fn follow_database(&mut self) -> Received {
         let mut received = Received::default();
         let there = match &self.layer.access.directory {
@@ -594,7 +594,7 @@ impl Session {
         self.client.speak(quartet_wire_resp::Protocol::Resp3);
     }
 
-    /// For tests: the next command that may look at much begins where it may take long.
+    /// For tests: the next command that may visit much starts where it may take long.
     #[cfg(test)]
     pub fn expect_long(&mut self) {
         self.client.expects_long = true;
@@ -624,7 +624,8 @@ impl Session {
         }
     }
 
-    /// The request is to be run again where it may take long; the connection's state goes with it.
+    /// The request must be run again where it may take long; the connection's state is moved with
+    /// it.
     fn long_run(&mut self, raw: &[u8]) -> LongRun {
         let placeholder = ClientState::new(
             self.client.shared.clone(),
@@ -651,9 +652,9 @@ impl Session {
         dependency
     }
 
-    /// The other server has answered, or is gone. Appends the reply to `out`, and returns the
-    /// version that it must wait for. `None`: a script keeps the lock, and nothing was done; ask
-    /// again.
+    /// Ends a migration after the other server's answer, or its disconnection. Appends the reply to
+    /// `out`, and returns the version that it must wait for. `None`: a script holds the lock, and
+    /// nothing was done; call again.
     pub fn end_migration(
         &mut self,
         migration: &Migration,

@@ -20,8 +20,8 @@ use crate::handler::outcome::{Deferred, Outcome};
 use crate::layer::Redis;
 use crate::session::after::After;
 
-/// Up to here a request is read so quickly that its command begins, to the microsecond, when the
-/// one before it has ended.
+/// Up to this size a request is parsed so quickly that its command starts, to the microsecond, at
+/// the end of the previous one.
 const SHORT_REQUEST_BYTES: usize = 1024;
 /// Bytes a transaction may queue before EXEC.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
@@ -39,7 +39,7 @@ pub(super) struct Turn<'a> {
     pub layer: &'a Redis,
     pub out: &'a mut Vec<u8>,
     pub received: &'a mut Received,
-    /// Where the reply begins in `out`.
+    /// The start of the reply in `out`.
     pub start: usize,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Turn<'a> {
         self.received.dependency = self.received.dependency.max(dependency);
     }
 
-    /// Takes the reply back, and returns a new one in its place.
+    /// Removes the reply, and returns a new one instead.
     fn reply_anew(&mut self, session: &Session) -> Reply<'_> {
         self.out.truncate(self.start);
         Reply::new(self.out, session.client.protocol)
@@ -66,8 +66,8 @@ impl<'a> Turn<'a> {
 }
 
 impl Session {
-    /// Runs one request with the lock held alone. False if it is to be received again. `admitted`:
-    /// its command, if it was admitted already.
+    /// Runs one request with the exclusive lock held. Returns false if it must be received again.
+    /// `admitted`: its command, if it was admitted already.
     pub(super) fn request(
         &mut self,
         partition: &mut PartitionGuard<'_>,
@@ -227,7 +227,7 @@ impl Session {
         Next::Reply
     }
 
-    /// The request goes on, or begins again, where it may take long.
+    /// The request continues, or restarts, where it may take long.
     pub(super) fn leave_to_long_run(&mut self, turn: &mut Turn<'_>, request: &Request<'_>) {
         turn.out.truncate(turn.start);
         let run = self.long_run(request.raw);
@@ -312,7 +312,7 @@ impl Session {
     }
 }
 
-/// There is work of commands that have run, which waits for somebody with the lock alone.
+/// Returns true if finished commands have left work that requires the exclusive lock.
 pub(super) fn owes_others(layer: &Redis) -> bool {
     layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work()
 }

@@ -15,13 +15,13 @@ pub(super) enum Waiting {
     Paused {
         until_ms: u64,
     },
-    /// The next request shows a password after wrong ones.
+    /// The next request has a password after wrong ones.
     HeldBack {
         until_ms: u64,
     },
 }
 
-/// How long a deadline is put off while a script keeps everybody waiting.
+/// Delay of a deadline while a script blocks all clients.
 const BUSY_RETRY_MS: u64 = 100;
 
 impl Session {
@@ -32,7 +32,7 @@ impl Session {
         !matches!(self.waiting, Waiting::None)
     }
 
-    /// When to call [`Session::time_out`], in milliseconds since the Unix epoch.
+    /// The time at which to call [`Session::time_out`], in milliseconds since the Unix epoch.
     pub fn deadline_ms(&self) -> Option<u64> {
         match self.waiting {
             Waiting::None => None,
@@ -77,7 +77,7 @@ impl Session {
         self.waiting = Waiting::HeldBack { until_ms };
     }
 
-    /// Goes on if the pause is over. One that was made longer meanwhile moves the deadline.
+    /// Resumes if the pause has ended. A pause that was extended meanwhile moves the deadline.
     #[inline]
     pub(super) fn resume_if_over(&mut self) {
         if !matches!(self.waiting, Waiting::Paused { .. }) {

@@ -1,5 +1,5 @@
-//! Requests that come while a script keeps the lock: those that need no lock are answered, all
-//! others get an error.
+//! Requests that arrive while a script holds the lock: requests without a need for the lock are
+//! answered, all others get an error.
 
 use super::admission::{Refusal, discarded_because_of};
 use super::{Received, Session};
@@ -14,8 +14,8 @@ use crate::session::after::After;
 use quartet_wire_resp::{Arguments, Reply};
 
 impl Session {
-    /// A script has held the lock for too long: what needs no lock is answered, everything else
-    /// refused. False if the request is to be received again.
+    /// A script has held the lock for too long: a request that needs no lock is answered, any other
+    /// refused. Returns false if the request must be received again.
     pub(super) fn request_while_busy(
         &mut self,
         layer: &Redis,

@@ -79,8 +79,8 @@ fn shown(engine: &Engine, key: &str) -> Option<Vec<u8>> {
     engine.reader(SPACE).expect("nobody keeps the lock").get(key.as_bytes())
 }
 
-/// The home writes while etcd's leader is killed, another takes over, and everything acknowledged
-/// is there at all of them.
+/// The home writes while etcd's leader is killed, another node takes over, and everything
+/// acknowledged is present at all of them.
 #[test]
 #[ignore = "needs etcd: ./test etcd"]
 fn engines_share_a_log_over_etcd() {

@@ -12,8 +12,7 @@ impl Members {
         leader
     }
 
-    /// Stops a member that does not lead, so that it stands still without ending, and returns which
-    /// it is.
+    /// Suspends a member that does not lead, without ending it, and returns its index.
     pub fn stop_a_follower(&self) -> usize {
         let leader = self.leader();
         let still = (leader + 1) % self.programs.len();

@@ -26,8 +26,8 @@ fn etcd_conforms() {
     conformance::check("/conformance", 10, &mut || open(&options));
 }
 
-/// The leader is killed three times while two writers append, and comes back each time; meanwhile
-/// somebody else compacts everything each second, as Kubernetes does each five minutes.
+/// The leader is killed three times while two writers append, and restarted each time; meanwhile a
+/// foreign client compacts everything each second, as Kubernetes does each five minutes.
 #[test]
 #[ignore = "needs etcd: ./test etcd"]
 fn a_killed_leader_and_foreign_compactions_lose_nothing() {
@@ -80,24 +80,24 @@ fn compact_each_second(options: &EtcdOptions, over: &AtomicBool, compactions: &A
             let compacted = drive::ask(&mut *etcd, Request::Compact { revision });
             compactions.fetch_add(u64::from(compacted.is_ok()), Ordering::Relaxed);
         }
-        // Waits for what never comes.
+        // Waits for an event that never arrives.
         let _ = etcd.receive(Duration::from_secs(1));
     }
 }
 
-/// A member that stands still answers nothing; another one's turn comes.
+/// A suspended member answers nothing; another member is called.
 #[test]
 #[ignore = "needs etcd: ./test etcd"]
-fn a_member_that_stands_still_is_passed_over() {
+fn a_paused_member_is_skipped() {
     let members = Members::start(3);
     let mut options = members.options();
     let still = members.stop_a_follower();
-    // The member that stands still is the first to be asked.
+    // The suspended member is called first.
     options.endpoints.rotate_left(still);
     let mut etcd = open(&options);
     let get = Request::Get { key: b"/x".to_vec() };
     let patience = Instant::now() + Duration::from_secs(60);
-    // On a busy machine the next one may be late as well.
+    // On a busy machine the next member may be late as well.
     while drive::ask(&mut *etcd, get.clone()) != Ok(Answer::Value(None)) {
         assert!(Instant::now() < patience, "no other member was asked");
     }
@@ -152,7 +152,7 @@ fn tls_shows_both_who_the_other_is() {
     let mut nameless = options.clone();
     nameless.tls.as_mut().expect("TLS is set").identity = None;
     let refused = Etcd::open(&nameless).err();
-    // A member says so behind the handshake, or only closes the connection.
+    // A member reports it after the handshake, or only closes the connection.
     let is_refused = matches!(refused, Some(OpenError::Untrusted(_) | OpenError::Unreachable(_)));
     assert!(is_refused, "{refused:?}");
 }

@@ -21,7 +21,7 @@ impl Members {
         Members::start_with(count, None, &[])
     }
 
-    /// The same with what clients need for TLS, and further flags.
+    /// The same with the files that clients need for TLS, and further flags.
     pub fn start_with(count: usize, tls: Option<EtcdTls>, more: &[String]) -> Members {
         let folder = tempfile::tempdir().expect("a folder");
         let (clients, peers) = (ports(count), ports(count));
@@ -64,6 +64,8 @@ impl Members {
         let endpoint = |port: &u16| format!("127.0.0.1:{port}");
         let mut options = EtcdOptions::new(self.clients.iter().map(endpoint).collect());
         options.tls = self.tls.clone();
+        // Debian's is before 3.4.42.
+        options.allow_stale_reads = true;
         options
     }
 
@@ -121,11 +123,11 @@ impl Drop for Members {
     }
 }
 
-/// Ports below those that the system gives to clients: no connection takes one before its member
-/// listens, nor while that is down.
+/// Ports below those that the system assigns to clients: no connection takes one before its member
+/// listens, nor while it is down.
 fn ports(count: usize) -> Vec<u16> {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
-    // Another process begins elsewhere.
+    // Each process starts at a different port.
     let first = std::process::id() as u16;
     (0..=u16::MAX)
         .map(|_| 20_000 + first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % 10_000)

@@ -19,8 +19,8 @@ use crate::words::{ClusterId, Moment, NodeId, PartitionId, Position, Writer};
 /// Makes a new client of the sequencer under test.
 pub type Connect<'a> = dyn FnMut() -> Box<dyn Sequencer> + 'a;
 
-/// Missing answers that a scenario bears; a store whose leader is killed answers nothing for a few
-/// seconds.
+/// Number of missing answers that a scenario tolerates; a store whose leader is killed answers
+/// nothing for a few seconds.
 pub(super) const TRIES: u32 = 200;
 
 pub(super) struct Bench<'b, 'c> {
@@ -74,7 +74,7 @@ impl<'b, 'c> Bench<'b, 'c> {
         (self.connect)()
     }
 
-    /// Asks until there is an answer.
+    /// Repeats the request until there is an answer.
     pub fn ask(&mut self, request: Request) -> Answer {
         let mut tries = (0..TRIES).map(|_| drive::ask(&mut *self.sequencer, request.clone()));
         tries.find_map(Result::ok).expect("the sequencer answers in the end")
@@ -89,8 +89,8 @@ impl<'b, 'c> Bench<'b, 'c> {
         Follower::new(self.place.clone(), self.place.beginning())
     }
 
-    /// A follower behind the first record that is left, as a copy of a peer's log would put it
-    /// there. That record ends whatever was trimmed, so it is not within a group.
+    /// A follower after the first remaining record, where a copy of a peer's log would leave it.
+    /// That record ends the trimmed part, so it is not within a group.
     pub fn newest(&mut self) -> Follower {
         let first = Request::Range {
             from: self.place.record_key(LogSequence::ZERO),
@@ -201,7 +201,7 @@ impl<'b, 'c> Bench<'b, 'c> {
 }
 
 impl Node {
-    /// Appends whatever it takes.
+    /// Appends with as many attempts as needed.
     pub fn append(&mut self, bench: &mut Bench, epoch: &[u8]) {
         let outcome = self.try_append(bench, epoch);
         let done = matches!(outcome, Outcome::Done(_) | Outcome::Landed(_));

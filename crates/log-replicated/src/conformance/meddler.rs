@@ -9,9 +9,9 @@ use crate::sequencer::{Event, Failure, Request, RequestId, Sequencer};
 /// An interference with the next transaction.
 #[derive(Clone, Copy)]
 pub(super) enum Meddling {
-    /// It is not sent until it is released; its client hears `Unknown`.
+    /// It is not sent until it is released; its client receives `Unknown`.
     Hold,
-    /// It is sent; its client hears `Unknown` once the answer is there.
+    /// It is sent; its client receives `Unknown` once the answer arrives.
     LoseAnswer,
 }
 

@@ -27,8 +27,8 @@ use bench::{Bench, TRIES, epochs, writer};
 use meddler::Meddling;
 use two_writers::Two;
 
-/// Runs every scenario below `root`, where there must be nothing yet, and `seeds` random ones.
-/// Panics, naming the scenario, if the sequencer does anything else than it should.
+/// Runs every scenario below `root`, which must be empty, and `seeds` random scenarios. Panics with
+/// the name of the scenario if the sequencer deviates from the expected behaviour.
 pub fn check(root: &str, seeds: u64, connect: &mut Connect<'_>) {
     for (name, scenario) in SCENARIOS {
         let mut bench = Bench::new(&format!("{root}/{}", name.replace(' ', "-")), connect);
@@ -181,7 +181,7 @@ fn leases(bench: &mut Bench) {
     assert_eq!(bench.ask(Request::Revoke { lease }), Answer::NoLease);
 }
 
-/// Hints may be late, so appends go on until one has come; each hint is of a record that is there.
+/// Hints may be late, so appends continue until one arrives; each hint is of a present record.
 fn hints(bench: &mut Bench) {
     let mut watching = bench.connect();
     let place = bench.place.clone();
@@ -224,8 +224,8 @@ fn founded_once(bench: &mut Bench) {
     assert_eq!(taken.unwrap_err(), StopReason::NotThisCluster.into());
 }
 
-/// A writer that is behind changes nothing, whether it is of an older term or a forgotten copy
-/// within its own.
+/// An outdated writer changes nothing, whether it is of an older term or a forgotten copy within
+/// its own.
 fn append_behind(bench: &mut Bench) {
     let mut a = bench.home(1);
     a.append(bench, b"one");
@@ -243,8 +243,8 @@ fn append_behind(bench: &mut Bench) {
     bench.holds(&[b"one", b"two", b"three of b"]);
 }
 
-/// A copy of an append is delivered after its place, and those around it, were trimmed: within the
-/// term and behind it.
+/// A copy of an append is delivered after its record, and its neighbours, were trimmed: within the
+/// term and after it.
 fn delayed_append_after_a_trim(bench: &mut Bench) {
     let mut a = bench.home(1);
     a.append(bench, b"one");
@@ -382,7 +382,7 @@ fn take_over_at_each_step(bench: &mut Bench) {
     }
 }
 
-/// The claim's answer is lost; the claim is lost; the claim arrives behind another's.
+/// The claim's answer is lost; the claim is lost; the claim arrives after another's.
 fn claim_delayed_and_lost(bench: &mut Bench) {
     let mut a = bench.home(1);
     for meddling in [Meddling::LoseAnswer, Meddling::Hold] {
@@ -394,8 +394,8 @@ fn claim_delayed_and_lost(bench: &mut Bench) {
         b.append(bench, b"of b again");
         a = b;
     }
-    // A claim that is given up and lands later begins a term all the same. The next one to try goes
-    // on from there.
+    // An abandoned claim that arrives later starts a term all the same. The next attempt continues
+    // from there.
     let mut follower = bench.follower();
     let mut given_up = TakeOver::new(writer(3));
     bench.until_ready(&mut given_up, &mut follower);
@@ -409,7 +409,7 @@ fn claim_delayed_and_lost(bench: &mut Bench) {
 }
 
 /// A home is deposed between the chunks of an epoch. The epoch never happened, for a reader from
-/// the beginning and for one that had read the first chunk.
+/// the start and for a reader that had read the first chunk.
 fn chunks_cut_by_a_term(bench: &mut Bench) {
     let mut a = bench.home(1);
     let long: Vec<u8> = (0..2 * BODY_BYTES_MAX as u32 + 7).map(|at| (at >> 10) as u8).collect();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_conforms_behind_a_bad_network() {
+    fn the_model_conforms_over_a_bad_network() {
         for seed in 0..50 {
             let chaos = Chaos {
                 lost_requests: 20,

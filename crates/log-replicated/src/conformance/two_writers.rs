@@ -116,8 +116,8 @@ impl<'a, 'b, 'c> Two<'a, 'b, 'c> {
         self.seen.extend(epochs(deliveries));
     }
 
-    /// Checks that every acknowledged epoch is in the log once, and nothing else but epochs whose
-    /// outcome nobody knows.
+    /// Checks that the log has every acknowledged epoch once, and besides those only epochs with an
+    /// unknown outcome.
     pub fn end(&mut self) {
         self.bench.release();
         self.witness();

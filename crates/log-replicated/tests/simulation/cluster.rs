@@ -15,14 +15,14 @@ use crate::node::{Around, Node};
 
 /// Simulated time with faults.
 const STORM: Duration = Duration::from_secs(6);
-/// Simulated time behind it without, in which something must be acknowledged.
+/// Simulated time without faults after those, in which a write must be acknowledged.
 const CALM: Duration = Duration::from_secs(3);
 
 /// The outcome of a seed.
 pub struct Report {
     /// Equal runs have equal hashes.
     pub hash: u64,
-    /// How often each state was reached.
+    /// The number of times that each state was reached.
     pub reached: BTreeMap<&'static str, u64>,
 }
 
@@ -218,7 +218,7 @@ impl Cluster {
         self.reported[node] = this.disk.synced();
     }
 
-    /// A node whose next records are trimmed takes the log of the peer that has most.
+    /// A node whose next records are trimmed copies the most complete peer's log.
     fn copy(&mut self, node: usize) {
         if !self.nodes[node].is_behind() {
             return;

@@ -7,27 +7,27 @@ use crate::judge::Violation;
 /// A mistake made on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Appends do not compare that the record before is there.
+    /// Appends do not check that the record before is present.
     WithoutPredecessor,
     /// Appends compare neither the term nor the record before.
     WithoutTerm,
-    /// Appends do not compare the term. Nothing goes wrong: the Term record stands where a deposed
-    /// home would append, and that record's place is free again only when the one before it is
-    /// gone. Not among `ALL`.
+    /// Appends do not compare the term. No violation results: the Term record is at the sequence
+    /// where a deposed home would append, and that sequence is free again only when its predecessor
+    /// has been trimmed. Not among `ALL`.
     WithoutTermAlone,
     /// After an unknown answer another epoch is sent for the same place.
     ChangedEpoch,
     /// Clients are answered when an epoch is sent.
     EarlyReply,
-    /// A confirmation that was begun before a read arrived is taken for it.
+    /// A confirmation that started before a read arrived is accepted for it.
     EarlyConfirmation,
     /// A read leaves without a confirmation.
     NoConfirmation,
     /// The home trims what only it and the sequencer have.
     TrimWithoutCopies,
-    /// A follower applies the record of a hint, whatever is missing before it.
+    /// A follower applies the record of a hint, even if earlier records are missing.
     SkippedGap,
-    /// A follower applies the chunks that it has when a term begins.
+    /// A follower applies its incomplete chunks when a term starts.
     CutGroupApplied,
 }
 
@@ -63,7 +63,7 @@ impl Fault {
         request
     }
 
-    /// True if the violation is one that the mistake leads to.
+    /// Returns true if the mistake can cause the violation.
     pub fn explains(self, violation: &Violation) -> bool {
         match self {
             Fault::WithoutPredecessor | Fault::WithoutTerm => {

@@ -6,7 +6,7 @@ use quartet_log_replicated::model::{Change, Store};
 use quartet_log_replicated::{Body, Operation, Place, Record, RecordHash, StopReason, Term, TermValue, hash};
 use quartet_model::LogSequence;
 
-/// A finding of the judge.
+/// A violation of the log's guarantees.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     #[error("record {at} was written again")]
@@ -45,7 +45,7 @@ pub struct Judge {
     read: usize,
     last: (LogSequence, RecordHash),
     running: Term,
-    /// The log's writes, in order: those of whole epochs.
+    /// The log's writes, in order, of whole epochs.
     history: Vec<u64>,
     places: BTreeMap<u64, usize>,
     /// The writes of an unfinished group's first chunk.
@@ -53,7 +53,7 @@ pub struct Judge {
     /// For the Term record that cut a group, the group's writes.
     cut: BTreeMap<LogSequence, Vec<u64>>,
     trimmed_below: LogSequence,
-    /// The end of what is acknowledged, as a place in `history`.
+    /// The end of the acknowledged part, as an index into `history`.
     acknowledged: usize,
     homes: BTreeMap<u64, (usize, usize)>,
 }
@@ -116,7 +116,7 @@ impl Judge {
         if record.before != before {
             return Err(Violation::Chain { at: at.0 });
         }
-        let begins = matches!(record.body, Body::Term { .. });
+        let begins = matches!(record.body, Body::Term { .. } | Body::Founding { .. });
         let expected = if begins { self.running.next() } else { self.running };
         if record.term != expected {
             let (term, running) = (record.term.0, self.running.0);
@@ -143,7 +143,7 @@ impl Judge {
                 }
                 Ok(())
             }
-            Body::Term { .. } => {
+            Body::Term { .. } | Body::Founding { .. } => {
                 let group = std::mem::take(&mut self.group);
                 if !group.is_empty() {
                     self.cut.insert(at, group);
@@ -178,7 +178,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A client hears that these writes are durable.
+    /// Records that a client received an acknowledgement of these writes.
     pub fn acknowledge(&mut self, node: usize, term: Term, writes: &[u64]) -> Result<(), Violation> {
         for write in writes {
             let place = self.places.get(write).copied();
@@ -215,7 +215,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A node has applied `writes` behind its first `before`.
+    /// A node has applied `writes` after its first `before`.
     pub fn applied(&self, node: usize, before: usize, writes: &[u64]) -> Result<(), Violation> {
         let held = self.history.get(before..before + writes.len());
         let at = before;

@@ -1,10 +1,10 @@
 //! Two or three nodes over the model of a sequencer, on one thread from one seed: homes append and
-//! confirm, followers read and take over, nodes crash and lose what they have not synced, stand
-//! still and go on, are cut off; everything is trimmed behind them. A judge that sees the
-//! sequencer's journal and all disks replays the log.
+//! confirm, followers read and take over, nodes crash and lose unsynced data, are suspended and
+//! resumed, are disconnected; everything is trimmed after them. A checker that sees the sequencer's
+//! journal and all disks replays the log.
 //!
-//! Mistakes are planted one at a time, in the nodes and not in the library, and the judge must find
-//! each.
+//! Mistakes are planted one at a time, in the nodes and not in the library, and the checker must
+//! find each.
 
 mod cluster;
 mod fault;
@@ -70,8 +70,8 @@ fn every_planted_fault_is_found() {
     }
 }
 
-/// That the place is free and the record before it is there implies that the term is the home's. It
-/// is compared as well, so that a log which has lost a record is not appended to by two.
+/// A free sequence with a present predecessor implies that the term is the home's. It is compared
+/// as well, so that a log that has lost a record never gets appends of two homes.
 #[test]
 fn the_other_two_conditions_imply_the_term() {
     for seed in 0..20 {

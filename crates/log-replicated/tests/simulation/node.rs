@@ -23,11 +23,11 @@ pub struct Node {
     sequencer: ModelSequencer,
     pub disk: Disk,
     role: Role,
-    /// It stands still until then.
+    /// It is suspended until then.
     pub asleep_until: Duration,
 }
 
-/// The node's own log of what it has applied.
+/// The node's own log of its applied records.
 #[derive(Clone)]
 pub struct Disk {
     entries: Vec<Entry>,

@@ -49,7 +49,7 @@ fn a_real_directory_keeps_the_log() {
 }
 
 #[test]
-fn an_append_behind_the_tail_is_refused() {
+fn an_append_past_the_tail_is_refused() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 1 << 20).unwrap().log;
     append(&mut log, 2, 10);
@@ -106,7 +106,7 @@ fn a_record_larger_than_a_segment_gets_its_own() {
 }
 
 #[test]
-fn a_log_begins_where_the_checkpoint_ends() {
+fn a_log_starts_at_the_end_of_the_checkpoint() {
     let disk = FaultyDisk::new();
     let mut log = open_from(&disk, 4096, 501).unwrap().log;
     assert_eq!(log.tail(), LogSequence(500));
@@ -198,7 +198,7 @@ fn an_error_of_replay_ends_the_opening() {
     ));
 }
 
-/// Large pieces are written from where they lie, which must not show in the record.
+/// Large pieces are written without being copied; the record is the same.
 #[test]
 fn a_record_is_its_pieces_in_order_however_large() {
     let disk = FaultyDisk::new();

@@ -1,5 +1,5 @@
-//! The file log does what every log must do: on a real disk, on one in memory, and on one that
-//! loses power.
+//! The file log satisfies the contract of logs: on a real disk, on a disk in memory, and on a disk
+//! that loses power.
 
 use std::sync::Arc;
 

@@ -117,7 +117,7 @@ fn a_failing_write_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn beginning_a_segment_may_fail_anywhere() {
+fn starting_a_segment_may_fail_at_any_step() {
     for operation in [
         Operation::Create,
         Operation::Allocate,
@@ -130,7 +130,7 @@ fn beginning_a_segment_may_fail_anywhere() {
     }
 }
 
-/// Whatever fails while a log is opened, nothing of it is lost, and it opens afterwards.
+/// A failure of any operation while a log is opened loses nothing, and the log opens afterwards.
 #[test]
 fn opening_may_fail_anywhere() {
     let written = FaultyDisk::new();

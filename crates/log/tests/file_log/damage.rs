@@ -23,7 +23,7 @@ fn first_of(name: &str) -> u64 {
     name.strip_prefix("log-").unwrap().parse().unwrap()
 }
 
-/// A folder whose statement of how far the log reached is lost.
+/// Loses a folder's statement of the log's reach.
 fn forget_the_reach(disk: &FaultyDisk) {
     disk.remove("log-reach").unwrap();
 }
@@ -100,7 +100,7 @@ fn missing_files_at_the_end_are_missed() {
         let disk = disk.fork();
         files[kept..].iter().for_each(|name| disk.remove(name).unwrap());
         let next = first_of(&files[kept]);
-        // Whatever a checkpoint holds does not change it.
+        // A checkpoint's content does not change it.
         for replay_from in [1, next.saturating_sub(1).max(1), next] {
             let error = open_from(&disk, SEGMENT_BYTES, replay_from).err();
             let Some(FileLogError::EndMissing { tail, file, .. }) = &error else {
@@ -116,8 +116,8 @@ fn missing_files_at_the_end_are_missed() {
     }
 }
 
-/// Nobody was idle, so nobody confirmed: the reach is stated every few syncs all the same, and
-/// durably with each segment.
+/// Without idle time, no idle confirmation: the reach is still stated every few syncs, and durably
+/// with each segment.
 #[test]
 fn a_busy_log_says_how_far_it_reaches() {
     let disk = FaultyDisk::new();

@@ -11,7 +11,7 @@ enum Step {
     Append(u64),
     Sync,
     Confirm,
-    /// Trims below this percentage of what is durable.
+    /// Trims below this percentage of the durable records.
     Trim(u64),
     Restart,
     LosePower(u64),

@@ -1,5 +1,4 @@
-//! A disk that is full: what the log promised to have room for it has, and it goes on when there is
-//! room again.
+//! A full disk: the log has the room that it promised, and resumes when the disk has room again.
 
 use proptest::prelude::*;
 use quartet_env::{BLOCK_BYTES, Disk, Fault, FaultyDisk, Operation};
@@ -9,7 +8,7 @@ use super::{append, open, records, segments};
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
-/// Lets no file grow any more.
+/// Prevents all files from growing.
 fn fill(disk: &FaultyDisk) {
     disk.set_capacity(Some(disk.taken_bytes()));
 }
@@ -92,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_and_resumes_when_there_is_room() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, SEGMENT_BYTES).unwrap().log;
     fill(&disk);
@@ -117,10 +116,10 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     assert_eq!(open(&disk, SEGMENT_BYTES).unwrap().records.len() as u64, count + 1);
 }
 
-/// Beginning a segment created a file: without a descriptor for it the log failed, and the server
-/// ended.
+/// Starting a segment created a file: without a descriptor for it the log failed, and the server
+/// stopped.
 #[test]
-fn the_next_segment_is_there_before_it_is_needed() {
+fn the_next_segment_exists_before_it_is_needed() {
     let disk = FaultyDisk::new();
     let mut log = open(&disk, 4096).unwrap().log;
     disk.fail(Operation::Create, 1, Fault::NoDescriptor);

@@ -18,7 +18,7 @@ use super::watch::listen_to_signals;
 /// The options of every import of records.
 #[derive(Args)]
 pub struct RecordArguments {
-    /// Copies beside what is there, and over what has the same key
+    /// Copies into a target that is not empty, and replaces items of the same key
     #[arg(long)]
     pub merge: bool,
     /// File that what was rejected is added to [default: standard error]
@@ -27,8 +27,7 @@ pub struct RecordArguments {
     /// More rejected records than this end the import
     #[arg(long, default_value_t = 1000)]
     pub rejected_max: u64,
-    /// File that says how far the import is, while it is not over: the same command goes on from
-    /// there
+    /// File with the progress of the import until its end: the same command continues from there
     #[arg(long, default_value = "quartet-import.journal")]
     pub journal: PathBuf,
 }
@@ -43,7 +42,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// SIGINT and SIGTERM end the copy where it can go on later.
+    /// SIGINT and SIGTERM end the copy where it can be resumed.
     pub fn new(rejected: Option<&Path>, rejected_max: u64) -> Result<Observed> {
         let file = rejected.map(|path| {
             let file = OpenOptions::new().create(true).append(true).open(path);

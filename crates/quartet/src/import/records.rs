@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use quartet_interchange::dynamodb::{self, Credential, Export, From, To};
-use quartet_interchange::{Error, Journal, fauna, keyvalue};
+use quartet_interchange::{Error, Journal, TrustedRoots, fauna, keyvalue};
 
 use super::observe::{Observed, RecordArguments};
+use crate::admin_api::ServerRoots;
 
 const REJECTED: u8 = 2;
 
@@ -27,7 +28,7 @@ fn under_journal(
     observed.end();
     match copied {
         Ok(()) => {}
-        // Nothing was written, so there is nothing to go on with.
+        // Nothing was written, so there is nothing to resume.
         Err(error @ Error::NotEmpty(_)) if !had_begun => {
             journal.finish()?;
             return Err(error.into());
@@ -63,7 +64,7 @@ pub struct DynamoDbArguments {
     /// URL of the server that gets them
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     to: String,
-    /// Access key of the database that is to hold them
+    /// Access key of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_ACCESS_KEY",
@@ -87,11 +88,14 @@ pub struct DynamoDbArguments {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     segments: u32,
     #[command(flatten)]
+    trust: ServerRoots,
+    #[command(flatten)]
     records: RecordArguments,
 }
 
 pub fn import_dynamodb(arguments: &DynamoDbArguments) -> Result<ExitCode> {
-    let target = dynamodb::Client::new(&arguments.to, target_credential(arguments));
+    let roots = arguments.trust.read()?;
+    let target = dynamodb::Client::new(&arguments.to, target_credential(arguments), &roots)?;
     let is_live = arguments.from.starts_with("http://") || arguments.from.starts_with("https://");
     let name = arguments.into.as_deref().or(arguments.table.as_deref());
     let name = name.context("--into names the table that gets the items")?;
@@ -107,7 +111,7 @@ pub fn import_dynamodb(arguments: &DynamoDbArguments) -> Result<ExitCode> {
             .table
             .as_deref()
             .context("--table names the table of a live source")?;
-        let source = dynamodb::Client::new(&arguments.from, credential_of_environment());
+        let source = dynamodb::Client::new(&arguments.from, credential_of_environment(), &TrustedRoots::Public)?;
         let from = From::Table {
             client: &source,
             name: table,
@@ -163,7 +167,7 @@ fn credential_of_environment() -> Credential {
 
 #[derive(Args)]
 pub struct ExportDynamoDbArguments {
-    /// URL of the server; the credential comes from the AWS_ variables
+    /// URL of the server; the credential is read from the AWS_ variables
     #[arg(long, default_value = "http://127.0.0.1:8000")]
     from: String,
     #[arg(long)]
@@ -171,11 +175,13 @@ pub struct ExportDynamoDbArguments {
     /// Folder, or s3://BUCKET/PREFIX, that gets the files
     #[arg(long)]
     to: String,
+    #[command(flatten)]
+    trust: ServerRoots,
 }
 
 pub fn export_dynamodb(arguments: &ExportDynamoDbArguments) -> Result<()> {
     let mut observed = Observed::new(None, 0)?;
-    let client = dynamodb::Client::new(&arguments.from, credential_of_environment());
+    let client = dynamodb::Client::new(&arguments.from, credential_of_environment(), &arguments.trust.read()?)?;
     let count = dynamodb::export(&client, &arguments.table, &arguments.to, &mut observed)?;
     exported(count, &observed, Path::new(&arguments.to));
     Ok(())
@@ -183,13 +189,14 @@ pub fn export_dynamodb(arguments: &ExportDynamoDbArguments) -> Result<()> {
 
 #[derive(Args)]
 pub struct FaunaArguments {
-    /// Folder with a file for each collection, NAME.json, a document a line
+    /// Folder with a file for each collection, NAME.json, a document a line; what `quartet export
+    /// fauna` has written; or a snapshot export of the service, NAME/NAME_00_000000.jsonl
     #[arg(long)]
     from: PathBuf,
     /// URL of the server that gets them
     #[arg(long, default_value = "http://127.0.0.1:8443")]
     to: String,
-    /// Secret of the database that is to hold them
+    /// Secret of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_SECRET",
@@ -198,11 +205,13 @@ pub struct FaunaArguments {
     )]
     secret: String,
     #[command(flatten)]
+    trust: ServerRoots,
+    #[command(flatten)]
     records: RecordArguments,
 }
 
 pub fn import_fauna(arguments: &FaunaArguments) -> Result<ExitCode> {
-    let client = fauna::Client::new(&arguments.to, &arguments.secret);
+    let client = fauna::Client::new(&arguments.to, &arguments.secret, &arguments.trust.read()?)?;
     let from = arguments.from.display().to_string();
     under_journal(&arguments.records, &from, &arguments.to, |journal, observed| {
         fauna::import(&arguments.from, &client, arguments.records.merge, journal, observed)
@@ -225,14 +234,16 @@ pub struct ExportFaunaArguments {
     /// A collection; several may be named [default: all]
     #[arg(long)]
     collection: Vec<String>,
-    /// Folder that gets a file for each
+    /// Folder that gets a file for each, and with all of them what else the database has
     #[arg(long)]
     to: PathBuf,
+    #[command(flatten)]
+    trust: ServerRoots,
 }
 
 pub fn export_fauna(arguments: &ExportFaunaArguments) -> Result<()> {
     let mut observed = Observed::new(None, 0)?;
-    let client = fauna::Client::new(&arguments.from, &arguments.secret);
+    let client = fauna::Client::new(&arguments.from, &arguments.secret, &arguments.trust.read()?)?;
     let count = fauna::export(&client, &arguments.to, &arguments.collection, &mut observed)?;
     exported(count, &observed, &arguments.to);
     Ok(())
@@ -265,7 +276,7 @@ pub struct KeyValueExportArguments {
     /// /etc/foundationdb/fdb.cluster]
     #[arg(long)]
     cluster_file: Option<PathBuf>,
-    /// The file; one that is there is replaced when the new one is whole
+    /// The file; an existing file is replaced when the new file is whole
     #[arg(long)]
     to: PathBuf,
 }

@@ -32,10 +32,10 @@ pub struct RedisArguments {
     /// File that holds the password of a live source
     #[arg(long, env = "QUARTET_IMPORT_FROM_PASSWORD_FILE")]
     from_password_file: Option<PathBuf>,
-    /// File of the certificates to trust in a live source over TLS, in place of the public ones
+    /// File of the certificates to trust in a live source over TLS, instead of the public roots
     #[arg(long, env = "QUARTET_IMPORT_FROM_TLS_ROOTS")]
     from_tls_roots: Option<PathBuf>,
-    /// The server that gets it, with the credential of the database that is to hold it
+    /// The target server, with the credential of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_TO",
@@ -46,17 +46,17 @@ pub struct RedisArguments {
     /// File that holds the password of the server that gets it
     #[arg(long, env = "QUARTET_IMPORT_TO_PASSWORD_FILE")]
     to_password_file: Option<PathBuf>,
-    /// File of the certificates to trust in that server over TLS, in place of the public ones
+    /// File of the certificates to trust in that server over TLS, instead of the public roots
     #[arg(long, env = "QUARTET_IMPORT_TO_TLS_ROOTS")]
     to_tls_roots: Option<PathBuf>,
-    /// Goes on with the writes of a live source until the line "cut over" is typed, which closes
+    /// Continues with the writes of a live source until the line "cut over" is typed, which closes
     /// the source to writers and compares both sides
     #[arg(long)]
     follow: bool,
-    /// Cuts over as soon as everything has arrived, without asking
+    /// Cuts over as soon as everything has arrived, without confirmation
     #[arg(long, requires = "follow")]
     cut_over: bool,
-    /// Copies beside the keys that are there, and over those of the same name
+    /// Copies into a target that is not empty, and replaces keys of the same name
     #[arg(long)]
     merge: bool,
     /// File that what was rejected is added to [default: standard error]
@@ -126,7 +126,7 @@ pub(super) fn told(copied: Copied, verdict: Option<Verdict>) -> ExitCode {
         Some(verdict) if !verdict.is_equal() => {
             let Verdict { keys, differences } = verdict;
             println!(
-                "compared {keys} keys: {differences} differ. The source takes writes again; the same command goes on"
+                "compared {keys} keys: {differences} differ. The source accepts writes again; the same command continues"
             );
             return ExitCode::from(DIFFERENT);
         }
@@ -167,7 +167,7 @@ enum Export {
             default_value = "redis://127.0.0.1:6379"
         )]
         from: Address,
-        /// The file; one that is there is replaced when the new one is whole
+        /// The file; an existing file is replaced when the new file is whole
         #[arg(long)]
         to: PathBuf,
     },
@@ -181,12 +181,12 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
         Export::Keyvalue(arguments) => return records::export_keyvalue(arguments),
     };
     let LinkStart::FirstCopy(first) = link::begin_records(from)? else {
-        bail!("{from} did not begin a copy");
+        bail!("{from} did not start a copy");
     };
     let writing = || format!("writing {}", to.display());
     let (mut file, was_begun) = WholeFile::begin(to).with_context(writing)?;
     if was_begun {
-        eprintln!("an earlier export ended in the middle: it is begun anew");
+        eprintln!("an earlier export was interrupted: it starts again");
     }
     let mut keys = 0;
     let bytes = {

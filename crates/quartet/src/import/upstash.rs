@@ -20,7 +20,7 @@ pub struct UpstashArguments {
     /// Its token; the read-only one is enough
     #[arg(long, env = "UPSTASH_REDIS_REST_TOKEN", hide_env_values = true)]
     token: String,
-    /// The server that gets it, with the credential of the database that is to hold it
+    /// The target server, with the credential of the target database
     #[arg(
         long,
         env = "QUARTET_IMPORT_TO",
@@ -28,7 +28,7 @@ pub struct UpstashArguments {
         default_value = "redis://127.0.0.1:6379"
     )]
     to: Address,
-    /// Copies beside the keys that are there, and over those of the same name
+    /// Copies into a target that is not empty, and replaces keys of the same name
     #[arg(long)]
     merge: bool,
     /// File that what was rejected is added to [default: standard error]

@@ -21,7 +21,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// SIGINT and SIGTERM end the import where it can go on later. While it `follows`, a line on
+    /// SIGINT and SIGTERM end the import where it can be resumed. While it `follows`, a line on
     /// standard input cuts over.
     pub fn new(rejected: Option<&Path>, follows: bool, cuts_over: bool) -> Result<Watch> {
         let rejected = rejected.map(|path| {

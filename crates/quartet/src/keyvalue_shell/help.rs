@@ -3,7 +3,7 @@
 pub struct Entry {
     pub name: &'static str,
     pub usage: &'static str,
-    /// How many words may follow the name.
+    /// The number of words that may follow the name.
     pub arguments: std::ops::RangeInclusive<usize>,
     pub summary: &'static str,
     pub details: &'static str,
@@ -15,7 +15,7 @@ pub const TABLE: &[Entry] = &[
         "begin",
         0..=0,
         "begin a transaction",
-        "Until `commit' or `rollback', all commands are part of it. Without one, each command is a transaction of its own.",
+        "Until `commit' or `rollback', all commands are part of it. Without it, each command is a transaction of its own.",
     ),
     entry(
         "clear",
@@ -45,7 +45,7 @@ pub const TABLE: &[Entry] = &[
         "getrange <BEGINKEY> [ENDKEY] [LIMIT]",
         1..=3,
         "print keys and values of a range",
-        "Prints keys from BEGINKEY on that are less than ENDKEY; without ENDKEY, those that begin with BEGINKEY. LIMIT is 25 if it is not given.",
+        "Prints keys from BEGINKEY on that are less than ENDKEY; without ENDKEY, keys with the prefix BEGINKEY. LIMIT is 25 if it is not given.",
     ),
     entry(
         "getrangekeys",
@@ -67,7 +67,7 @@ pub const TABLE: &[Entry] = &[
         "option <STATE> <OPTION> <ARG>",
         0..=3,
         "switch transaction options on or off",
-        "STATE is `on' or `off'. In a transaction, options concern that one, and none can be switched off; otherwise all that begin later. Without arguments, prints what is switched on.",
+        "STATE is `on' or `off'. In a transaction, options apply to it, and cannot be switched off; otherwise they apply to all later transactions. Without arguments, prints the options that are on.",
     ),
     entry("quit", "quit", 0..=0, "leave the shell", ""),
     entry(
@@ -75,7 +75,7 @@ pub const TABLE: &[Entry] = &[
         "reset",
         0..=0,
         "forget what the transaction has done",
-        "The transaction goes on as if it had just begun.",
+        "The transaction continues as if it had just started.",
     ),
     entry(
         "rollback",
@@ -97,7 +97,7 @@ pub const TABLE: &[Entry] = &[
         "writemode <on|off>",
         1..=1,
         "allow or forbid commands that write",
-        "They are forbidden at first, so that nobody writes by mistake.",
+        "They are forbidden at first, to prevent writes by mistake.",
     ),
 ];
 

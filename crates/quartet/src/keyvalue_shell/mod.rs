@@ -68,8 +68,8 @@ pub fn run(arguments: KeyValueArguments) -> Result<ExitCode> {
     ended.context("writing to standard output").or_else(ended_by_reader)
 }
 
-/// Where clients of FoundationDB look, and then where a server that was started here keeps its
-/// data.
+/// Finds the cluster file in the places of FoundationDB's clients, or else in the data directory of
+/// a local server.
 fn find_cluster(named: Option<&Path>) -> Result<Cluster, ErrorCode> {
     let named = named.filter(|path| !path.as_os_str().is_empty());
     match Cluster::read(named) {

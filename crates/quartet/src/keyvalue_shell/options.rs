@@ -42,7 +42,7 @@ const TABLE: &[Entry] = &[
     entry(
         "next_write_no_write_conflict_range",
         Nothing(Setting::NextWriteNoWriteConflictRange),
-        "the next write conflicts with nobody's reads",
+        "the next write conflicts with no reads",
     ),
     entry(
         "read_lock_aware",

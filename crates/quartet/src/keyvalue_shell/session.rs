@@ -11,7 +11,7 @@ use super::help::{self, Entry};
 use super::options::{self, Options};
 use super::tokens::{Malformed, Words, commands, printable, typed};
 
-/// How many keys a range shows if no other number is given.
+/// Default number of keys that a range shows.
 const LIMIT: usize = 25;
 /// A limit has at most this many digits.
 const LIMIT_DIGITS: usize = 9;
@@ -19,7 +19,7 @@ const LIMIT_DIGITS: usize = 9;
 pub struct Session<'o> {
     database: Database,
     may_write: bool,
-    /// For transactions that begin later.
+    /// For later transactions.
     options: Options,
     open: Option<Open>,
     output: &'o mut dyn Write,
@@ -171,7 +171,7 @@ impl<'o> Session<'o> {
 
     // ---- transactions
 
-    /// The one that is open, or one for this command alone.
+    /// The open transaction, or one for this command only.
     fn transaction(&self) -> Result<Transaction, ErrorCode> {
         match &self.open {
             Some(open) => Ok(open.transaction.clone()),
@@ -433,8 +433,7 @@ async fn rows_of(
     Ok(rows)
 }
 
-/// The first key that does not begin with `prefix`; the end of all that are in reach for an empty
-/// one.
+/// The first key without the prefix `prefix`; the end of the accessible keys for an empty one.
 fn end_of_prefix(prefix: &[u8]) -> Result<Vec<u8>, ErrorCode> {
     let Some(last) = prefix.iter().rposition(|byte| *byte != 0xff) else {
         return match prefix {

@@ -1,6 +1,6 @@
 //! How a line of the shell is read, and how keys and values are printed. Both follow `fdbcli`.
 //!
-//! Commands are separated by `;`, their words by blanks. `"` begins and ends a stretch in which
+//! Commands are separated by `;`, their words by blanks. `"` starts and ends a part in which
 //! neither separates. `\xNN` and `\u00NN` are one byte; `\ `, `\;`, `\"` and `\\` are the character
 //! itself.
 
@@ -48,7 +48,7 @@ pub fn commands(line: &str) -> Result<Vec<Words>, Malformed> {
 struct Reading {
     commands: Vec<Words>,
     command: Words,
-    /// The word that has begun.
+    /// The current word.
     word: Option<Vec<u8>>,
     quoted: bool,
 }
@@ -70,7 +70,7 @@ impl Reading {
     }
 }
 
-/// The byte that an escape stands for, and what follows it. `text` begins behind the backslash.
+/// The byte of an escape, and the text after it. `text` starts after the backslash.
 fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let (digits, rest) = match text {
         [b'x', rest @ ..] => rest.split_at_checked(2)?,

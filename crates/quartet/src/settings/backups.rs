@@ -16,8 +16,7 @@ pub struct BackupOptions {
     /// NAME=s3://BUCKET/PREFIX, with commas between [default: none]
     #[arg(long, env = "QUARTET_BACKUP_TARGETS")]
     backup_targets: Option<String>,
-    /// Folder in which data folders are made that an operator restores at the console [default:
-    /// none]
+    /// Folder for data folders that an operator restores in the console [default: none]
     #[arg(long, env = "QUARTET_RESTORE_FOLDER")]
     restore_folder: Option<PathBuf>,
 }

@@ -20,25 +20,26 @@ pub struct ClusterOptions {
     /// Address at which other nodes reach this one [default: 127.0.0.1:7000]
     #[arg(long, env = "QUARTET_NODE_LISTEN")]
     node_listen: Option<String>,
-    /// HOST:PORT by which they do [default: node-listen]
+    /// HOST:PORT at which other nodes reach this node [default: node-listen]
     #[arg(long, env = "QUARTET_NODE_ADVERTISE")]
     node_advertise: Option<String>,
     /// How many nodes there are at least, whether they run or not: etcd drops what a majority of
-    /// them has. More that join count too; one that is gone for good is removed with `quartet
-    /// cluster remove` [default: 3]
+    /// them has. Nodes that join later count too; a node that has left permanently is removed with
+    /// `quartet cluster remove` [default: 3]
     #[arg(long, env = "QUARTET_CLUSTER_NODES")]
     cluster_nodes: Option<usize>,
-    /// Where the bytes of transactions of more than 4 MiB are kept as long as etcd has their
-    /// records: s3://BUCKET/PREFIX, or a folder that all nodes share. The same at every node
-    /// [default: none, such transactions are refused]
+    /// Store for the bytes of transactions of more than 4 MiB, while etcd has their records:
+    /// s3://BUCKET/PREFIX, or a folder that all nodes share. The same at every node [default: none,
+    /// such transactions are refused]
     #[arg(long, env = "QUARTET_CLUSTER_STORE")]
     cluster_store: Option<String>,
-    /// Where the home keeps a continuous backup, s3://BUCKET/PREFIX or a folder: etcd may drop what
-    /// is there as if a majority of the nodes had it [default: none]
+    /// Store for the home's continuous backup, s3://BUCKET/PREFIX or a folder: a record in it
+    /// counts as stored by a majority of the nodes, so etcd may drop it [default: none]
     #[arg(long, env = "QUARTET_CLUSTER_ARCHIVE")]
     cluster_archive: Option<String>,
-    /// The archive keeps every version younger than as many days: all rows are taken again once a
-    /// day, and what only older versions need is removed [default: nothing is removed]
+    /// The archive keeps every version younger than this number of days: all rows are taken again
+    /// once a day, and files that only older versions need are removed [default: nothing is
+    /// removed]
     #[arg(long, env = "QUARTET_CLUSTER_ARCHIVE_DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     cluster_archive_days: Option<u32>,
     /// PEM file: the authority that signs the certificates of all nodes
@@ -66,9 +67,12 @@ pub struct ClusterOptions {
     /// Value of --quota-backend-bytes of etcd's members before 3.6 [default: 2147483648]
     #[arg(long, env = "QUARTET_ETCD_QUOTA_BYTES")]
     etcd_quota_bytes: Option<u64>,
-    /// Accepts an etcd of one member, whose disk is the only copy of the newest records
+    /// Accepts an etcd of one member: its disk is the only copy of the newest records
     #[arg(long, env = "QUARTET_ETCD_ALLOW_ONE_MEMBER")]
     etcd_allow_one_member: bool,
+    /// Accepts an etcd before 3.4.42, 3.5.28 and 3.6.9, which may answer a read with what was true before: so may this node
+    #[arg(long, env = "QUARTET_ETCD_ALLOW_STALE_READS")]
+    etcd_allow_stale_reads: bool,
     /// Accepts clear text to an etcd beyond this machine
     #[arg(long, env = "QUARTET_ETCD_ALLOW_CLEAR_TEXT")]
     etcd_allow_clear_text: bool,
@@ -89,6 +93,7 @@ impl ClusterOptions {
         etcd.budget_bytes = self.etcd_budget_bytes.unwrap_or(etcd.budget_bytes);
         etcd.quota_bytes = self.etcd_quota_bytes.unwrap_or(etcd.quota_bytes);
         etcd.allow_one_member = self.etcd_allow_one_member;
+        etcd.allow_stale_reads = self.etcd_allow_stale_reads;
         etcd.allow_clear_text = self.etcd_allow_clear_text;
         let place =
             |option, given: &Option<String>| given.as_deref().map(|given| absolute_place(option, given)).transpose();

@@ -8,7 +8,7 @@ use clap::Args;
 use quartet_server::{ClientCertificates, ConnectionSettings, TlsFiles};
 use serde::{Deserialize, Serialize};
 
-use super::values::{absolute, one_of};
+use super::values::{ByteCount, absolute, one_of};
 
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -22,7 +22,7 @@ pub struct ConnectionOptions {
     connections_max: Option<usize>,
     /// Most bytes of one request [default: 1073741824]
     #[arg(long, env = "QUARTET_REQUEST_BYTES_MAX")]
-    request_bytes_max: Option<usize>,
+    request_bytes_max: Option<ByteCount>,
     /// Seconds that a peer may take nothing of a reply before it is cut off [default: 60]
     #[arg(long, env = "QUARTET_OUTPUT_STALL_SECONDS")]
     output_stall_seconds: Option<u64>,
@@ -39,10 +39,13 @@ pub struct ConnectionOptions {
     /// PEM file: the roots of the certificates that clients show
     #[arg(long, env = "QUARTET_TLS_CLIENT_ROOTS")]
     tls_client_roots: Option<PathBuf>,
-    /// Whether clients must show a certificate when they come over TLS: no, optional, yes [default:
-    /// yes with --tls-client-roots, otherwise no]
+    /// Whether clients must present a certificate over TLS: no, optional, yes [default: yes with
+    /// --tls-client-roots, otherwise no]
     #[arg(long, env = "QUARTET_TLS_CLIENTS", value_parser = ["no", "optional", "yes"])]
     tls_clients: Option<String>,
+    /// Refuses clear text on every listener
+    #[arg(long, env = "QUARTET_TLS_ONLY")]
+    tls_only: bool,
 }
 
 impl ConnectionOptions {
@@ -50,10 +53,11 @@ impl ConnectionOptions {
         Ok(ConnectionSettings {
             io_threads: self.io_threads,
             connections_max: self.connections_max.unwrap_or(10_000),
-            request_bytes_max: self.request_bytes_max.unwrap_or(1 << 30),
+            request_bytes_max: self.request_bytes_max.map_or(1 << 30, |bytes| bytes.0 as usize),
             output_stall_timeout: Duration::from_secs(self.output_stall_seconds.unwrap_or(60)),
             authentication_timeout: Duration::from_secs(self.authentication_seconds.unwrap_or(5)),
             tls: self.tls_files()?,
+            tls_only: self.tls_only,
         })
     }
 
@@ -61,6 +65,10 @@ impl ConnectionOptions {
         anyhow::ensure!(
             self.tls_certificate.is_some() == self.tls_key.is_some(),
             "tls-certificate and tls-key go together"
+        );
+        anyhow::ensure!(
+            !self.tls_only || self.tls_certificate.is_some(),
+            "tls-only needs tls-certificate and tls-key"
         );
         one_of("tls-clients", &self.tls_clients, &["no", "optional", "yes"])?;
         let path = |given: &Option<PathBuf>| given.as_deref().map(absolute).unwrap_or_default();

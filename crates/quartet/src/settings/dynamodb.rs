@@ -30,12 +30,12 @@ pub struct DynamoDbOptions {
     /// separate or shared [default: shared]
     #[arg(long, env = "QUARTET_DYNAMODB_REGIONS", value_parser = ["separate", "shared"])]
     dynamodb_regions: Option<String>,
-    /// Buckets that DynamoDB's exports go to and imports come from, as NAME=FOLDER or
-    /// NAME=s3://BUCKET/PREFIX, with commas between [default: none]
+    /// Buckets of DynamoDB's exports and imports, as NAME=FOLDER or NAME=s3://BUCKET/PREFIX, with
+    /// commas between [default: none]
     #[arg(long, env = "QUARTET_DYNAMODB_BUCKETS")]
     dynamodb_buckets: Option<String>,
-    /// Bytes that each of these buckets may hold, whoever wrote them: an export that would make it
-    /// more fails [default: no limit]
+    /// Maximum bytes in each of these buckets, of any writer: an export beyond it fails [default:
+    /// no limit]
     #[arg(long, env = "QUARTET_DYNAMODB_BUCKET_BYTES_MAX", value_parser = clap::value_parser!(u64).range(1..))]
     dynamodb_bucket_bytes_max: Option<u64>,
 }

@@ -20,7 +20,7 @@ pub struct FaunaOptions {
     #[arg(long, env = "QUARTET_FAUNA_RATE_LIMITS")]
     fauna_rate_limits: Option<String>,
     /// PEM file: the certificates to trust where keys of FaunaDB's access providers are fetched,
-    /// which may then be in private networks [default: the public ones]
+    /// which may then be in private networks [default: the public roots]
     #[arg(long, env = "QUARTET_FAUNA_ISSUER_ROOTS")]
     fauna_issuer_roots: Option<PathBuf>,
 }

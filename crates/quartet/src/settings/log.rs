@@ -17,8 +17,8 @@ pub struct LogOptions {
     /// Size of a log segment in bytes [default: 67108864]
     #[arg(long, env = "QUARTET_LOG_SEGMENT_BYTES")]
     log_segment_bytes: Option<u64>,
-    /// Bytes of the log that are kept, beyond what the next start needs, for whoever reads it:
-    /// backups, change feeds [default: 1073741824]
+    /// Bytes of the log that are kept for its readers (backups, change feeds), beyond the bytes
+    /// that the next start needs [default: 1073741824]
     #[arg(long, env = "QUARTET_LOG_RETENTION_BYTES")]
     log_retention_bytes: Option<u64>,
     /// Seconds that the log is kept for readers that are away, within those bytes [default: 300]

@@ -45,7 +45,7 @@ use self::storage::StorageOptions;
 use self::telemetry::TelemetryOptions;
 use self::values::{one_of, read_secret};
 
-/// Each option may also stand in the file, under its name; a flag or variable wins over the file.
+/// Each option may also be in the file, under its name; a flag or variable wins over the file.
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServeArguments {
@@ -57,11 +57,10 @@ pub struct ServeArguments {
     #[arg(long, env = "QUARTET_DEV")]
     dev: bool,
     /// Stops when standard input ends: for a test that starts a server and must not leave it
-    /// behind, however it ends
+    /// running
     #[arg(long, env = "QUARTET_STOP_WITH_STDIN")]
     stop_with_stdin: bool,
-    /// The root key, instead of the one that the first start makes [default: the one of the data
-    /// directory]
+    /// The root key [default: the key of the data directory, made at its first start]
     #[arg(long, env = "QUARTET_ROOT_KEY", hide_env_values = true)]
     root_key: Option<String>,
     /// File that holds the root key
@@ -116,7 +115,7 @@ pub struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// These arguments over those of the configuration file, if one is named.
+    /// Merges these arguments over those of the configuration file, if one is named.
     pub fn with_file(mut self) -> Result<ServeArguments> {
         self.http.take_variables();
         let file = self.config.as_deref().map(read_file).transpose()?;
@@ -218,7 +217,7 @@ impl ServeArguments {
         Ok(Settings {
             storage: self.storage.validated()?,
             log: self.log.validated()?,
-            memory: self.memory.validated(),
+            memory: self.memory.validated()?,
             backups: self.backups.validated()?,
             cluster: self.log.shared()?.map(|log| self.cluster.validated(log)).transpose()?,
             connections: self.connections.validated()?,
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_those_that_help_does_not_show() {
+    fn secrets_are_the_options_hidden_by_help() {
         let expected = [
             "--root-key",
             "--rest-token",

@@ -17,8 +17,8 @@ pub struct RedisOptions {
     /// Address of the Redis protocol, or "off" [default: 127.0.0.1:6379]
     #[arg(long, env = "QUARTET_LISTEN_REDIS")]
     listen_redis: Option<String>,
-    /// Address of the Redis protocol over TLS alone, or "off"; --listen-redis takes TLS beside
-    /// clear text anyway where there is a certificate [default: off]
+    /// Address of the Redis protocol over TLS only, or "off"; --listen-redis takes TLS beside clear
+    /// text anyway where there is a certificate [default: off]
     #[arg(long, env = "QUARTET_LISTEN_REDIS_TLS")]
     listen_redis_tls: Option<String>,
     /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or
@@ -41,7 +41,7 @@ pub struct RedisOptions {
     /// none]
     #[arg(long, env = "QUARTET_RDB")]
     rdb: Option<PathBuf>,
-    /// Parameters of Redis' CONFIG for the default database. They stand in the file only, where
+    /// Parameters of Redis's CONFIG for the default database. They are only in the file, where
     /// CONFIG REWRITE keeps them.
     #[arg(skip)]
     #[serde(rename = "redis")]
@@ -80,7 +80,7 @@ impl RedisOptions {
             return Ok(Announcement::default());
         };
         let (host, port) = match given.rsplit_once(':') {
-            // An address of IPv6 has colons of its own, and stands in brackets before a port.
+            // An IPv6 address has colons of its own, and is in brackets before a port.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
                 let port = port
                     .parse()

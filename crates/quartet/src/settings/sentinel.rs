@@ -13,7 +13,7 @@ pub struct SentinelOptions {
     /// Address of Sentinel's protocol, which names this server; or "off" [default: off]
     #[arg(long, env = "QUARTET_LISTEN_SENTINEL")]
     listen_sentinel: Option<String>,
-    /// Name by which clients ask a sentinel for this server [default: mymaster]
+    /// Name of this server in clients' requests to a sentinel [default: mymaster]
     #[arg(long, env = "QUARTET_SENTINEL_MASTER_NAME")]
     sentinel_master_name: Option<String>,
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Each has threads and files of its own.
 const PARTITIONS_MAX: i64 = 64;
 
-/// Where the data lies if nobody says otherwise.
+/// The default data directory.
 pub const DEFAULT_DATA: &str = "quartet-data";
 
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
@@ -21,20 +21,20 @@ pub struct StorageOptions {
     /// quartet-data]
     #[arg(long, env = "QUARTET_DATA")]
     data: Option<PathBuf>,
-    /// Partitions of the data, each with its own log and lock: a database is whole in one. They
-    /// become more, and never fewer [default: as many as the directory has; 1 in a new one]
+    /// Partitions of the data, each with its own log and lock: a database is whole in one. The
+    /// number can grow, never shrink [default: the number of the directory; 1 in a new directory]
     #[arg(long, env = "QUARTET_PARTITIONS", value_parser = clap::value_parser!(u32).range(1..=PARTITIONS_MAX))]
     partitions: Option<u32>,
-    /// Where rows are kept: memory, or ssd, for more than memory has [default: what the directory
-    /// holds; memory for a new one]
+    /// Engine that stores the rows: memory, or ssd for more data than memory [default: the engine
+    /// of the directory; memory for a new directory]
     #[arg(long, env = "QUARTET_ENGINE", value_parser = ["memory", "ssd"])]
     engine: Option<String>,
     /// When a write is acknowledged: always (on disk), interval (synced every second), none
     /// [default: always]
     #[arg(long, env = "QUARTET_DURABILITY", value_parser = ["always", "interval", "none"])]
     pub(super) durability: Option<String>,
-    /// Bytes that the ssd engine keeps in memory of what it has read [default: a quarter of what
-    /// the program itself, 56 MiB, leaves of --memory-bytes; 1 GiB at most]
+    /// Bytes of the ssd engine's cache of nodes in memory [default: a quarter of --memory-bytes
+    /// less the program's own 56 MiB; 1 GiB at most]
     #[arg(long, env = "QUARTET_CACHE_BYTES")]
     cache_bytes: Option<u64>,
     /// Bytes of the log after which the ssd engine writes what has changed to its files; up to four
@@ -62,7 +62,7 @@ impl StorageOptions {
         })
     }
 
-    /// From a configuration file they come without the check of the command line.
+    /// Values from a configuration file lack the check of the command line.
     fn partitions(&self) -> Result<Option<u32>> {
         let is_possible = self
             .partitions
@@ -71,7 +71,7 @@ impl StorageOptions {
         Ok(self.partitions)
     }
 
-    /// The engine that was asked for.
+    /// The requested engine.
     fn engine(&self) -> Result<Option<StoreKind>> {
         let named = self
             .engine

@@ -1,4 +1,4 @@
-//! Options of what the server reports: slow requests in its log, metrics and spans to a collector.
+//! Options of the server's reports: slow requests in its log, metrics and spans to a collector.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::values::variable;
 #[derive(Args, Clone, Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct TelemetryOptions {
-    /// Milliseconds from which a request of any layer is logged, with its shape and no values; 0:
-    /// none is [default: 1000]
+    /// Minimum milliseconds of a request of any layer to be logged, with its shape and no values;
+    /// 0: never [default: 1000]
     #[arg(long, env = "QUARTET_SLOW_REQUEST_MILLISECONDS")]
     slow_request_milliseconds: Option<u64>,
     /// URL of an OpenTelemetry collector that takes OTLP over HTTP, as http://127.0.0.1:4318: it
     /// gets metrics and spans [default: OTEL_EXPORTER_OTLP_ENDPOINT if that is set, otherwise none]
     #[arg(long, env = "QUARTET_OTLP_ENDPOINT")]
     otlp_endpoint: Option<String>,
-    /// Which share of the HTTP requests whose caller does not decide it by `traceparent` has spans,
-    /// from 0 to 1 [default: 0.01]
+    /// Share of HTTP requests with spans, from 0 to 1, unless the caller's `traceparent` decides
+    /// [default: 0.01]
     #[arg(long, env = "QUARTET_OTLP_SAMPLING_RATIO")]
     otlp_sampling_ratio: Option<f64>,
     /// Seconds between two reports of metrics to the collector [default: 60]
@@ -42,7 +42,7 @@ impl TelemetryOptions {
         };
         anyhow::ensure!(
             endpoint.starts_with("http://") || endpoint.starts_with("https://"),
-            "otlp-endpoint: '{endpoint}' does not begin with http:// or https://"
+            "otlp-endpoint: '{endpoint}' does not start with http:// or https://"
         );
         let sampling_ratio = self.otlp_sampling_ratio.unwrap_or(0.01);
         anyhow::ensure!(

@@ -13,13 +13,13 @@ use crate::SearchError;
 use crate::aggregate::value::size_of_pairs;
 use crate::aggregate::{Record, Value, in_order};
 
-/// How many records are collected if they are sorted and LIMIT says nothing.
+/// Default number of collected records with a sort and without LIMIT.
 const SORTED_DEFAULT: usize = 10;
 
 /// Most fields of one COLLECT.
 const FIELDS_MAX: usize = 1025;
 
-/// Most names behind SORTBY.
+/// Most names after SORTBY.
 const SORT_KEYS_MAX: usize = 8;
 
 /// The greatest offset and count of LIMIT.
@@ -209,7 +209,7 @@ impl Collected {
 pub(super) struct Collection(Vec<Collected>);
 
 impl Collection {
-    /// Returns the bytes that the record takes in it, about.
+    /// Returns the approximate number of bytes that the record adds.
     pub fn add(&mut self, collect: &Collect, record: &Record) -> usize {
         let sorted_by = collect.sort_keys.iter().map(|(name, _)| record.get(name).clone());
         let collected = Collected {
@@ -221,7 +221,7 @@ impl Collection {
         bytes
     }
 
-    /// Equal ones are in the order in which they came.
+    /// Equal records keep the order of insertion.
     pub fn result(mut self, collect: &Collect) -> Value {
         self.0.sort_by(|a, b| collect.compare(a, b));
         let mut known = BTreeSet::new();

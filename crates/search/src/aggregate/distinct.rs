@@ -30,7 +30,7 @@ impl Distinct {
     pub fn add(&mut self, value: &[u8]) {
         let hash = xxh3_64(value);
         let group = (hash >> (u64::BITS - RANK_BITS)) as usize;
-        // A bit behind the others bounds the rank.
+        // The additional low bit bounds the rank.
         let rest = (hash << RANK_BITS) | (1 << (RANK_BITS - 1));
         self.0[group] = self.0[group].max(rest.leading_zeros() as u8 + 1);
     }
@@ -51,7 +51,7 @@ impl Distinct {
         [&HEAD[..], &self.0[..]].concat()
     }
 
-    /// How many different values there were, about.
+    /// The approximate number of different values.
     pub fn estimate(&self) -> f64 {
         let groups = GROUPS as f64;
         let sum: f64 = self.0.iter().map(|rank| (-f64::from(*rank)).exp2()).sum();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_estimate_is_near_and_counts_a_value_once() {
+    fn an_estimate_is_close_and_counts_a_value_once() {
         for count in [0_u32, 1, 10, 100, 1000, 100_000] {
             let mut distinct = Distinct::new();
             for _ in 0..2 {

@@ -8,7 +8,9 @@
 //! sum        = product { ( "+" | "-" ) product }
 //! product    = power { ( "*" | "/" | "%" ) power }
 //! power      = primary [ "^" power ]
-//! primary    = number | "text" | 'text' | @property | name "(" either { "," either } ")" | "(" either ")"
+//! primary    = number | "text" | 'text' | NULL | @property | name "(" either { "," either } ")"
+//!            | "(" either ")"
+//! number     = "-" number | digits | "+inf" | "-inf"
 //! ```
 //!
 //! Operators of one line are taken from the left, as Redis 8 does; in 2.10 `&&` and `||`, and `^`
@@ -76,7 +78,7 @@ const LEVELS: [&[(&str, Operator)]; 6] = [
     &[("^", Operator::Power)],
 ];
 
-/// The level above which a `!` stands.
+/// The level whose operands may carry a `!`.
 const NEGATED_LEVEL: usize = 2;
 
 /// The first level whose operators compute a number.
@@ -114,7 +116,7 @@ impl Expression {
         names
     }
 
-    /// Whether it asks for the terms by which documents were found.
+    /// Returns true if the expression uses the matched terms of documents.
     pub fn asks_for_terms(&self) -> bool {
         self.0.asks_for_terms()
     }
@@ -206,7 +208,7 @@ impl Node {
                 let [Node::Property(name)] = &arguments[..] else {
                     return Ok(truth(true));
                 };
-                Ok(truth(*record.get(name) != Value::Null))
+                Ok(truth(record.has(name)))
             }
             Node::Call(Function::Case, arguments) => {
                 let [condition, then, otherwise] = &arguments[..] else {
@@ -231,7 +233,7 @@ impl Node {
 }
 
 impl Operator {
-    /// Its sign, behind the word for its kind.
+    /// The operator's sign, after the word for its kind.
     fn sign(self) -> String {
         let mut all = LEVELS.iter().flat_map(|level| level.iter());
         let sign = all.find(|(_, known)| *known == self).map_or("", |(sign, _)| sign);
@@ -274,19 +276,42 @@ impl Operator {
     }
 
     fn computed(self, left: f64, right: f64) -> f64 {
+        let settled = |result| settled(result, &[left, right]);
         match self {
-            Operator::Plus => left + right,
-            Operator::Minus => left - right,
-            Operator::Times => left * right,
+            Operator::Plus => settled(left + right),
+            Operator::Minus => settled(left - right),
+            Operator::Times => settled(left * right),
             Operator::Divide if right == 0.0 => f64::NAN,
-            Operator::Divide => left / right,
-            Operator::Modulo => match (left as i64).checked_rem(right as i64) {
+            Operator::Divide => settled(left / right),
+            Operator::Modulo => match whole(left).checked_rem(whole(right)) {
                 Some(rest) => rest as f64,
                 None => f64::NAN,
             },
-            Operator::Power => left.powf(right),
+            Operator::Power => settled(left.powf(right)),
             _ => unreachable!("the operator gives a truth"),
         }
+    }
+}
+
+/// What computing with `operands` has given. The sign of no number is that of the first operand that
+/// is none, else negative, as on the machines where the original was seen; so that it is the same
+/// on all.
+pub(super) fn settled(result: f64, operands: &[f64]) -> f64 {
+    match result.is_nan() {
+        true => operands
+            .iter()
+            .copied()
+            .find(|operand| operand.is_nan())
+            .unwrap_or(-f64::NAN),
+        false => result,
+    }
+}
+
+/// A number without its fraction. One that is too large is the smallest there is.
+fn whole(number: f64) -> i64 {
+    match number.abs() < -(i64::MIN as f64) {
+        true => number as i64,
+        false => i64::MIN,
     }
 }
 
@@ -343,7 +368,7 @@ struct Token {
     text: String,
 }
 
-/// Marks, the longer ones first.
+/// Punctuation, the longer marks first.
 const MARKS: [&str; 19] = [
     "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", ",", "!", "=",
 ];
@@ -381,6 +406,10 @@ fn token(rest: &[u8]) -> Option<(Kind, usize)> {
         byte if byte.is_ascii_alphabetic() || byte == b'_' => {
             let end = name_end(0);
             Some((Kind::Name(name(0..end)), end))
+        }
+        b'+' | b'-' if rest[1..].starts_with(b"inf") => {
+            let infinity = f64::INFINITY.copysign(if rest[0] == b'-' { -1.0 } else { 1.0 });
+            Some((Kind::Value(Value::Number(infinity)), "+inf".len()))
         }
         _ => number(rest).or_else(|| {
             let mark = MARKS.into_iter().find(|mark| rest.starts_with(mark.as_bytes()))?;
@@ -496,7 +525,9 @@ impl Parser<'_> {
         match &token.kind {
             Kind::Value(value) => Ok(Node::Value(value.clone())),
             Kind::Property(name) => Ok(Node::Property(name.clone())),
+            Kind::Name(name) if name == "NULL" && !self.is_next("(") => Ok(Node::Value(Value::Null)),
             Kind::Name(name) => self.call(name),
+            Kind::Mark("-") => self.negative(),
             Kind::Mark("(") => {
                 self.deeper()?;
                 let inner = self.level(0)?;
@@ -508,6 +539,21 @@ impl Parser<'_> {
                 self.next -= 1;
                 Err(self.unexpected())
             }
+        }
+    }
+
+    /// What follows a sign, of which there may be several, apart from the number.
+    fn negative(&mut self) -> Result<Node, SearchError> {
+        let mut sign = -1.0;
+        while self.take("-") {
+            sign = -sign;
+        }
+        match self.tokens.get(self.next).map(|token| &token.kind) {
+            Some(Kind::Value(Value::Number(number))) => {
+                self.next += 1;
+                Ok(Node::Value(Value::Number(sign * number)))
+            }
+            _ => Err(self.unexpected()),
         }
     }
 
@@ -530,9 +576,13 @@ impl Parser<'_> {
         Ok(Node::Call(function, arguments))
     }
 
-    fn take(&mut self, mark: &str) -> bool {
+    fn is_next(&self, mark: &str) -> bool {
         let next = self.tokens.get(self.next);
-        let is_next = next.is_some_and(|token| matches!(token.kind, Kind::Mark(found) if found == mark));
+        next.is_some_and(|token| matches!(token.kind, Kind::Mark(found) if found == mark))
+    }
+
+    fn take(&mut self, mark: &str) -> bool {
+        let is_next = self.is_next(mark);
         self.next += usize::from(is_next);
         is_next
     }
@@ -564,7 +614,7 @@ mod tests {
     /// Expressions with what the original answered for `n` = 7, `t` = `Hello World`, an absent `z`.
     const ANSWERS: &str = include_str!("../../testdata/expressions.txt");
 
-    /// Where operators bind otherwise in 8.x.
+    /// Expressions whose operators bind differently in 8.x.
     const OTHERWISE: [(&str, &str); 3] = [("2*3^2", "18"), ("2^3^2", "512"), ("1||0&&0", "1")];
 
     fn answer(text: &str) -> String {
@@ -618,6 +668,97 @@ mod tests {
         assert!(checked > 90);
     }
 
+    /// Numbers that are not finite, apart from their sign or no value were refused, and no number had
+    /// lost its sign; the original was seen to answer these.
+    #[test]
+    fn infinities_signs_and_null_are_operands() {
+        let check = |text: &str, expected: &str| assert_eq!(answer(text), expected, "{text}");
+        for text in ["+inf", "abs(-inf)", "(0)+(+inf)", "1--inf", "--inf", "abs(+inf)"] {
+            check(text, "inf");
+        }
+        for text in ["-inf", "1+-inf", "-+inf", "-inf+5", "ceil(-inf)"] {
+            check(text, "-inf");
+        }
+        check("- 5", "-5");
+        check("-  5.5e1", "-55");
+        check("2*- 5", "-10");
+        check("2^- 1", "0.5");
+        check("- - 5", "5");
+        check("--5", "5");
+        check("- - - 5", "-5");
+        check("!- 1", "0");
+        check("@n>- 1", "1");
+        check("1 - - 5", "6");
+        check("substr(\"hello\",- 3,2)", "ll");
+        for text in [
+            "-(5)",
+            "-@n",
+            "+5",
+            "+ 5",
+            "- inf",
+            "inf",
+            "+INF",
+            "-infinity",
+            "1-5",
+            "-\"5\"",
+            "null",
+            "NULL(1)",
+            "-",
+        ] {
+            assert!(answer(text).starts_with("ERR"), "{text}");
+        }
+        check("NULL", "null");
+        check("NULL==NULL", "1");
+        check("NULL==1", "0");
+        check("NULL<1", "1");
+        check("!NULL", "1");
+        check("NULL||1", "1");
+        check("exists(NULL)", "1");
+        check("case(NULL,1,2)", "2");
+        check("case(1,NULL,2)", "null");
+        check("format(\"%s\",NULL)", "(null)");
+        check("to_str(NULL)", "");
+        check("upper(NULL)", "null");
+        check("abs(NULL)", "nan");
+        check("timefmt(NULL)", "null");
+        assert!(answer("NULL+1").starts_with("ERR"));
+        for text in [
+            "sqrt(-1)",
+            "log(-1)",
+            "log2(-1)",
+            "(-8)^(1/3)",
+            "(+inf)-(+inf)",
+            "(+inf)*0",
+            "(+inf)/(+inf)",
+        ] {
+            check(text, "-nan");
+        }
+        for text in [
+            "floor(sqrt(-1))",
+            "sqrt(-1)+1",
+            "sqrt(-1)+0/0",
+            "sqrt(sqrt(-1))",
+            "to_number(\"-nan\")",
+        ] {
+            check(text, "-nan");
+        }
+        for text in ["0/0", "abs(sqrt(-1))", "0/0+1", "0/0+sqrt(-1)", "to_number(\"nan\")"] {
+            check(text, "nan");
+        }
+        check("(+inf)%2", "0");
+    }
+
+    /// A time before 1970 was taken down to its second, not towards zero.
+    #[test]
+    fn parts_of_a_second_are_cut() {
+        let check = |text: &str, expected: &str| assert_eq!(answer(text), expected, "{text}");
+        check("timefmt(- 0.5)", "1970-01-01T00:00:00Z");
+        check("timefmt(-1.5)", "1969-12-31T23:59:59Z");
+        check("timefmt(1.9)", "1970-01-01T00:00:01Z");
+        check("timefmt(-86400.7,\"%d\")", "31");
+        check("timefmt(\"-0.5\")", "1970-01-01T00:00:00Z");
+    }
+
     /// A comparison with a property that the key does not have is false, arithmetic with one makes
     /// the whole not true.
     #[test]
@@ -648,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_told_as_8_does() {
+    fn wrong_arguments_are_reported_as_by_8() {
         let check = |text: &str, expected: &str| assert_eq!(answer(text), format!("ERR {expected}"));
         check(
             "split()",

@@ -4,6 +4,7 @@
 //! number, as at the original, unless it refuses.
 
 use crate::SearchError;
+use crate::aggregate::expression::settled;
 use crate::aggregate::{Value, times};
 use crate::geo::Place;
 
@@ -14,9 +15,9 @@ pub enum Function {
     Exists,
     /// The terms by which the document was found. Gets the record.
     MatchedTerms,
-    /// One of two values. Only the one that is taken has to be there.
+    /// Selects between two values. Only the selected value must be present.
     Case,
-    /// Every other, by its position in the table.
+    /// Any other function, by its position in the table.
     Other(u8),
 }
 
@@ -134,7 +135,7 @@ fn refused(text: String) -> SearchError {
     SearchError::Expression(text)
 }
 
-/// The original's number of a type stands before the argument's.
+/// The message has the original's number for a type, followed by the argument's type.
 fn wrong_type(value: &Value, at: usize, function: &str) -> SearchError {
     let kind = match value {
         Value::Number(_) => 1,
@@ -158,7 +159,12 @@ fn text_of(value: &Value) -> Vec<u8> {
 
 fn math(values: &[Value], function: fn(f64) -> f64) -> Result<Value, SearchError> {
     let number = values[0].number().unwrap_or(f64::NAN);
-    Ok(Value::Number(function(number)))
+    let result = match function(number) {
+        // Their sign is the operand's, or lost on purpose.
+        result if number.is_nan() => result,
+        result => settled(result, &[]),
+    };
+    Ok(Value::Number(result))
 }
 
 fn of_text(value: &Value, function: impl FnOnce(&[u8]) -> Value) -> Result<Value, SearchError> {
@@ -188,7 +194,8 @@ fn text_at<'v>(values: &'v [Value], at: usize, function: &str) -> Result<&'v [u8
     }
 }
 
-/// At how many places the part stands in the text. Nothing stands before each byte and at the end.
+/// Counts the occurrences of the part in the text. An empty part occurs before each byte and at the
+/// end.
 fn occurrences(text: &[u8], part: &[u8]) -> f64 {
     if part.is_empty() {
         return text.len() as f64 + 1.0;
@@ -196,8 +203,8 @@ fn occurrences(text: &[u8], part: &[u8]) -> f64 {
     text.windows(part.len()).filter(|window| *window == part).count() as f64
 }
 
-/// A negative start counts from the end, and gives nothing before the beginning. A negative length
-/// ends that far before the end.
+/// A negative start counts from the end; before the first byte the text is empty. A negative length
+/// ends that many bytes before the end.
 fn substr(values: &[Value]) -> Result<Value, SearchError> {
     let Value::Text(text) = values[0].first() else {
         return Err(refused("Invalid type for substr. Expected string".into()));
@@ -251,8 +258,8 @@ fn format(values: &[Value]) -> Result<Value, SearchError> {
     Ok(Value::Text(out))
 }
 
-/// Parts between any of the separators, without what is stripped at their ends, and without those
-/// of which nothing is left.
+/// Splits at any of the separators, strips the given characters from both ends of each part, and
+/// leaves out empty parts.
 fn split(values: &[Value]) -> Result<Value, SearchError> {
     let text_or = |at: usize, otherwise: &'static [u8]| match values.len() > at {
         true => text_at(values, at, "split"),
@@ -311,7 +318,7 @@ fn time_text(values: &[Value]) -> Result<Value, SearchError> {
         Some(_) => return Err(refused("Invalid type for argument 1 in function 'time'".into())),
     };
     let seconds = values[0].number().filter(|seconds| seconds.abs() <= SECONDS_MAX);
-    let text = seconds.map(|seconds| times::text(seconds.floor() as i64, &form));
+    let text = seconds.map(|seconds| times::text(seconds as i64, &form));
     Ok(match text {
         Some(text) if !text.is_empty() => Value::Text(text),
         _ => Value::Null,
@@ -347,7 +354,7 @@ pub(super) struct Date {
 }
 
 impl Date {
-    /// The day of a time in seconds since the Unix epoch, by eras of 400 years that begin in March.
+    /// The day of a time in seconds since the Unix epoch, by eras of 400 years that start in March.
     pub fn of(seconds: i64) -> Date {
         let days = seconds.div_euclid(DAY_SECONDS);
         let from_march = days + 719_468;

@@ -22,13 +22,13 @@ pub use value::{PathValues, Record, Value, sort_key};
 use crate::aggregate::reducers::Reduced;
 use crate::{SearchError, Time};
 
-/// How many records a SORTBY gives that says nothing and that no LIMIT follows.
+/// Default number of records of a SORTBY without a following LIMIT.
 const SORTED_DEFAULT: usize = 10;
 
 /// Records that a step takes between two looks at the time.
 const RECORDS_BETWEEN_CHECKS: u32 = 256;
 
-/// Bytes that a step comes to hold between two looks at how many those are.
+/// Bytes that a step adds between two checks of its memory.
 const BYTES_BETWEEN_CHECKS: usize = 64 << 10;
 
 /// Most steps of an aggregation.
@@ -51,7 +51,7 @@ pub enum Step {
     SortBy {
         /// Names of properties, and whether they ascend.
         keys: Vec<(String, bool)>,
-        /// How many are given at most; zero for all.
+        /// The most returned records; zero for all.
         max: Option<usize>,
     },
     /// A property computed for each record.
@@ -65,9 +65,9 @@ pub enum Step {
     Filter(Expression),
     /// Some of the records.
     Limit {
-        /// How many are left out at the start.
+        /// The number of records that are skipped.
         offset: usize,
-        /// How many are taken.
+        /// The number of records that are taken.
         count: usize,
     },
 }
@@ -113,7 +113,7 @@ impl Step {
 pub struct Use<'s> {
     /// Its name.
     pub name: &'s str,
-    /// How many steps precede it.
+    /// The number of steps before it.
     pub at: usize,
     /// Whether an expression takes it.
     pub in_expression: bool,
@@ -162,7 +162,7 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&Use<'_>) -> bool) -> Result<Vec
     Ok(wanted)
 }
 
-/// Whether a step asks for the terms by which documents were found.
+/// Returns true if a step uses the matched terms of documents.
 pub fn ask_for_terms(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step {
         Step::Apply { expression, .. } | Step::Filter(expression) => expression.asks_for_terms(),
@@ -201,7 +201,7 @@ pub fn run(
             Step::Filter(expression) => filtered(expression, records, &mut pace)?,
             Step::Limit { offset, count } => records.into_iter().skip(*offset).take(*count).collect(),
         };
-        // The beginning of what is sorted is the sorter's own.
+        // The sorter itself takes the head of a sorted list.
         let is_sorted = at > 0 && matches!(steps[at - 1], Step::SortBy { .. });
         if !(is_sorted && matches!(step, Step::Limit { offset: 0, .. })) {
             watch(step.name(), records.len());
@@ -217,7 +217,7 @@ struct Pace<'t> {
     holds: &'t mut dyn FnMut(usize) -> Result<(), SearchError>,
     /// Bytes that are held.
     bytes: usize,
-    /// Those that `holds` knows of.
+    /// The bytes that `holds` knows of.
     known_bytes: usize,
 }
 
@@ -236,7 +236,7 @@ impl Pace<'_> {
         }
     }
 
-    /// Asked for each record. Returns true if the step takes no more.
+    /// Called for each record. Returns true if the step takes no more.
     fn is_over(&mut self) -> Result<bool, SearchError> {
         self.records += 1;
         match self.records.is_multiple_of(RECORDS_BETWEEN_CHECKS) {
@@ -246,7 +246,7 @@ impl Pace<'_> {
     }
 }
 
-/// The groups of records that come one by one.
+/// Groups records one by one.
 pub struct Grouping<'s> {
     properties: &'s [String],
     reducers: &'s [(Reducer, String)],
@@ -442,7 +442,7 @@ mod tests {
         records.iter().map(record).collect()
     }
 
-    /// The records behind these steps, for which there are time and memory.
+    /// The records after these steps, without limits of time and memory.
     fn ran(steps: &[Step], records: Vec<Record>) -> Result<Vec<Record>, SearchError> {
         run(
             steps,
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_number_is_there_is_no_least_and_no_sum() {
+    fn without_numbers_there_is_no_minimum_and_no_sum() {
         for (name, arguments, answer) in [
             ("SUM", &["@z"][..], "nan"),
             ("AVG", &["@z"], "nan"),
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_values_are_a_group_and_come_last() {
+    fn missing_values_are_a_group_and_are_last() {
         let properties = vec!["m".to_owned()];
         let count = (Reducer::parse("COUNT", &[]).unwrap(), "c".to_owned());
         let steps = [Step::GroupBy {

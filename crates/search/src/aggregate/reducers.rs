@@ -12,7 +12,7 @@ use crate::aggregate::{Record, Value};
 /// A function of all records of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reducer {
-    /// How many there are.
+    /// The number of records.
     Count,
     /// The sum of the numbers of a property.
     Sum(String),
@@ -22,11 +22,11 @@ pub enum Reducer {
     Max(String),
     /// The mean of the numbers.
     Avg(String),
-    /// How many different values there are. COUNT_DISTINCTISH counts exactly, too.
+    /// The number of different values. COUNT_DISTINCTISH counts exactly, too.
     CountDistinct(String),
     /// An estimate of how many different values there are, as bytes for `HllSum`.
     Hll(String),
-    /// How many different values there are by several of these estimates together.
+    /// The number of different values, by several of these estimates together.
     HllSum(String),
     /// The number below which this part of them is, from 0 to 1.
     Quantile(String, f64),

@@ -28,7 +28,7 @@ const MONTHS: [&str; 12] = [
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// Longest text of a time, in bytes. Longer ones are none.
+/// Longest text of a time, in bytes. Longer texts are no times.
 const TEXT_BYTES_MAX: usize = 255;
 
 /// The time in the form; empty if it is too long.
@@ -133,8 +133,8 @@ impl Time {
         }
     }
 
-    /// The year and the number of a week that begins on Monday and belongs to the year of its
-    /// Thursday.
+    /// The year and the number of an ISO week, which starts on Monday and belongs to the year of
+    /// its Thursday.
     fn iso_week(&self) -> (i64, i64) {
         let from_monday = (self.week_day + 6) % 7;
         let thursday = Date::of((self.date.days - from_monday + 3) * DAY_SECONDS);

@@ -54,7 +54,8 @@ impl Value {
         }
     }
 
-    /// A number if it is one, or text that reads as one: behind white space, and empty as zero.
+    /// The value as a number. Text is parsed: leading white space is skipped, and empty text is
+    /// zero.
     pub fn number(&self) -> Option<f64> {
         match self.first() {
             Value::Number(number) => Some(*number),
@@ -213,7 +214,7 @@ pub fn sort_key(number: f64) -> String {
 /// As C's `%.{count}g`: an exponent outside of 1e-4 to 1e`count`, and no zeros at the end.
 fn with_digits(number: f64, count: i32) -> String {
     if number.is_nan() {
-        return "nan".into();
+        return if number.is_sign_negative() { "-nan" } else { "nan" }.into();
     }
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.into();
@@ -324,7 +325,7 @@ impl Record {
         (self.payload, self.explanation) = (None, None);
     }
 
-    /// The document's score, if one was set; zero for a group.
+    /// The document's score if it was set; zero for a group.
     pub fn score(&self) -> f64 {
         self.score
     }
@@ -334,7 +335,7 @@ impl Record {
         self.score = score;
     }
 
-    /// The document's payload, if one was set.
+    /// The document's payload if it was set.
     pub fn payload(&self) -> Option<&[u8]> {
         self.payload.as_deref()
     }

@@ -17,7 +17,7 @@ pub enum Language {
     Other(u8),
 }
 
-/// Names as the original has them, and the stemmers of those that have one here.
+/// The original's names of languages, and the stemmers of the languages that have a stemmer here.
 const TABLE: &[(&str, Algorithm)] = &[
     ("arabic", Algorithm::Arabic),
     ("danish", Algorithm::Danish),
@@ -66,8 +66,8 @@ impl Language {
     }
 }
 
-/// Stems that a thread remembers: those of the words that it met last. Most words of a text are
-/// among the few that are in every text.
+/// Stems that a thread remembers: those of its most recent words. Most words of a text are among
+/// the few that occur in every text.
 const STEMS_KEPT: usize = 4096;
 
 /// Longer words are rare.

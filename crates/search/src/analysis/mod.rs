@@ -1,4 +1,5 @@
-//! Text to terms: where words begin and end, which are left out, and what they are reduced to.
+//! Text to terms: the bounds of words, the words that are left out, and the forms that words are
+//! reduced to.
 
 mod language;
 mod phonetics;
@@ -12,7 +13,7 @@ pub use stop_words::StopWords;
 pub use synonyms::{SYNONYM_PREFIX, Synonyms};
 pub use tokens::{Token, folded, is_separator, spans, tokens};
 
-/// The first byte of a stem that is a term. No word begins with it, since `+` ends words.
+/// The first byte of a stem as a term. No word starts with it, since `+` ends words.
 pub const STEM_PREFIX: u8 = b'+';
 
 /// Shortest word of a document whose stem is a term too, in bytes.

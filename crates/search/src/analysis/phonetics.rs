@@ -2,7 +2,7 @@
 
 use rphonetic::{DoubleMetaphone, Encoder};
 
-/// The first byte of a code that is a term. No word begins with it, since `<` ends words.
+/// The first byte of a code as a term. No word starts with it, since `<` ends words.
 pub const PHONETIC_PREFIX: u8 = b'<';
 
 /// Shortest word of a document whose code is a term too, in bytes.
@@ -16,7 +16,7 @@ const CODED_BYTES_MAX: usize = 256;
 pub struct Phonetics;
 
 impl Phonetics {
-    /// Reads what stands behind PHONETIC. All languages have the same codes, as at the original.
+    /// Parses the argument of PHONETIC. All languages have the same codes, as in the original.
     pub fn of_name(name: &str) -> Option<Phonetics> {
         matches!(name, "dm:en" | "dm:fr" | "dm:pt" | "dm:es").then_some(Phonetics)
     }
@@ -32,7 +32,7 @@ pub fn phonetics(word: &[u8]) -> Option<Vec<u8>> {
     if word.len() > CODED_BYTES_MAX {
         return None;
     }
-    // Other letters than those of English have no sound, but they stand between those that have.
+    // Letters outside of English have no sound, but separate the letters that have.
     let letter = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '-' };
     let letters: String = word.iter().map(letter).collect();
     let code = DoubleMetaphone::default().encode(&letters);

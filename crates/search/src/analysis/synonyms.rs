@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::SearchError;
 use crate::analysis::folded;
 
-/// The first byte of a group that is a term. No word begins with it, since `~` ends words.
+/// The first byte of a group as a term. No word starts with it, since `~` ends words.
 pub const SYNONYM_PREFIX: u8 = b'~';
 
 /// Most words of all groups together; one counts once for each of its groups.
@@ -14,7 +14,7 @@ const WORDS_MAX: usize = 10_000;
 /// Longest name of a group and longest word, in bytes.
 const BYTES_MAX: usize = 1024;
 
-/// By word, the groups that it is in, in the order in which it came to them.
+/// The groups of each word, in the order of their addition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synonyms(BTreeMap<Vec<u8>, Vec<Vec<u8>>>);
 

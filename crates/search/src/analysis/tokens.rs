@@ -1,4 +1,4 @@
-//! Where words of a text begin and end.
+//! The bounds of a text's words.
 //!
 //! A word ends at a blank, a tab or one of the punctuation marks below. A backslash before one of
 //! them makes it part of the word. The rest is in lower case, without blanks and control
@@ -25,7 +25,7 @@ const IS_SEPARATOR: [bool; 256] = {
 pub struct Token {
     /// As a term.
     pub term: Vec<u8>,
-    /// Where it begins and ends in the text, in bytes.
+    /// The token's first byte and its end in the text.
     pub span: Range<usize>,
 }
 
@@ -34,7 +34,7 @@ pub fn tokens(text: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     spans(text).map(|token| token.term)
 }
 
-/// The same with where they stand.
+/// The same words with their positions in the text.
 pub fn spans(text: &[u8]) -> impl Iterator<Item = Token> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -50,7 +50,7 @@ pub fn spans(text: &[u8]) -> impl Iterator<Item = Token> {
     })
 }
 
-/// Whether the byte ends a word.
+/// Returns true if the byte ends a word.
 pub fn is_separator(byte: u8) -> bool {
     IS_SEPARATOR[usize::from(byte)]
 }

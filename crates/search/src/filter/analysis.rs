@@ -15,7 +15,7 @@ pub struct Token {
     pub term: String,
     /// The number of its word in the text.
     pub position: u32,
-    /// Where it stands in the text, in bytes.
+    /// The bytes of the token in the text.
     pub span: Range<usize>,
 }
 
@@ -31,8 +31,8 @@ impl Analyzer {
         }
     }
 
-    /// The terms of a TEXT field's value. That of a field without words is as long as the value;
-    /// `layout` cuts it where it stands in a key.
+    /// The terms of a TEXT field's value. Without tokenization the one term is the whole value;
+    /// `layout` cuts it to the length allowed in a key.
     pub fn tokens(&self, kind: FieldType, text: &str) -> Vec<Token> {
         let FieldType::Text { no_tokenize, no_stem } = kind else {
             return Vec::new();

@@ -18,15 +18,15 @@ pub const DISTANCE_MAX: usize = 2;
 /// A pattern over whole terms of one field.
 #[derive(Clone, Debug)]
 pub enum Automaton {
-    /// Words near this one.
+    /// Words within a distance of this word.
     Near(Near),
-    /// Words that begin so.
+    /// Words with this prefix.
     Prefix(String),
     /// Words that the expression matches from end to end.
     Regex {
         /// The expression.
         regex: Regex,
-        /// The beginning that all matches share.
+        /// The prefix of all matches.
         literal: String,
     },
 }
@@ -40,7 +40,7 @@ pub struct Near {
     pub distance: usize,
     /// Two neighbours in the wrong order are one error instead of two.
     pub swaps: bool,
-    /// A term matches if one of its beginnings does.
+    /// Set if a match of any prefix suffices.
     pub prefix: bool,
 }
 
@@ -50,7 +50,7 @@ pub enum Compared {
     Matches,
     /// It does not.
     Differs,
-    /// No term matches that begins with as many bytes of this one.
+    /// No term matches that has this many leading bytes of the given term.
     Dead(usize),
 }
 
@@ -71,7 +71,7 @@ impl Automaton {
         Ok(Automaton::Regex { regex, literal })
     }
 
-    /// The beginning that all matches share.
+    /// The prefix of all matches.
     pub fn literal(&self) -> &str {
         match self {
             Automaton::Near(_) => "",
@@ -92,7 +92,7 @@ impl Automaton {
         }
     }
 
-    /// Whether a term matches.
+    /// Returns true if a term matches.
     pub fn matches(&self, term: &[u8]) -> bool {
         matches!(self.compare(term), Compared::Matches)
     }
@@ -103,7 +103,7 @@ fn whole(pattern: &str, any_case: bool) -> Result<Regex, String> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(format!("a regular expression has at most {PATTERN_BYTES_MAX} bytes"));
     }
-    // Alone first: a pattern must not close the group that it is put into.
+    // The pattern by itself first: it must not close the surrounding group.
     build(pattern, any_case)?;
     build(&format!("^(?:{pattern})$"), any_case)
 }
@@ -121,8 +121,8 @@ fn build(pattern: &str, any_case: bool) -> Result<Regex, String> {
     })
 }
 
-/// The letters and digits that a pattern begins with, as lower-case terms do. Nothing if there are
-/// alternatives; the last is left out if what follows repeats it.
+/// The leading letters and digits of a pattern, in lower case as in terms. Empty if there are
+/// alternatives; the last character is left out if a repetition follows.
 fn literal(pattern: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric();
     // Some letters of other scripts have ASCII letters for lower case.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_near_by_their_errors() {
+    fn words_are_ordered_by_their_errors() {
         for (word, distance, swaps, prefix, term, expected) in [
             ("laptopp", 1, true, false, "laptop", true),
             ("haedphone", 1, true, false, "headphone", true),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_beginning_is_that_of_no_match() {
+    fn a_dead_prefix_matches_nothing() {
         let automaton = near("abcd", 1, true, false);
         let Compared::Dead(bytes) = automaton.compare(b"xyzzy") else {
             panic!("no match begins so");

@@ -3,10 +3,10 @@
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 
-/// Lengths up to here are kept exactly, longer ones with four bits behind the first.
+/// Lengths up to here are exact; longer lengths keep four bits after the highest.
 const EXACT_LENGTHS: u32 = 24;
 
-/// The length that stands for `length` after it was rounded down to what one byte can hold.
+/// The value of `length` after rounding down to what one byte can hold.
 fn rounded(length: u32) -> u32 {
     if length < EXACT_LENGTHS {
         return length;
@@ -19,7 +19,7 @@ fn rounded(length: u32) -> u32 {
     }
 }
 
-/// How much of a term's worth its frequency in a document earns.
+/// The share of a term's worth that its frequency in a document earns.
 #[derive(Clone, Copy, Debug)]
 pub struct Bm25 {
     weight: f32,

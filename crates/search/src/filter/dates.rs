@@ -38,7 +38,7 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
     parts.next().is_none().then_some(found)
 }
 
-/// The microseconds behind a point, and what follows. Digits beyond the sixth are cut.
+/// The microseconds after a point, and the rest of the text. Digits after the sixth are cut.
 fn fraction(text: &str) -> Option<(i64, &str)> {
     let Some(text) = text.strip_prefix('.') else {
         return Some((0, text));

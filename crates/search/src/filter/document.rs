@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_values_stand_with_their_fields() {
+    fn words_and_values_have_their_fields() {
         let schema = schema(&["TEXT", "I64", "FACET"]);
         let document = document(&schema, b"k", |field| match field.name.as_str() {
             "f0" => vec![Given::Text("Red fox"), Given::Integer(4), Given::Text("fox")],

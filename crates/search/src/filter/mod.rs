@@ -5,12 +5,12 @@
 //!   values --document--> Document                                  `--aggregate--> buckets, figures
 //! ```
 //!
-//! An index is the same rows as any other of this crate. Terms begin with the number of their
-//! field, so that each TEXT field has words, positions and lengths of its own; values of all other
-//! types are TAG values whose bytes sort as the values do. Requests follow
+//! An index has the same rows as any other index of this crate. Terms start with the number of
+//! their field, so that each TEXT field has words, positions and lengths of its own; values of all
+//! other types are TAG values whose bytes sort as the values do. Requests follow
 //! <https://upstash.com/docs/redis/search>; tokens, scores and buckets are those of Tantivy 0.26,
-//! which runs behind it there. Where the pages leave a figure open, `docs/search-upstash.md` says
-//! what it is here.
+//! which Upstash runs. Where the pages leave a figure open, `docs/search-upstash.md` has the figure
+//! used here.
 
 mod aggregate;
 mod analysis;

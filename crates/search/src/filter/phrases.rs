@@ -1,7 +1,8 @@
-//! How often words stand one after the other. Positions are those that the first word would have.
+//! Counts phrases: words that follow each other. Positions are relative to the first word.
 
-/// How often a phrase stands in a document: `words` are the positions of each, ascending, each less
-/// the word's place in the phrase. `slop` is how far from its place a word may be.
+/// The number of times that a document contains a phrase: `words` are the positions of each word,
+/// ascending, each minus the word's offset in the phrase. `slop` is the greatest distance of a word
+/// from its place.
 pub fn count(words: &[Vec<u32>], slop: u32) -> u32 {
     match (words, slop) {
         ([], _) => 0,
@@ -12,7 +13,7 @@ pub fn count(words: &[Vec<u32>], slop: u32) -> u32 {
     }
 }
 
-/// The positions at which all stand.
+/// The positions shared by all words.
 pub fn starts(words: &[Vec<u32>]) -> Vec<u32> {
     let Some((first, others)) = words.split_first() else {
         return Vec::new();
@@ -21,7 +22,8 @@ pub fn starts(words: &[Vec<u32>]) -> Vec<u32> {
     first.iter().filter(at).copied().collect()
 }
 
-/// Each position takes part once; the left one takes the nearest that is not behind the right one.
+/// Each position counts once; the left word takes the nearest position that is not after the right
+/// word.
 fn count_of_two(left: &[u32], right: &[u32], slop: u32) -> u32 {
     let (mut of_left, mut of_right, mut count) = (0, 0, 0);
     while let (Some(a), Some(b)) = (left.get(of_left), right.get(of_right)) {
@@ -41,7 +43,7 @@ fn count_of_two(left: &[u32], right: &[u32], slop: u32) -> u32 {
     count
 }
 
-/// Words share the slop: what the ones before have used is not there for those behind.
+/// All words share the slop: later words have only what earlier words left over.
 fn count_of_many(words: &[Vec<u32>], slop: u32) -> u32 {
     let mut reached: Vec<(u32, u32)> = words[0].iter().map(|position| (*position, 0)).collect();
     for word in &words[1..] {

@@ -25,7 +25,7 @@ const CLAUSES_MAX: usize = 1024;
 /// Longest filter, in bytes.
 pub const FILTER_BYTES_MAX: usize = 1 << 20;
 
-/// How far a word of a phrase may be from its place.
+/// The greatest distance of a phrase's word from its place.
 const SLOP_MAX: u64 = 1000;
 
 /// The worth of the ways in which smart matching finds words, the surest first: the words as a
@@ -55,9 +55,9 @@ pub enum Clause {
         field: u16,
         /// Two words or more, with their places.
         words: Vec<(u32, String)>,
-        /// How far words may be from their places.
+        /// The greatest distance of words from their places.
         slop: u32,
-        /// A word that begins so stands behind them.
+        /// The phrase must be followed by a word with this prefix.
         prefix: Option<(u32, String)>,
     },
     /// Documents with a term that a pattern matches, with a score of one.
@@ -83,8 +83,8 @@ pub enum Clause {
         /// The last value.
         to: Bound<Vec<u8>>,
     },
-    /// Documents that match every one of `must`, or one of `should` if there is none, and none of
-    /// `must_not`. The scores of what matches are added.
+    /// Documents that match every clause of `must`, or a clause of `should` if `must` is empty, and
+    /// no clause of `must_not`. The scores of all matching clauses are added.
     Boolean {
         /// All of them have to match.
         must: Vec<Clause>,
@@ -394,7 +394,7 @@ impl Parser<'_> {
         if let Some(value) = of_json(field, value)? {
             return Ok(of(value));
         }
-        // A number between two whole ones, or beyond all.
+        // A number between two integers, or out of range.
         let number = value.as_f64().unwrap_or(0.0);
         let next = if is_low { number.ceil() } else { number.floor() };
         let sorted = match field.kind {

@@ -65,7 +65,7 @@ impl FieldType {
         }
     }
 
-    /// Whether values are numbers.
+    /// Returns true if values are numbers.
     pub fn is_numeric(self) -> bool {
         matches!(self, FieldType::U64 | FieldType::I64 | FieldType::F64)
     }
@@ -84,12 +84,12 @@ pub struct TypedField {
     pub kind: FieldType,
     /// It may order results and be aggregated. KEYWORD and FACET fields always may be aggregated.
     pub fast: bool,
-    /// Where the values stand in a document, if that is not its name.
+    /// The source of the values in a document, if it differs from the name.
     pub from: Option<String>,
 }
 
 impl TypedField {
-    /// Where the values stand in a document: a hash's field, or members with dots between them.
+    /// The source of the values in a document: a hash's field, or JSON members joined by dots.
     pub fn source(&self) -> &str {
         self.from.as_deref().unwrap_or(&self.name)
     }
@@ -104,7 +104,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// A schema of these fields. Refuses none, too many, and a name that stands twice or is empty.
+    /// Builds a schema of these fields. Refuses an empty list, too many fields, and names that are
+    /// empty or repeated.
     pub fn new(fields: Vec<TypedField>, language: Language) -> Result<Schema, String> {
         if fields.is_empty() {
             return Err("A schema has at least one field".into());

@@ -38,7 +38,7 @@ impl Modifier {
         })
     }
 
-    /// Nothing if the value does not fit.
+    /// None if the value does not fit.
     fn of(self, value: f64) -> Option<f64> {
         let result = match self {
             Modifier::None => value,
@@ -60,7 +60,7 @@ pub enum Operation {
     Multiply,
     /// They are added.
     Sum,
-    /// The second counts alone.
+    /// Only the second counts.
     Replace,
 }
 

@@ -15,7 +15,7 @@ use crate::index::State;
 use crate::layout::{DocumentId, after, document_row, tag_prefix};
 use crate::rows::Rows;
 
-/// After how many candidates a search asks whether it has to end.
+/// Number of candidates between two checks of the deadline.
 const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
 
 /// The order of hits.
@@ -26,23 +26,23 @@ pub enum Order {
     Score,
     /// Their scores as values of fields change them.
     Function(ScoreFunction),
-    /// The first value of a field; those without one come last.
+    /// The first value of a field; documents without a value sort last.
     Field {
         /// The number of the field.
         field: u16,
-        /// The lowest comes first.
+        /// The lowest value is first.
         ascends: bool,
     },
 }
 
-/// The part of the matches that is wanted.
+/// The requested part of the matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// How many of the best are skipped.
+    /// The number of the best that are skipped.
     pub offset: usize,
-    /// How many are wanted.
+    /// The number of wanted matches.
     pub count: usize,
-    /// Their order. Equal ones come in the order of their keys.
+    /// Their order. Equal matches are in the order of their keys.
     pub order: Order,
 }
 
@@ -58,14 +58,13 @@ pub struct Hit {
 /// The answer to a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// How many documents match.
+    /// The number of matching documents.
     pub total: u64,
     /// Those of the page, the best first.
     pub hits: Vec<Hit>,
 }
 
-/// The best documents that match a clause. `is_over` is asked from time to time whether the search
-/// has taken too long.
+/// The best documents that match a clause. The search polls `is_over` for its deadline.
 pub fn search(
     rows: &mut dyn Rows,
     schema: &Schema,
@@ -106,7 +105,8 @@ pub fn search(
     })
 }
 
-/// How many documents match a clause. Takes no longer for more of them if it asks for one value.
+/// The number of documents that match a clause. For a clause of one value the time does not depend
+/// on that number.
 pub fn count(rows: &mut dyn Rows, clause: &Clause, is_over: &dyn Fn() -> bool) -> Result<u64, SearchError> {
     let state = State::read(rows);
     match clause {
@@ -136,7 +136,7 @@ pub struct Matched {
 type VisitMatched<'v> = &'v mut dyn FnMut(&Walker, Matched) -> Result<(), SearchError>;
 type VisitId<'v> = &'v mut dyn FnMut(&mut dyn Rows, &Walker, DocumentId) -> Result<(), SearchError>;
 
-/// Visits every document that matches, with the walker that stands at it.
+/// Visits every matching document, with the walker at that document.
 pub fn each(
     rows: &mut dyn Rows,
     schema: &Schema,

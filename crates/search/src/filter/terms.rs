@@ -1,4 +1,4 @@
-//! The terms of an index at one snapshot: how many documents have them, and where they stand.
+//! The terms of an index at one snapshot: their document counts and occurrences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -14,11 +14,11 @@ use crate::postings::{Posting, Walk, documents_of};
 use crate::rows::Rows;
 use crate::walking::TermWalk;
 
-/// The terms of a search in documents that are not settled, or gone.
+/// The terms of a search in documents that are unsettled or removed.
 #[derive(Default)]
 pub struct Terms {
     gone_ids: Rc<BTreeSet<DocumentId>>,
-    /// Terms of documents that are gone and not settled, with how many had them.
+    /// Terms of removed but unsettled documents, with their document counts.
     gone: BTreeMap<Vec<u8>, u64>,
     /// Terms of documents that are not settled.
     fresh: BTreeMap<Vec<u8>, Vec<Posting>>,
@@ -104,7 +104,7 @@ impl Terms {
         }
     }
 
-    /// How many documents have the term.
+    /// The number of documents with the term.
     pub fn documents(&self, rows: &mut dyn Rows, term: &[u8]) -> u64 {
         let row = rows.get(&term_row(term));
         let settled = row.map_or(0, |row| u64::from(documents_of(&row)));

@@ -40,7 +40,7 @@ impl Value {
         })
     }
 
-    /// The bytes that stand in a row.
+    /// The bytes in a row.
     pub fn sorted(&self) -> Vec<u8> {
         match self {
             Value::U64(number) => number.to_be_bytes().into(),
@@ -79,7 +79,7 @@ impl Value {
     }
 }
 
-/// A facet's path without what follows its last part.
+/// A facet's path without anything after its last part.
 pub fn facet(text: &str) -> Option<String> {
     let path = text.strip_prefix('/')?;
     let parts = path.split('/').filter(|part| !part.is_empty());
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_sort_as_values_do_and_come_back() {
+    fn bytes_sort_as_values_do_and_decode() {
         let lists: [(FieldType, &[Value]); 4] = [
             (FieldType::U64, &[Value::U64(0), Value::U64(9), Value::U64(u64::MAX)]),
             (

@@ -19,7 +19,7 @@ use crate::walking::{IdRows, Ids, TermWalk, agreed};
 /// Rows that are read between two looks at the time.
 const ROWS_BETWEEN_CHECKS: u32 = 1024;
 
-/// How long a value is for its score.
+/// The length of a value for its score.
 const VALUE_LENGTH: u32 = 1;
 
 /// The lengths of a document's fields, by their numbers.
@@ -46,10 +46,10 @@ pub enum Walker {
 pub struct Phrase {
     field: u16,
     words: Vec<(u32, TermWalk)>,
-    /// The place of the last word: positions are those that it would have.
+    /// The place of the last word: positions are relative to it.
     last: u32,
     slop: u32,
-    /// The place behind the words, and what may stand there.
+    /// The place after the words, and the terms allowed there.
     suffixes: Option<(u32, Vec<TermWalk>)>,
     worth: Bm25,
     at: Option<DocumentId>,
@@ -226,7 +226,7 @@ impl Maker<'_> {
 }
 
 impl Walker {
-    /// Where it stands.
+    /// The current document.
     pub fn at(&self) -> Option<DocumentId> {
         match self {
             Walker::Nothing => None,
@@ -253,7 +253,7 @@ impl Walker {
         }
     }
 
-    /// The score of the document at which it stands.
+    /// The score of the current document.
     pub fn score(&self, lengths: &Lengths) -> f32 {
         match self {
             Walker::Nothing => 0.0,
@@ -309,7 +309,7 @@ impl Phrase {
         })
     }
 
-    /// One word with the beginning of another is worth as much as a pattern.
+    /// One word followed by the prefix of another scores like a pattern.
     fn score(&self, lengths: &Lengths) -> f32 {
         match self.suffixes.is_some() && self.words.len() == 1 {
             true => 1.0,
@@ -318,7 +318,8 @@ impl Phrase {
     }
 }
 
-/// Where a phrase would end, by where one of its words stands and how many places follow it.
+/// The end positions of a phrase, from the positions of one of its words and the number of places
+/// after it.
 fn ends_of(following: u32, walk: &TermWalk) -> Vec<u32> {
     let mut positions = Vec::new();
     walk.add_positions(&mut positions);

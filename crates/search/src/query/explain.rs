@@ -208,7 +208,7 @@ impl Explained<'_> {
     }
 }
 
-/// A number with six digits behind the point, as C prints it.
+/// A number with six digits after the point, as C prints it.
 fn shown_number(number: f64) -> String {
     match number {
         f64::INFINITY => "inf".into(),

@@ -1,5 +1,5 @@
-//! The first dialect of queries: words bind to each other before anything else does, and
-//! alternatives before what stands side by side.
+//! The first dialect of queries: adjacent words bind most strongly, and alternatives bind more
+//! strongly than juxtaposition.
 //!
 //! ```text
 //! sequence = { part { "|" part } }
@@ -8,10 +8,9 @@
 //! operand  = ( sign sequence | words | other ) { "|" part }
 //! ```
 //!
-//! So `-` reaches to the next sign or phrase, `~` to the next `~`, or both to the end of what they
-//! stand in, and a field to the end of its words. Alternatives of TAG values are more values. There
-//! are no parameters, comparisons, patterns in quotes or `ismissing`; fields that do not exist hold
-//! nothing.
+//! So `-` reaches to the next sign or phrase, `~` to the next `~`, or both to the end of the
+//! enclosing part, and a field to the end of its words. Alternatives of TAG values are more values.
+//! There are no parameters, comparisons, quoted patterns or `ismissing`; absent fields are empty.
 
 use crate::analysis::folded;
 use crate::query::lexer::Kind;
@@ -119,8 +118,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether the phrase that comes next begins with a stop word, or has one as its second word.
-    /// Later ones are passed over.
+    /// Returns true if the next phrase has a stop word as its first or second word. Later stop
+    /// words are skipped.
     fn is_at_stop_word(&self) -> bool {
         match phrase(&self.next_token().text).kind {
             NodeKind::Every { children, .. } => children.iter().take(2).any(|word| self.is_stop_word(word)),
@@ -135,7 +134,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A phrase of this dialect; one word in quotes is that word alone.
+    /// A phrase of this dialect; one word in quotes is that word itself.
     pub(super) fn first_phrase(&self, text: &[u8]) -> Node {
         let mut found = phrase(text);
         if let NodeKind::Every { children, .. } = &mut found.kind

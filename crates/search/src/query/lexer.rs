@@ -1,7 +1,6 @@
 //! A query's text to tokens: the longest that fits at each place, as the original's scanner does.
 //!
-//! Punctuation that means nothing is skipped. Each token knows where it stands, for the error that
-//! names it.
+//! Punctuation without a meaning is skipped. Each token has its position, for errors that name it.
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub enum Kind {
     Field,
     /// `$name`
     Parameter,
-    /// Text in quotes, as it stands.
+    /// Text in quotes, verbatim.
     Exact,
     /// `text*`, `*text`, `*text*`: `text` is without the stars.
     Prefix,
@@ -24,7 +23,7 @@ pub enum Kind {
     Wildcard,
     /// `=>`
     Arrow,
-    /// `==`, `!=`, `<`, `<=`, `>`, `>=` behind a field.
+    /// `==`, `!=`, `<`, `<=`, `>`, `>=` after a field.
     Comparison(Comparison),
     /// One of `( ) { } [ ] : ; | - ~ * %`.
     Mark(u8),
@@ -39,7 +38,7 @@ impl Kind {
     }
 }
 
-/// How a number of a document compares with that of the query.
+/// A comparison of a document's number with the query's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
@@ -57,7 +56,7 @@ pub struct Token {
     pub text: Vec<u8>,
     /// The affix's text is a parameter's name.
     pub is_parameter: bool,
-    /// Where it begins, in bytes.
+    /// Its first byte.
     pub at: usize,
 }
 
@@ -128,7 +127,7 @@ impl Lexer<'_> {
         self.push(Kind::Mark(byte), vec![byte], self.at + 1);
     }
 
-    /// Where the word that begins at `start` ends; `start` if there is none.
+    /// The end of the word at `start`; `start` if there is none.
     fn word_end(&self, start: usize) -> usize {
         let mut at = start;
         while let Some(byte) = self.byte(at) {
@@ -162,8 +161,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A sign before a number is part of it; a word that begins with a digit is longer than the
-    /// number.
+    /// A sign before a number is part of it; a word with leading digits is longer than the number.
     fn number_or_word(&mut self) {
         let byte = self.query[self.at];
         let signed = usize::from(matches!(byte, b'-' | b'+'));
@@ -189,7 +187,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Where the number without a sign that begins at `start` ends; `start` if there is none.
+    /// The end of the unsigned number at `start`; `start` if there is none.
     fn number_end(&self, start: usize) -> usize {
         let digits = |from: usize| {
             let rest = self.query[from.min(self.query.len())..].iter();
@@ -255,7 +253,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Where the quote that opens at `start` closes.
+    /// The end of the quote that opens at `start`.
     fn quote_end(&self, start: usize) -> Option<usize> {
         let quote = self.query[start];
         let mut at = start + 1;
@@ -269,9 +267,14 @@ impl Lexer<'_> {
         None
     }
 
+    /// Without its partner a single quote is punctuation (`O'Neil`), a double one an error.
     fn quoted(&mut self, quote: u8) {
         let Some(end) = self.quote_end(self.at) else {
-            return self.mark(quote);
+            match quote {
+                b'"' => self.mark(quote),
+                _ => self.at += 1,
+            }
+            return;
         };
         let text = self.query[self.at + 1..end].to_vec();
         match self.byte(end + 1) {
@@ -281,7 +284,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// `*text` and `*text*`, or a star alone.
+    /// `*text` and `*text*`, or a bare star.
     fn star(&mut self) {
         let start = self.at + 1;
         let quoted = matches!(self.byte(start), Some(b'"' | b'\''));

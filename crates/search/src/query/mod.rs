@@ -1,4 +1,4 @@
-//! A query's text to a tree of what documents have to hold.
+//! A query's text to a tree of conditions on documents.
 //!
 //! Dialects 2 to 4 of the original have one grammar ([`parse`]); in the first, fields and signs
 //! reach further ([`parse_first`]).

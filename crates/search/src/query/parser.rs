@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
             _ if self.is_first => self.first_sequence()?,
             _ => self.either()?,
         };
-        // Before nearness, a condition of stop words alone filters nothing.
+        // Before nearness, a condition of only stop words filters nothing.
         let nothing = match self.peek() {
             Kind::Arrow => NodeKind::All,
             _ => NodeKind::Empty,
@@ -137,7 +137,7 @@ impl<'a> Parser<'a> {
         false
     }
 
-    /// A condition that consists of stop words alone is none.
+    /// A condition that consists only of stop words is none.
     fn either(&mut self) -> Parsed<Option<Node>> {
         let mut found = self.sequence()?;
         while self.take(b'|') {
@@ -177,8 +177,8 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    /// A number, a pattern or a parameter binds to what stands before it, more strongly than a sign
-    /// or a field does. So `-foo ba*` is `-(foo ba*)`, at the original too.
+    /// A number, a pattern or a parameter binds to the part before it, more strongly than a sign or
+    /// a field does. So `-foo ba*` is `-(foo ba*)`, as in the original.
     fn tight(&mut self) -> Parsed<Option<Node>> {
         let found = self.with_attributes()?;
         self.bound_tightly(found)
@@ -294,7 +294,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Behind the first `%`.
+    /// After the first `%`.
     fn fuzzy(&mut self) -> Parsed<Node> {
         let mut distance = 1;
         while self.take(b'%') {
@@ -359,7 +359,7 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    /// A sign may stand before what a field has to hold.
+    /// A sign may precede the operand of a field.
     fn text_operand(&mut self) -> Parsed<Option<Node>> {
         match self.peek() {
             Kind::Mark(b'-' | b'~') => self.unary(),
@@ -367,7 +367,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Attributes behind it belong to the field's condition.
+    /// Attributes after it belong to the field's condition.
     fn tight_operand(&mut self) -> Parsed<Option<Node>> {
         let found = self.primary()?;
         self.bound_tightly(found)
@@ -448,7 +448,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// Behind the place in the middle: radius, unit and the bracket.
+    /// After the center: radius, unit and the bracket.
     fn circle(&mut self, token: &Token, center: Place) -> Parsed<Node> {
         let radius = self.number()?;
         let unit = self.word_text()?;
@@ -494,7 +494,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A number, or a parameter that holds one; a sign may stand before the parameter.
+    /// A number, or a parameter that holds one; a sign may precede the parameter.
     pub(super) fn number(&mut self) -> Parsed<f64> {
         let is_negative = self.peek() == Kind::Mark(b'-') && self.peek_behind() == Kind::Parameter;
         if is_negative {
@@ -553,7 +553,7 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| SearchError::NoParameter(name.into_owned()))
     }
 
-    /// A word as it stands, or what a parameter holds.
+    /// A word verbatim, or the value of a parameter.
     pub(super) fn word_text(&mut self) -> Parsed<Vec<u8>> {
         let token = self.advance();
         match token.kind {
@@ -588,7 +588,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// Whether the next token is this word, in any case.
+    /// Returns true if the next token is this word, in any case.
     pub(super) fn is_word(&self, word: &str) -> bool {
         self.peek() == Kind::Word && self.tokens[self.next].text.eq_ignore_ascii_case(word.as_bytes())
     }
@@ -617,8 +617,8 @@ impl<'a> Parser<'a> {
         self.syntax_at(self.next)
     }
 
-    /// The error tells where the token that is out of place stands, or the last one if the query
-    /// ends too early, and the last word up to there.
+    /// The error names the position of the misplaced token, or of the last token if the query ends
+    /// too early, and the last word up to there.
     fn syntax_at(&self, position: usize) -> SearchError {
         let is_end = self.tokens[position].kind == Kind::End;
         let at = self.tokens[position - usize::from(is_end && position > 0)].at;
@@ -658,8 +658,8 @@ fn number_word(text: &[u8]) -> Node {
     node
 }
 
-/// Two conditions as one. A first one that is of the same kind takes in the second, unless it is
-/// about some fields only.
+/// Joins two conditions. A first condition of the same kind absorbs the second, unless it is
+/// limited to some fields.
 fn joined(
     first: Option<Node>,
     second: Option<Node>,
@@ -695,7 +695,7 @@ pub(super) fn joined_every(first: Option<Node>, second: Option<Node>) -> Option<
     })
 }
 
-/// Words in quotes stand one after the other. Stop words are looked for too, and never found.
+/// Words in quotes must follow each other. Stop words are sought too, and never found.
 pub(super) fn phrase(text: &[u8]) -> Node {
     const SEPARATORS: &[u8] = b" \t,./(){}[]:;~!@#%^&*-=+|'`\"<>?";
     let (mut words, mut word, mut escaped) = (Vec::new(), Vec::new(), false);
@@ -715,8 +715,8 @@ pub(super) fn phrase(text: &[u8]) -> Node {
     node
 }
 
-/// A backslash in a wildcard's text lets the next byte stand in the query, a quote for example; it
-/// takes no meaning from `*` and `?`.
+/// A backslash in a wildcard's text quotes the next byte for the query, for example a quotation
+/// mark; `*` and `?` keep their meaning.
 fn without_backslashes(text: &[u8]) -> Vec<u8> {
     let mut bytes = text.iter();
     let next = || match bytes.next() {

@@ -12,7 +12,7 @@ use crate::schema::FieldKind;
 use crate::shapes::{Relation, Shape};
 
 impl Parser<'_> {
-    /// A word, with a parameter behind it and nothing more.
+    /// A word, followed by only a parameter.
     pub(super) fn is_shape(&self) -> bool {
         self.peek() == Kind::Word && self.peek_behind() == Kind::Parameter
     }

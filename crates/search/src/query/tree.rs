@@ -12,16 +12,16 @@ use crate::shapes::{Relation, Shape};
 /// A whole query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// The condition that documents have to meet.
+    /// The condition on documents.
     pub root: Node,
-    /// Restricts the matches to the nearest to a vector.
+    /// Limits the matches to the vectors nearest to a vector.
     pub nearest: Option<Nearest>,
 }
 
 /// `=>[KNN count @field $vector]`: the documents whose vectors are nearest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
-    /// How many documents.
+    /// The number of documents.
     pub count: usize,
     /// The field's position in the schema.
     pub field: u16,
@@ -35,14 +35,14 @@ pub struct Nearest {
     pub options: NearestOptions,
 }
 
-/// How the nearest are looked for. Answers depend on the candidates of a graph alone.
+/// Options of a nearest-vector search. Answers depend only on the candidates of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NearestOptions {
-    /// How many candidates a graph keeps (EF_RUNTIME).
+    /// The number of candidates that a graph keeps (EF_RUNTIME).
     pub candidates: Option<usize>,
     /// How a filter and nearness are brought together.
     pub policy: Option<HybridPolicy>,
-    /// How many of the nearest the filter gets at a time.
+    /// The number of the nearest that the filter gets at a time.
     pub batch_size: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ pub struct VectorRange {
     pub parameter: String,
     /// The name under which the distance is given, if it is.
     pub distance_name: Option<String>,
-    /// How much farther a search of a graph looks, as a share of the radius.
+    /// The additional distance in which a search of a graph looks, as a share of the radius.
     pub epsilon: Option<f64>,
 }
 
@@ -96,11 +96,11 @@ pub struct Node {
 pub struct Options {
     /// The factor of the score.
     pub weight: f64,
-    /// How many other words may stand between those of an intersection.
+    /// The most other words between the words of an intersection.
     pub slop: Option<u32>,
-    /// Words of an intersection stand in their order.
+    /// Words of an intersection must be in order.
     pub in_order: bool,
-    /// The query sets one of these two, be it to what holds anyway.
+    /// The query sets either of these two, even to its default.
     pub names_order: bool,
     /// The TEXT fields that are looked at.
     pub fields: FieldMask,
@@ -145,14 +145,14 @@ pub enum Affix {
     Fuzzy(Vec<u8>, usize),
 }
 
-/// How a document's shape has to lie to another.
+/// A condition on the relation of a document's shape to another shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeCondition {
     /// The field's position in the schema.
     pub field: u16,
-    /// How it has to lie.
+    /// The required relation.
     pub relation: Relation,
-    /// To which shape.
+    /// The other shape.
     pub shape: Shape,
     /// That shape as the client sent it.
     pub text: String,
@@ -193,12 +193,12 @@ pub enum NodeKind {
     Word {
         /// The term.
         term: Vec<u8>,
-        /// It stands beside the word that the query has.
+        /// It was added by expansion of the query's word.
         expanded: bool,
     },
     /// Terms that match a pattern.
     Affix(Affix),
-    /// All children match. `exact`: as words that stand one after the other.
+    /// All children match. `exact`: as consecutive words.
     Every {
         /// The children.
         children: Vec<Node>,
@@ -220,9 +220,9 @@ pub enum NodeKind {
         /// The circle.
         circle: Circle,
     },
-    /// A shape lies so to another.
+    /// A shape's relation to another shape.
     Shape(Box<ShapeCondition>),
-    /// A vector is near.
+    /// A vector within a distance.
     VectorRange(Box<VectorRange>),
     /// A TAG field has one of the values: words, affixes, or several words that are one value.
     Tag {
@@ -270,18 +270,18 @@ impl Node {
         }
     }
 
-    /// Whether it asks how far vectors are.
+    /// Returns true if the node needs distances of vectors.
     pub fn measures_distance(&self) -> bool {
         matches!(self.kind, NodeKind::VectorRange(_)) || self.children().any(Node::measures_distance)
     }
 
-    /// Whether a condition has a factor of its own.
+    /// Returns true if a condition has a factor of its own.
     pub fn has_weight(&self) -> bool {
         self.options.weight != 1.0 || self.children().any(Node::has_weight)
     }
 
-    /// The TEXT fields whose words are looked for in an order or within a distance: by all of
-    /// several conditions, or by those that set it.
+    /// The TEXT fields whose words are sought in an order or within a distance: those of all
+    /// conditions, or only of conditions that set it.
     pub fn ordered_fields(&self, by_all: bool) -> FieldMask {
         let is_ordered = by_all || self.options.names_order;
         let own = match &self.kind {
@@ -352,8 +352,8 @@ impl Node {
         }
     }
 
-    /// Whether empty text is looked for in fields that do not index it. It may be looked for in all
-    /// fields together.
+    /// Returns true if empty text is looked for in fields that do not index it. It may be looked
+    /// for in all fields together.
     pub(crate) fn lacks_empty(&self, schema: &Schema) -> bool {
         let lacks = |children: &[Node]| children.iter().any(|child| child.lacks_empty(schema));
         match &self.kind {
@@ -374,7 +374,7 @@ impl Node {
         }
     }
 
-    /// How many conditions there are that look something up.
+    /// The number of conditions with a lookup.
     pub(crate) fn leaves(&self) -> usize {
         match &self.kind {
             NodeKind::Every { children, .. } | NodeKind::Any(children) | NodeKind::Tag { values: children, .. } => {
@@ -386,7 +386,7 @@ impl Node {
     }
 }
 
-/// Other words that a word of a query stands for.
+/// The expansions of a query's word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expander {
     /// Its synonyms, its sound and its stem.
@@ -403,7 +403,7 @@ pub enum Expander {
 }
 
 impl Expander {
-    /// The expander of this name. One that nobody knows expands nothing, as at the original.
+    /// The expander of this name. An unknown expander expands nothing, as in the original.
     pub fn of_name(name: &str) -> Expander {
         match name.to_ascii_uppercase().as_str() {
             "DEFAULT" => Expander::All,

@@ -165,7 +165,7 @@ impl<'a> Parser<'a> {
         self.attributes()
     }
 
-    /// Refuses names of distances that stand twice, or that are fields.
+    /// Refuses names of distances that are repeated, or that are fields.
     pub(super) fn check_names(&self, query: &Query) -> Parsed<()> {
         let names = query.distance_names();
         for (at, name) in names.iter().enumerate() {

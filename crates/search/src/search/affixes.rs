@@ -11,14 +11,14 @@ use crate::postings::documents_of;
 use crate::query::Affix;
 use crate::rows::Rows;
 
-/// Most terms that a pattern stands for. The first in byte order are taken, as they are the same
-/// whatever is settled; the original takes what its tree has first.
+/// Most terms that match a pattern. The first in byte order are taken, as these do not depend on
+/// settling; the original takes the first of its tree.
 pub const EXPANSIONS_MAX: usize = 200;
 
-/// After how many terms a search asks whether it has to end.
+/// Number of terms between two checks of the deadline.
 const TERMS_BETWEEN_CHECKS: u64 = 256;
 
-/// Shortest text of a pattern, in bytes. Shorter ones match nothing, as at the original.
+/// Shortest text of a pattern, in bytes. Shorter patterns match nothing, as in the original.
 const TEXT_BYTES_MIN: usize = 2;
 
 impl Affix {
@@ -36,7 +36,7 @@ impl Affix {
         is_bounded && self.text().len() < TEXT_BYTES_MIN
     }
 
-    /// The beginning that every matching term shares.
+    /// The prefix of every matching term.
     fn literal(&self) -> &[u8] {
         match self {
             Affix::Prefix(text) => text,
@@ -185,7 +185,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether a term matches that others are not in order with.
+    /// Returns true if a term matches that others are not in order with.
     fn matches(&mut self, term: &[u8]) -> bool {
         match self {
             Pattern::Fuzzy(fuzzy) => fuzzy.is_near(term),
@@ -208,22 +208,22 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Number of terms that are passed one by one before others that are not near are skipped: going on
-/// costs less than beginning anew.
+/// Number of distant terms that are read one by one before a range is skipped: a next is cheaper
+/// than a seek.
 const TERMS_BEFORE_SKIP: usize = 8;
 
 /// A word that terms are compared with. Beginnings that terms share are compared once.
 struct Fuzzy {
     word: Vec<char>,
     distance: usize,
-    /// The beginning of the last term, as far as it was looked at.
+    /// The prefix of the last term, as far as it was examined.
     path: Vec<char>,
-    /// For each length of the path, the distances of that beginning from each of the word, by
+    /// For each length of the path, the distances of that prefix from each prefix of the word, by
     /// their lengths: a row for each.
     distances: Vec<usize>,
     /// The runes of the word, ascending.
     runes: Vec<char>,
-    /// No term from the last one up to this is near enough.
+    /// No term from the last one up to this is within the distance.
     resumed_at: Vec<u8>,
     seen: usize,
 }
@@ -245,8 +245,8 @@ impl Fuzzy {
         }
     }
 
-    /// Whether the term is near enough; `None` if it is among some that are not, and there may be
-    /// many more.
+    /// Returns true if the term is within the distance; `None` if it is in a range of distant
+    /// terms, which may be long.
     fn look(&mut self, term: &[u8]) -> Option<bool> {
         if term < self.resumed_at.as_slice() {
             self.seen += 1;
@@ -266,8 +266,8 @@ impl Fuzzy {
         }
     }
 
-    /// Finds where terms may be near again, behind those that begin with a text that is too far:
-    /// its last rune is, and so is any that the word does not have.
+    /// Seeks the next terms that may be within the distance, after all terms with this prefix,
+    /// which is too far: its last rune is, and so is any rune that the word lacks.
     fn resume_behind(&mut self, text: &str) {
         let Some(last) = text.chars().next_back() else {
             return;
@@ -289,13 +289,13 @@ impl Fuzzy {
             }
         }
         self.resumed_at = match begin.is_empty() {
-            // No text of UTF-8 is behind it.
+            // No UTF-8 text is after it.
             true => vec![u8::MAX],
             false => after(begin.as_bytes()),
         };
     }
 
-    /// Whether a term in any order is near enough.
+    /// Returns true if a term is within the distance, for terms in any order.
     fn is_near(&mut self, term: &[u8]) -> bool {
         // A rune has four bytes at most.
         if self.word.len() > term.len() + self.distance || term.len() / 4 > self.word.len() + self.distance {
@@ -305,7 +305,7 @@ impl Fuzzy {
         self.far_beginning(text.char_indices()).is_none() && self.of_whole() <= self.distance
     }
 
-    /// Where the beginning of a text ends that is too far already.
+    /// The length of the shortest prefix of a text that is already too far.
     fn far_beginning(&mut self, text: impl Iterator<Item = (usize, char)>) -> Option<usize> {
         let (mut length, mut known) = (0, self.path.len());
         for (at, rune) in text {
@@ -319,7 +319,8 @@ impl Fuzzy {
             }
             length += 1;
             if self.add(rune) > self.distance {
-                // The path ends before it: a term that goes on otherwise may be near.
+                // The path ends before it: a term with another continuation may be within the
+                // distance.
                 self.cut(length - 1);
                 return Some(at + rune.len_utf8());
             }
@@ -430,7 +431,7 @@ mod tests {
         }
     }
 
-    /// By its definition: the least of what the three last steps may have been.
+    /// By the definition: the minimum over the last edits.
     fn distance_by_table(a: &str, b: &str) -> usize {
         let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
         let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_whose_time_is_over_looks_at_no_more_terms() {
+    fn a_search_that_timed_out_reads_no_more_terms() {
         let mut rows = MemoryRows::default();
         let affix = Affix::Infix(b"ab".to_vec());
         let none = DocumentRows::default();

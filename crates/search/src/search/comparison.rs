@@ -9,7 +9,7 @@ use crate::schema::FieldKind;
 use crate::vectors::{QueryVector, VectorKind};
 use crate::{Schema, SearchError};
 
-/// After how many vectors a comparison asks whether it has to end.
+/// Number of vectors between two checks of the deadline.
 const VECTORS_BETWEEN_CHECKS: u64 = 1024;
 
 /// The vectors of a field that the grammar has found to be one of vectors.
@@ -31,7 +31,7 @@ pub(super) fn compare_all(
     compare_from(rows, field, 0, vector, is_over, visit)
 }
 
-/// Compares the vectors of a field whose documents are there and whose ids are not below `from`.
+/// Compares the vectors of a field's existing documents with ids of `from` and above.
 pub(super) fn compare_from(
     rows: &mut dyn Rows,
     field: u16,

@@ -1,4 +1,4 @@
-//! How a score came about, in the original's words.
+//! The explanation of a score, in the original's words.
 
 use crate::document::DocumentRow;
 use crate::search::Explanation;
@@ -15,7 +15,7 @@ impl Explanation {
 }
 
 impl Scoring {
-    /// Explains the score of the document at which the matcher stands.
+    /// Explains the score of the matcher's current document.
     pub fn explain(&self, matcher: &Matcher, document: &DocumentRow<'_>) -> Explanation {
         let length = f64::from(document.length);
         let words = self.parts(matcher, length);
@@ -166,7 +166,7 @@ impl Scoring {
         format!("F {frequency} / (F {frequency} + k1 1.2 * (1 - b 0.5 + b 0.5 * Average Len {average:.2}))")
     }
 
-    /// Nothing if the scorer is none of BM25STD.
+    /// None if the scorer is none of BM25STD.
     fn okapi_text(&self, length: f64, frequency: u32, rarity: f64, weight: f64) -> Option<String> {
         let revision = self.revision()?;
         let (b, frequency, average) = (revision.b(), f64::from(frequency), self.average_length);
@@ -182,14 +182,14 @@ impl Scoring {
 }
 
 impl Every {
-    /// The rarest condition stands first, unless their order counts.
+    /// The rarest condition is first, unless the order counts.
     fn is_sorted(&self) -> bool {
         !self.has_order()
     }
 }
 
 impl Matcher {
-    /// How many documents there are at most.
+    /// The greatest possible number of documents.
     pub(super) fn documents(&self) -> u64 {
         match self.seen_through() {
             Matcher::Empty => 0,

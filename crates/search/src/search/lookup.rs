@@ -23,7 +23,7 @@ use crate::shapes::Shape;
 use crate::walking::{IdRows, TermWalk, agreed, common};
 use crate::{Schema, SearchError};
 
-/// How many numbers of a range are read in the time of one document that is looked at.
+/// The number of a range's numbers that are read in the time of one document.
 const NUMBERS_READ_AT_ONCE: u64 = 32;
 
 /// About how long the row of a usual document is.
@@ -32,10 +32,10 @@ const DOCUMENT_BYTES_READ: usize = 1024;
 /// Longer lists of ids are not joined as a whole.
 const JOINED_MAX: u64 = 1 << 16;
 
-/// Lists are joined as a whole if none has more ids than this many times those of another.
+/// Lists are joined as a whole if the longest has at most this many times the ids of the shortest.
 const JOINED_TIMES: u64 = 16;
 
-/// The first key of some rows, and the end behind the last.
+/// The first key of a range of rows, and its exclusive end.
 type RowRange = (Vec<u8>, Vec<u8>);
 
 /// Rows of a range that are read between two looks at the time.
@@ -53,14 +53,14 @@ pub(super) struct Lookup<'l> {
     words: BTreeMap<Vec<u8>, Word>,
     /// The terms of each pattern, in the order in which the query has the patterns.
     patterns: VecDeque<Vec<Vec<u8>>>,
-    /// Only these documents, which ascend, will be asked for.
+    /// The search is limited to these documents, which ascend.
     among: Option<Vec<DocumentId>>,
 }
 
-/// A term that the query asks for.
+/// A term of the query.
 #[derive(Default)]
 struct Word {
-    /// How many documents have it.
+    /// The number of documents with the word.
     documents: u64,
     unsettled: Vec<Posting>,
     /// The term's row; empty if there is none.
@@ -90,8 +90,8 @@ impl<'l> Lookup<'l> {
         }
     }
 
-    /// As [`Lookup::matcher`], for a search that asks for no other documents than these, which
-    /// ascend. Others may seem to match.
+    /// As [`Lookup::matcher`], for a search that is limited to these documents, which ascend. Other
+    /// documents may appear to match.
     pub fn matcher_among(&mut self, ids: &[DocumentId], node: &Node) -> Result<Matcher, SearchError> {
         self.among = Some(ids.to_vec());
         self.matcher(node)
@@ -131,7 +131,7 @@ impl<'l> Lookup<'l> {
         Ok(())
     }
 
-    /// How many documents match, if that is known without looking at each. Call it after
+    /// The number of matching documents, if it is known without visiting them. Must be called after
     /// [`Lookup::read`].
     pub fn total(&mut self, root: &Node) -> Option<u64> {
         match &root.kind {
@@ -304,8 +304,8 @@ impl<'l> Lookup<'l> {
             NodeKind::Numeric(range) => bounds(range).filter(|(start, end)| start < end),
             _ => None,
         };
-        // A profile shows what each condition finds by itself, and an explanation begins with the
-        // condition that finds least.
+        // A profile shows the matches of each condition by itself, and an explanation starts with
+        // the condition that has the fewest.
         let is_shown = self.request.clock.is_some() || self.request.explains_scores;
         let ranges: Vec<Option<RowRange>> = match is_shown {
             true => vec![None; nodes.len()],
@@ -344,8 +344,8 @@ impl<'l> Lookup<'l> {
         Ok(matchers)
     }
 
-    /// Leaves conditions that all list ids with those that they have in common, unless one of them
-    /// has far fewer: going through whole lists once takes less than moving from one to the other.
+    /// Reduces conditions that all list ids to their common ids, unless the shortest list is far
+    /// shorter: reading whole lists once takes less time than seeking between them.
     fn join_lists(&mut self, matchers: &mut [Matcher]) {
         let counts = matchers.iter().map(Matcher::documents);
         let (fewest, most) = counts.fold((u64::MAX, 0), |(fewest, most), count| {
@@ -361,7 +361,7 @@ impl<'l> Lookup<'l> {
         matchers.iter_mut().for_each(|matcher| matcher.restrict(&ids));
     }
 
-    /// The ids at which all matchers stand that list ids and are not those of ranges.
+    /// The ids shared by all matchers that list ids and are not those of ranges.
     fn agreed_ids(
         &mut self,
         matchers: &mut [Matcher],
@@ -472,7 +472,7 @@ impl<'l> Lookup<'l> {
         }
     }
 
-    /// Numbers stand in their own order, so the ids of a range are sorted first.
+    /// Numbers are in their own order, so the ids of a range are sorted first.
     fn numbers(&mut self, range: &NumberRange) -> Result<Matcher, SearchError> {
         let (mut ids, mut is_over) = (Vec::new(), Checked::new(self.is_over));
         if let Some((start, end)) = bounds(range).filter(|(start, end)| start < end) {
@@ -546,7 +546,7 @@ impl<'l> Lookup<'l> {
     }
 }
 
-/// Whether a condition asks for terms of documents.
+/// Returns true if a condition needs terms of documents.
 fn has_terms(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Word { .. } | NodeKind::Affix(_) => true,
@@ -565,10 +565,10 @@ fn bounds(range: &NumberRange) -> Option<RowRange> {
     Some((start, end))
 }
 
-/// Looks now and then whether the time of a search is over.
+/// Checks the deadline of a search periodically.
 struct Checked<'c> {
     is_over: &'c dyn Fn() -> bool,
-    /// Rows since the last look.
+    /// Rows since the last check.
     rows: usize,
     was_over: bool,
 }

@@ -23,7 +23,7 @@ pub(super) enum Matcher {
         weight: f64,
     },
     Ids(Ids),
-    /// Documents whose vectors are near, with how far they are, and the name that this has.
+    /// Documents with near vectors, with the distances, and the name of the distance.
     Near {
         near: Vec<(DocumentId, f64)>,
         next: usize,
@@ -32,7 +32,7 @@ pub(super) enum Matcher {
     Every(Box<Every>),
     Any {
         children: Vec<Matcher>,
-        /// Where each child stands; the highest id if it has ended.
+        /// The current document of each child; the highest id after its end.
         stands: Vec<DocumentId>,
         at: Option<DocumentId>,
         weight: f64,
@@ -47,7 +47,7 @@ pub(super) enum Matcher {
         all: IdRows,
         child: Box<Matcher>,
     },
-    /// Another one, whose steps are counted and timed.
+    /// Another matcher, whose steps are counted and timed.
     Watched(Box<Watched>),
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Term {
     pub documents: u64,
 }
 
-/// Where a word of the query stands in a document.
+/// The place of a query's word in a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The position among the document's words.
@@ -167,8 +167,8 @@ impl Matcher {
         matches!(self, Matcher::Rows { .. } | Matcher::Ids(_))
     }
 
-    /// The ids that it lists, ascending, of which it has not visited any: [`Matcher::restrict`] is
-    /// to follow. None if it lists no ids.
+    /// Takes the ids of a matcher that lists ids, ascending, before any of them is visited: the
+    /// caller must call [`Matcher::restrict`] next. None if it lists no ids.
     pub fn take_ids(&mut self, rows: &mut dyn Rows) -> Vec<DocumentId> {
         match self {
             Matcher::Rows { rows: of_value, .. } => of_value.take_all(rows),
@@ -177,8 +177,8 @@ impl Matcher {
         }
     }
 
-    /// Matches none but these from its beginning on, which ascend and of which it matches each; if
-    /// it lists ids at all.
+    /// Limits a matcher that lists ids to these ids, which ascend and all match. Must be called
+    /// before the first seek.
     pub fn restrict(&mut self, ids: &[DocumentId]) {
         match self {
             Matcher::Rows { rows, .. } => *rows = IdRows::of_ids(ids.to_vec()),
@@ -187,7 +187,7 @@ impl Matcher {
         }
     }
 
-    /// Where it stands.
+    /// The current document.
     pub fn at(&self) -> Option<DocumentId> {
         match self {
             Matcher::Empty => None,
@@ -337,7 +337,7 @@ impl Every {
         }
     }
 
-    /// Words have to stand near each other, or in their order.
+    /// Returns true if words must be close to each other, or in order.
     pub fn has_order(&self) -> bool {
         self.slop.is_some() || self.in_order
     }

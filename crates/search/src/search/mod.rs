@@ -1,8 +1,8 @@
 //! The documents that a query matches, at the snapshot that the rows show.
 //!
-//! The answer depends on the rows' documents alone: not on how far they are settled, nor on the
-//! order in which they came. Hits are ordered by score (or by a value, or by distance), and those
-//! that are equal by key.
+//! The answer depends only on the documents of the rows: not on how far they are settled, nor on
+//! the order of their insertion. Hits are ordered by score (or by a value, or by distance), and
+//! equal hits by key.
 
 mod affixes;
 mod comparison;
@@ -44,25 +44,25 @@ use crate::{Schema, SearchError, Time};
 /// Most hits that a request may skip and take.
 pub const HITS_MAX: usize = 1_000_000;
 
-/// After how many candidates a search asks whether it has to end.
+/// Number of candidates between two checks of the deadline.
 const CANDIDATES_BETWEEN_CHECKS: u64 = 256;
 
-/// Documents that are looked up together: several take little longer than one, and a disk is to
-/// have enough to do.
+/// Documents that are looked up together: a batch takes little longer than a single read, and keeps
+/// a disk busy.
 const DOCUMENTS_AT_ONCE: usize = 256;
 
-/// About how far behind the beginning of a document's row its key ends.
+/// The approximate number of a document row's first bytes that contain its key.
 const KEY_BYTES_READ: usize = 64;
 
-/// How many keys in their order are read in the time of one that is looked up.
+/// The number of consecutive keys that are read in the time of one lookup.
 const KEYS_READ_AT_ONCE: u64 = 4;
 
 /// The part of a query's matches to return, and its order.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many of the best are skipped.
+    /// The number of the best that are skipped.
     pub offset: usize,
-    /// How many are wanted. None may be: then only the total is found.
+    /// The number of wanted hits. If it is zero, only the total is computed.
     pub count: usize,
     /// How scores are computed.
     pub scorer: Scorer,
@@ -70,9 +70,9 @@ pub struct Request {
     pub sort_by: Option<(u16, bool)>,
     /// The name of the distance that orders the hits, and whether it ascends.
     pub sort_by_distance: Option<(String, bool)>,
-    /// How many other words may stand between those of an intersection that says nothing itself.
+    /// The most other words between the words of an intersection without a slop of its own.
     pub slop: Option<u32>,
-    /// Words of every intersection stand in their order.
+    /// Words of every intersection must be in order.
     pub in_order: bool,
     /// Hits come in the order of their keys, without scores.
     pub by_key: bool,
@@ -117,15 +117,15 @@ pub struct Hit {
     pub key: Vec<u8>,
     /// How well it matches.
     pub score: f64,
-    /// How far its vector is, if nearness was asked for.
+    /// The distance of its vector, for a query by nearness.
     pub distance: Option<f64>,
-    /// How far its vectors are for ranges, by the names that the query gives them.
+    /// The distances of its vectors for ranges, by the names that the query gives them.
     pub range_distances: Vec<(String, f64)>,
     /// The value that it was sorted by.
     pub sorted_by: Option<Sortable>,
-    /// Where the query's words stand, if that was asked for.
+    /// The places of the query's words, on request.
     pub places: Vec<Place>,
-    /// How the score came about, if that was asked for.
+    /// The explanation of the score, on request.
     pub explanation: Option<Explanation>,
 }
 
@@ -147,9 +147,9 @@ impl Hit {
 /// The answer to a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// How many documents match. Exact.
+    /// The number of matching documents. Exact.
     pub total: u64,
-    /// Those that were asked for, the best first.
+    /// The requested hits, the best first.
     pub hits: Vec<Hit>,
     /// The steps that found them, if a clock was given.
     pub steps: Option<Step>,
@@ -270,18 +270,19 @@ struct Search<'s> {
     request: &'s Request,
     time: Time<'s>,
     scoring: Scoring,
-    /// How many there are.
+    /// The number of documents.
     documents: u64,
     checked: u64,
 }
 
 impl Request {
-    /// Nothing is asked for but how many match.
+    /// Returns true if the request needs only the total.
     fn is_total_enough(&self) -> bool {
         self.count == 0 && self.keys.is_none() && self.clock.is_none()
     }
 
-    /// Hits are asked for by their scores, and nothing of those that are not among the best.
+    /// Returns true if hits are ordered by score, and the request needs nothing of the other
+    /// matches.
     fn is_by_score(&self) -> bool {
         let is_sorted = self.sort_by.is_some() || self.sort_by_distance.is_some();
         self.count > 0 && self.keys.is_none() && !is_sorted && !self.with_places && !self.explains_scores
@@ -449,7 +450,7 @@ impl<'s> Search<'s> {
         score
     }
 
-    /// The hits in their order, those that are skipped left out.
+    /// The hits in their order, after the skipped hits.
     fn hits(&mut self, best: BestIds) -> Result<Vec<Hit>, SearchError> {
         let (last, ids) = best.last;
         let mut found: Vec<(f64, Vec<u8>, DocumentId)> = Vec::new();
@@ -500,7 +501,7 @@ impl<'s> Search<'s> {
         Ok(first.into_vec())
     }
 
-    /// Visits the keys of these documents in their order, until the time of the search is over.
+    /// Visits the keys of these documents in their order, until the deadline of the search.
     fn each_key(&mut self, ids: &[DocumentId], visit: &mut dyn FnMut(DocumentId, &[u8])) -> Result<(), SearchError> {
         for (before, together) in ids.chunks(DOCUMENTS_AT_ONCE).enumerate() {
             if before > 0 && self.time.is_over()? {
@@ -513,7 +514,7 @@ impl<'s> Search<'s> {
         Ok(())
     }
 
-    /// Nothing if too many other keys stand before.
+    /// Returns None if too many other keys precede them.
     fn first_in_order(&mut self, ids: &[DocumentId], count: usize) -> Result<Option<Vec<Keyed>>, SearchError> {
         let (mut found, mut left) = (Vec::new(), ids.len() as u64 * KEYS_READ_AT_ONCE);
         let start = key_row(b"");
@@ -554,7 +555,7 @@ impl<'s> Search<'s> {
         Candidate { order, hit }
     }
 
-    /// The hit at `id`; nothing if only other keys are asked for.
+    /// The hit at `id`; None if the request is limited to other keys.
     fn hit(&mut self, matcher: &Matcher, id: DocumentId) -> Option<Hit> {
         let (request, scoring, mut found) = (self.request, &self.scoring, None);
         let is_there = self.rows.show(&document_row(id), &mut |row| {
@@ -586,7 +587,8 @@ impl<'s> Search<'s> {
         })
     }
 
-    /// Asked for each candidate. Returns true if the search has to do with those before it.
+    /// Called for each candidate. Returns true if the search must be content with the candidates so
+    /// far.
     fn is_over(&mut self) -> Result<bool, SearchError> {
         self.checked += 1;
         match self.checked.is_multiple_of(CANDIDATES_BETWEEN_CHECKS) {

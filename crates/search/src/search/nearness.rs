@@ -1,4 +1,4 @@
-//! The documents whose vectors are nearest, of all or of those that match a condition.
+//! The documents with the nearest vectors, of all documents or of a condition's matches.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::search::{Found, HITS_MAX, Hit, Search};
 use crate::vectors::{Graph, QueryVector, VectorKind};
 use crate::{Schema, SearchError};
 
-/// A search of a graph keeps this many times the candidates that were asked for. The original finds
-/// 0.95 of the ten nearest with ten candidates at best; this many find that on data without
-/// clusters.
+/// The factor between the candidates of a graph's search and the requested candidates. The original
+/// finds 0.95 of the ten nearest with ten candidates at best; this factor reaches that on data
+/// without clusters.
 const CANDIDATES_FACTOR: usize = 4;
 
 /// Matches of a filter that are compared in half the time in which a graph leads to one candidate,
 /// measured with 384 components: where a walk would save less than half, comparing all is exact.
 const COMPARED_INSTEAD_OF_CANDIDATE: u64 = 100;
 
-/// A document and how far it is. Equally far documents stand in the order of their keys.
+/// A document with its distance. Equally distant documents are in the order of their keys.
 struct Near {
     distance: f64,
     hit: Hit,
@@ -58,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// Offers a document to the nearest. Makes the hit only if it is near enough.
+/// Offers a document to the nearest. Builds the hit only for a distance within the nearest.
 fn offer(nearest: &mut Best<Near>, distance: f64, hit: impl FnOnce() -> Option<Hit>) {
     if nearest.worst().is_some_and(|worst| distance > worst.distance) {
         return;
@@ -69,27 +69,27 @@ fn offer(nearest: &mut Best<Near>, distance: f64, hit: impl FnOnce() -> Option<H
     }
 }
 
-/// How many nodes a search of a graph keeps.
+/// The number of nodes that a search of a graph keeps.
 fn candidates(nearest: &Nearest, graph: &Graph) -> usize {
     let candidates = nearest.options.candidates.unwrap_or(graph.search_candidates);
     candidates.max(nearest.count).saturating_mul(CANDIDATES_FACTOR)
 }
 
-/// The documents among which a filter's matches are looked for: the nearest in a graph, and those
+/// The documents that are searched for a filter's matches: the nearest in a graph, and documents
 /// that are not in it yet.
 pub(super) struct Walked {
     /// Ascending.
     pub ids: Vec<DocumentId>,
-    /// Later ones are not in the graph.
+    /// The last id in the graph; later ids are not in it.
     reached: DocumentId,
     /// If fewer of those in the graph match, others may be nearer than they are.
     matches_min: usize,
 }
 
 impl Lookup<'_> {
-    /// Walks a graph over what a filter leaves out and what it does not. Nothing if there is no
-    /// graph, if comparing every match is asked for or takes little more, or if nobody knows how
-    /// many match. Call it after [`Lookup::read`].
+    /// Walks a graph regardless of the filter. Returns None if there is no graph, if the query
+    /// requests a comparison of every match, if that takes little more time, or if the number of
+    /// matches is unknown. Must be called after [`Lookup::read`].
     pub(super) fn walked(&mut self, nearest: &Nearest, filter: &Node) -> Result<Option<Walked>, SearchError> {
         let (field, kind) = (nearest.field, kind_of(self.schema, nearest.field));
         let Some(graph) = kind.graph() else { return Ok(None) };
@@ -124,7 +124,7 @@ struct Compared<'c> {
     kind: &'c VectorKind,
     vector: QueryVector,
     hits: Best<Near>,
-    /// None before they are asked for.
+    /// None before their first use.
     bounds: Option<Option<Bounds>>,
 }
 
@@ -260,7 +260,7 @@ impl Search<'_> {
     }
 
     /// Compares a document's vector, unless it is known to be farther than the nearest so far. The
-    /// matcher stands at the document; ids ascend.
+    /// matcher is at the document; ids ascend.
     fn compare(&mut self, compared: &mut Compared<'_>, matcher: &Matcher, id: DocumentId) {
         let Compared {
             field, kind, vector, ..
@@ -324,12 +324,12 @@ impl Search<'_> {
                 found.push((distance, id));
             },
         )?;
-        // Then no key is read but those of the nearest.
+        // After this only keys of the nearest are read.
         found.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
         Ok(found)
     }
 
-    /// The nearest first, unless another order was asked for.
+    /// The nearest first, unless the request has another order.
     fn ordered(&self, near: Vec<Near>) -> Found {
         let total = near.len() as u64;
         let hits = near.into_iter().map(|near| near.hit);
@@ -344,7 +344,7 @@ impl Search<'_> {
         Found { total, hits, steps }
     }
 
-    /// Every vector that may be near enough.
+    /// Every vector that may be within the distance.
     fn all_vectors(
         &mut self,
         nearest: &Nearest,
@@ -408,7 +408,7 @@ mod tests {
         (0..DIMENSIONS).flat_map(|at| component(at).to_le_bytes()).collect()
     }
 
-    /// Even numbers match the filters; odd ones are away from them.
+    /// Even numbers match the filters; odd numbers are at a distance from them.
     fn rows(away: f32) -> MemoryRows {
         let (mut rows, schema, codes) = (MemoryRows::default(), schema(), Codes::default());
         codes.set_bytes_max(1 << 24);

@@ -1,4 +1,4 @@
-//! Whether words stand close enough to each other, and in their order.
+//! Checks that words are close enough to each other, and in order.
 //!
 //! Each list holds the ascending positions of one word (or of several that count as one). The
 //! distances are those of the original: the number of other words between, summed up over words in

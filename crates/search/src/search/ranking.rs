@@ -7,7 +7,7 @@ use crate::document::Sortable;
 use crate::layout::DocumentId;
 use crate::search::Hit;
 
-/// How candidates are ordered; those that are equal, by key.
+/// The order of candidates; equal candidates are ordered by key.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     Score,
@@ -31,11 +31,11 @@ impl Rank for Candidate {
     }
 }
 
-/// Scores that are kept before those that are too low are left out.
+/// Scores that are kept before low scores are dropped.
 const SCORES_KEPT: usize = 256;
 
-/// The ids of the best scores, and of all that are as good as the last of them: their keys decide,
-/// which nobody has looked at so far.
+/// The ids of the best scores, and of all scores equal to the last of them: their keys, which are
+/// not read yet, decide.
 pub(super) struct BestScores {
     count: usize,
     kept: Vec<(f64, DocumentId)>,
@@ -46,11 +46,11 @@ pub(super) struct BestScores {
 
 /// The outcome of [`BestScores`].
 pub(super) struct BestIds {
-    /// Those that are better than the last.
+    /// The candidates that are better than the last.
     pub better: Vec<(f64, DocumentId)>,
     /// The score of the last, and all that have it, in the order of their ids.
     pub last: (f64, Vec<DocumentId>),
-    /// How many of the last are wanted.
+    /// The number of wanted candidates of the last score.
     pub wanted: usize,
 }
 
@@ -104,7 +104,7 @@ impl BestScores {
     }
 }
 
-/// Documents without a value come last in both directions.
+/// Documents without a value sort last in both directions.
 fn by_value(a: Option<&Sortable>, b: Option<&Sortable>, ascends: bool) -> Ordering {
     let (Some(a), Some(b)) = (a, b) else {
         return b.is_some().cmp(&a.is_some());

@@ -1,8 +1,8 @@
 //! How well a document matches: the original's scorers.
 //!
-//! Each sums up what the words that take part in the match are worth, down the tree; conditions
-//! without words (numbers, negations) are worth nothing or one. Words of a pattern count all; the
-//! original counts the first it comes across.
+//! Each scorer sums the scores of the matching words, down the tree; conditions without words
+//! (numbers, negations) score zero or one. All words of a pattern count; in the original only the
+//! first match counts.
 
 use std::cell::RefCell;
 
@@ -33,8 +33,8 @@ pub enum Scorer {
     DisMax,
     /// The document's own weight.
     DocScore,
-    /// How many bits of the document's payload are those of the query's. The caller, who knows the
-    /// payloads, scores by [`hamming`].
+    /// The number of equal bits in the payloads of the document and the query. The caller, who
+    /// knows the payloads, scores by [`hamming`].
     Hamming,
 }
 
@@ -145,17 +145,17 @@ impl Scoring {
         }
     }
 
-    /// Whether scores depend on a document's length and weight alone, beside its words.
+    /// Returns true if scores depend, apart from the words, only on a document's length and weight.
     pub fn needs_lengths_only(&self) -> bool {
         !matches!(self.scorer, Scorer::TfIdf)
     }
 
-    /// Whether every match has the same score.
+    /// Returns true if every match has the same score.
     pub fn is_constant(&self, matcher: &Matcher) -> bool {
         self.revision().is_some() && is_without_words(matcher)
     }
 
-    /// The score of the document at which the matcher stands.
+    /// The score of the matcher's current document.
     pub fn score(&self, matcher: &Matcher, document: Measures) -> f64 {
         let length = f64::from(document.length);
         let parts = || self.parts(matcher, length);
@@ -303,7 +303,7 @@ impl Scoring {
     }
 }
 
-/// Whether no part of it is worth anything to BM25STD.
+/// Returns true if no part of it is worth anything to BM25STD.
 fn is_without_words(matcher: &Matcher) -> bool {
     match matcher.seen_through() {
         Matcher::Empty | Matcher::Not { .. } | Matcher::Near { .. } | Matcher::Ids { .. } => true,
@@ -315,7 +315,7 @@ fn is_without_words(matcher: &Matcher) -> bool {
     }
 }
 
-/// Returns the divisor of the score for words that stand far from each other.
+/// Returns the divisor of the score for words that are far from each other.
 pub(super) fn of_distance(matcher: &Matcher) -> f64 {
     let children = match matcher.seen_through() {
         Matcher::Every(every) => &every.children,

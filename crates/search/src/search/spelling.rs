@@ -13,9 +13,9 @@ use crate::search::affixes;
 use crate::search::lookup::Lookup;
 use crate::search::{Matcher, Request};
 
-/// The check that is asked for.
+/// A requested check of spelling.
 pub struct Spelling<'s> {
-    /// How many letters may differ.
+    /// The number of letters that may differ.
     pub distance: usize,
     /// Words that are right although no document has them.
     pub excluded: &'s dyn Fn(&[u8]) -> bool,
@@ -51,7 +51,7 @@ pub fn corrections(
             fields,
             is_over,
         };
-        // A word that stands in any field is right in all.
+        // A word of any field is correct in all.
         let documents = speller.documents(std::slice::from_ref(&word), ALL_FIELDS)?;
         if documents.is_empty() && !(spelling.excluded)(&word) {
             let proposals = speller.proposals(&word, spelling)?;

@@ -1,4 +1,4 @@
-//! The steps of a search: how often each condition was asked, and for how long.
+//! The steps of a search: the calls of each condition and their time.
 
 use std::fmt;
 use std::rc::Rc;
@@ -10,12 +10,12 @@ use crate::query::{Affix, Node, NodeKind};
 use crate::rows::Rows;
 use crate::search::matcher::Matcher;
 
-/// Tells the time in microseconds.
+/// Returns the time in microseconds.
 #[derive(Clone)]
 pub struct Clock(Rc<dyn Fn() -> u64>);
 
 impl Clock {
-    /// A clock that reads this one.
+    /// A clock from this function.
     pub fn new(micros: impl Fn() -> u64 + 'static) -> Clock {
         Clock(Rc::new(micros))
     }
@@ -39,17 +39,17 @@ pub struct Step {
     pub kind: &'static str,
     /// The kind of alternatives of a union.
     pub united: Option<String>,
-    /// The term, range or field that it looks for, behind the original's word for that.
+    /// The term, range or field of the condition, after the original's word for it.
     pub about: Option<(&'static str, Vec<u8>)>,
-    /// How long it took, with its children.
+    /// Its duration, including its children.
     pub micros: u64,
-    /// How many documents it gave.
+    /// The number of documents that it found.
     pub reads: u64,
-    /// How many it has, if that is known.
+    /// The number of its documents, if that is known.
     pub size: Option<u64>,
     /// The original's word for how vectors were compared.
     pub mode: Option<&'static str>,
-    /// The conditions that it asks.
+    /// The conditions below it.
     pub children: Vec<Step>,
     /// There is never more than one child.
     pub has_one_child: bool,
@@ -68,7 +68,7 @@ impl Watched {
         let started_micros = self.clock.micros();
         let found = self.matcher.seek(rows, id);
         self.step.micros += self.clock.micros().saturating_sub(started_micros);
-        // Asked again for where it stands, it gives nothing more.
+        // A repeated seek to the current document counts no read.
         self.step.reads += u64::from(found.is_some() && found != self.last);
         self.last = found;
         found
@@ -216,7 +216,7 @@ impl Step {
         };
         let mut step = watched.step.clone();
         step.children = children.into_iter().filter_map(Step::of).collect();
-        // Alternatives of which one has documents are that one.
+        // Alternatives are replaced by their only child that has documents.
         let is_alone = matches!(watched.matcher, Matcher::Any { .. }) && step.children.len() == 1;
         if is_alone {
             return step.children.pop();

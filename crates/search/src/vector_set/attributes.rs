@@ -5,7 +5,7 @@
 //! found by the bytes of its name, text before it has only to look like JSON, and objects inside
 //! the object, or what is no JSON, count as not there.
 
-/// Levels of arrays in arrays; deeper ones count as not there.
+/// Levels of nested arrays; deeper arrays count as absent.
 const DEPTH_MAX: usize = 16;
 
 /// A value that a filter can work with. `true` and `false` are 1 and 0.

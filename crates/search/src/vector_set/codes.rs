@@ -6,12 +6,12 @@
 //! BIN       a component is a bit, set if it is above zero; 64 to a word, little-endian
 //! ```
 //!
-//! Vector indexes, which clients of Upstash know, keep floats as they came instead, with the length
-//! of the vector beside them, and compare them in one of three ways.
+//! Vector indexes, an interface of Upstash, keep the original floats and the length of the vector,
+//! and compare them in one of three ways.
 //!
-//! Clients see these bytes and what is computed from them (VEMB, scores), so the arithmetic is that
-//! of Redis, in single precision and in its order. Sums over floats alone are taken in another
-//! order, which differs in the last digits.
+//! Clients see these bytes and the values computed from them (VEMB, scores), so the arithmetic is
+//! that of Redis, in single precision and in its order. Only sums over floats use another order,
+//! which differs in the last digits.
 
 use crate::lanes::{OfPair, product_of_bytes, sum_over_floats};
 
@@ -31,11 +31,11 @@ pub enum Quantization {
     Bytes = 1,
     /// BIN.
     Bits = 2,
-    /// Floats as they came, compared by the angle between vectors.
+    /// Unchanged floats, compared by the angle between vectors.
     PlainCosine = 3,
-    /// Floats as they came, compared by the square of the distance between their ends.
+    /// Unchanged floats, compared by the square of the Euclidean distance.
     PlainEuclidean = 4,
-    /// Floats as they came; the greater their product is, the nearer they are.
+    /// Unchanged floats; the greater their product is, the nearer they are.
     PlainProduct = 5,
 }
 
@@ -116,7 +116,7 @@ impl Coded {
         Coded { length, range, code }
     }
 
-    /// Returns the vector that this stands for. BIN has lost its length.
+    /// Returns the decoded vector. BIN has lost its length.
     pub fn decoded(&self, quantization: Quantization, dimensions: usize) -> Vec<f32> {
         match quantization {
             Quantization::None => floats_of(&self.code).map(|one| one * self.length).collect(),
@@ -132,8 +132,8 @@ impl Coded {
         }
     }
 
-    /// Returns the same with the length that its components have, if that is kept apart from them
-    /// only to be at hand.
+    /// Returns the same code with the length of its components, if the length is only stored as a
+    /// copy.
     pub fn with_own_length(mut self, quantization: Quantization) -> Coded {
         if quantization.is_plain() {
             let vector: Vec<f32> = floats_of(&self.code).collect();
@@ -169,7 +169,7 @@ fn floats_of(code: &[u8]) -> impl Iterator<Item = f32> + '_ {
     code.as_chunks::<4>().0.iter().map(|one| f32::from_le_bytes(*one))
 }
 
-/// The vector of length 1, and how long it was. One without a direction stays as it is.
+/// The vector of length 1, and its original length. A zero vector remains unchanged.
 fn normalized(vector: &[f32]) -> (Vec<f32>, f32) {
     let (fours, rest) = vector.as_chunks::<4>();
     let mut squares = 0.0f32;
@@ -204,9 +204,9 @@ fn bits_of(unit: &[f32]) -> Vec<u8> {
     code
 }
 
-/// Returns how far the vectors of two rows are: 0 for one direction, 2 for opposite ones; for
-/// [`Quantization::PlainEuclidean`] the square of the distance, for [`Quantization::PlainProduct`]
-/// the product with its sign changed. The bytes behind the components count for nothing.
+/// Returns the distance of the vectors of two rows: 0 for equal directions, 2 for opposite
+/// directions; for [`Quantization::PlainEuclidean`] the square of the distance, for
+/// [`Quantization::PlainProduct`] the negated product. The bytes after the components are ignored.
 pub(super) fn distance(quantization: Quantization, dimensions: usize, one: &[u8], other: &[u8]) -> f32 {
     let codes = SCALES_BYTES..SCALES_BYTES + quantization.code_bytes(dimensions);
     let (one_code, other_code) = (&one[codes.clone()], &other[codes]);
@@ -246,9 +246,9 @@ fn square_of_distance(one: &[u8], other: &[u8]) -> f32 {
 /// How vectors are made shorter before they are stored (REDUCE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Projection {
-    /// Components of the vectors that come in.
+    /// Components of the input vectors.
     pub from: usize,
-    /// Components of those that are stored.
+    /// Components of the stored vectors.
     pub to: usize,
 }
 

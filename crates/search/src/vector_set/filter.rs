@@ -89,7 +89,7 @@ const OPERATORS: &[(&str, Operator)] = &[
 ];
 
 impl Operator {
-    /// Higher ones are done first.
+    /// Operators of higher precedence are evaluated first.
     fn precedence(self) -> u8 {
         match self {
             Operator::Open | Operator::Close => 7,
@@ -461,7 +461,7 @@ mod tests {
     const ATTRIBUTES: &[u8] =
         br#"{"y":1,"s":"foo","t":true,"n":null,"arr":[1,"x",null],"big":1e3,"esc":"a\"b\u0041","o":{"y":2},"neg":-5}"#;
 
-    /// The original's answers: a line a condition, and behind a tab `+` if the element with
+    /// The original's answers: a line for each condition, and after a tab `+` if the element with
     /// these attributes passed, `-` if not, or the part of the condition that its error showed.
     #[test]
     fn conditions_mean_what_they_mean_there() {

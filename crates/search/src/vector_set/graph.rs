@@ -1,9 +1,9 @@
-//! The graph of a set's vectors (HNSW): each node is linked to some that are near it, on a lowest
-//! level that has all and on higher ones that have a quarter of the one below.
+//! The graph of a set's vectors (HNSW): each node is linked to some near nodes, on a lowest level
+//! that has all nodes and on higher levels that have a quarter of the level below.
 //!
-//! A link leads both ways, as in Redis, so that a graph can go there and come back (DUMP, RDB). A
-//! node that has all the links it may have gives up one to a node that is well linked elsewhere,
-//! before it takes another. Levels come from a hash and everything else from the rows, so equal
+//! A link leads both ways, as in Redis, so that a graph can be transferred there and back (DUMP,
+//! RDB). A node at its maximum of links drops a link to a node that has enough other links before
+//! it takes another. Levels are derived from a hash and everything else from the rows, so equal
 //! commands make equal graphs.
 
 use std::cmp::{Ordering, Reverse};
@@ -24,10 +24,10 @@ use crate::{Rows, WriteRows};
 /// Most levels above the lowest, as in Redis.
 pub(super) const LEVELS_MAX: usize = 16;
 
-/// Vectors that are fetched before the one that is compared.
+/// Vectors that are fetched ahead of the comparison.
 const FETCHED_AHEAD: usize = 2;
 
-/// A node with its distance. Equally far ones stand in the order of ids.
+/// A node with its distance. Equally distant nodes are in the order of their ids.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Near {
     pub distance: f32,
@@ -120,8 +120,8 @@ impl Seen {
     }
 }
 
-/// The nodes that a search may find: all, or those whose attributes meet a condition, as far as
-/// they are met while this many nodes are looked at.
+/// The nodes that a search may return: all, or nodes whose attributes pass a filter, among at most
+/// this many examined nodes.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted<'f> {
     All,
@@ -134,7 +134,7 @@ pub(super) fn level_of(id: Id, element: &[u8]) -> usize {
     (hash.trailing_zeros() as usize / 2).min(LEVELS_MAX)
 }
 
-/// Returns true if an element's attributes meet a condition.
+/// Returns true if an element's attributes pass a filter.
 pub(super) fn passes(rows: &mut dyn Rows, filter: &Filter, id: Id) -> bool {
     let mut passes = false;
     rows.show(&attributes_row(id), &mut |attributes| {
@@ -147,7 +147,7 @@ pub(super) fn passes(rows: &mut dyn Rows, filter: &Filter, id: Id) -> bool {
 pub(super) struct Graph<'r> {
     rows: &'r mut dyn Rows,
     head: Head,
-    /// Nodes that have changed; none: one that is gone.
+    /// Changed nodes; `None` after a removal.
     changed: FxHashMap<Id, Option<Levels>>,
 }
 
@@ -160,7 +160,7 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// The rows of the nodes that have changed, by id. None: the node is gone.
+    /// The rows of the changed nodes, by id. None: the node was removed.
     pub fn changes(self) -> Vec<(Id, Option<Vec<u8>>)> {
         let row = |(id, levels): (Id, Option<Levels>)| (id, levels.as_ref().map(write_levels));
         let mut changes: Vec<_> = self.changed.into_iter().map(row).collect();
@@ -173,7 +173,7 @@ impl<'r> Graph<'r> {
         self.levels(id).clone()
     }
 
-    /// Where the graph begins.
+    /// The entry of the graph.
     pub fn entry(&self) -> Id {
         self.head.entry
     }
@@ -256,7 +256,7 @@ impl<'r> Graph<'r> {
         levels.saturating_sub(1)
     }
 
-    /// The nearest node of the level above `level`, as far as steps to nearer ones lead.
+    /// The nearest node of the level above `level`, as far as steps to nearer nodes lead.
     fn descend(&mut self, vector: &[u8], level: usize) -> Near {
         let entry = self.head.entry;
         let mut near = self.near(vector, entry);
@@ -318,7 +318,7 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// Takes in a node whose vector has its row already. Returns where the graph begins.
+    /// Inserts a node whose vector already has its row. Returns the entry of the graph.
     pub fn insert(&mut self, id: Id, level: usize, effort: usize) -> Id {
         self.changed.insert(id, Some(vec![Vec::new(); level + 1]));
         if self.head.entry == 0 {
@@ -358,8 +358,8 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// Links a node with candidates, the nearest first: first in different directions, then, if
-    /// that leaves it with few links, with whatever is near, at the cost of others.
+    /// Links a node with candidates, the nearest first: first in different directions, then, if it
+    /// still has few links, with any near nodes, at the cost of other links.
     fn connect(&mut self, id: Id, candidates: &[Near], level: usize) {
         let links = self.head.links;
         let mut own = self.links(id, level);
@@ -385,7 +385,7 @@ impl<'r> Graph<'r> {
                 }
             }
         }
-        // Nobody stays alone.
+        // No node remains without a link.
         if own.is_empty() {
             let others: Vec<Id> = candidates
                 .iter()
@@ -398,8 +398,8 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// Makes room for one more link of a node, whose vector comes along. False if it keeps those
-    /// that it has.
+    /// Makes room for one more link of a node, whose vector is given. Returns false if the node
+    /// keeps its links.
     fn has_place(&mut self, near: &Near, vector: &[u8], level: usize, urgency: u8) -> bool {
         let max = self.links_max(level);
         let others = self.links(near.id, level);
@@ -427,7 +427,7 @@ impl<'r> Graph<'r> {
         }
     }
 
-    /// Takes a node out, and links what was linked through it. Returns where the graph begins.
+    /// Removes a node and links its neighbours. Returns the entry of the graph.
     pub fn remove(&mut self, id: Id) -> Id {
         let levels = self.levels(id).clone();
         for (level, links) in levels.iter().enumerate() {
@@ -456,7 +456,7 @@ impl<'r> Graph<'r> {
                 return highest;
             }
         }
-        // It stood alone, so others do so too: any of them.
+        // It had no links, so the others have none either: any of them will do.
         let mut first = 0;
         let head = self.head;
         super::rows::each_vector(self.rows, 0, &mut |id, _| {
@@ -467,8 +467,8 @@ impl<'r> Graph<'r> {
         first
     }
 
-    /// Links nodes that have lost a neighbour with each other, the nearest first, and those that
-    /// have few links left with others.
+    /// Links nodes that have lost a neighbour with each other, the nearest first, and nodes with
+    /// few remaining links with others.
     fn mend(&mut self, nodes: &[Id], level: usize) {
         let max = self.links_max(level);
         let mut pairs = Vec::new();

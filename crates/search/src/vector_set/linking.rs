@@ -30,13 +30,13 @@ pub(super) const LINKED_AT_ONCE: u64 = 256;
 /// links some in its transaction.
 const WAITING_MAX: u64 = 8192;
 
-/// How many elements such a one links.
+/// The number of elements that such an addition links.
 const LINKED_BY_ADD: usize = 2;
 
 /// Candidates that the search for an element's neighbours keeps, unless its row says otherwise.
 const EFFORT: usize = 200;
 
-/// How far a set's elements are linked, if some wait or have waited.
+/// The linking progress of a set's elements, if some wait or have waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linking {
     /// Elements with greater ids wait.
@@ -107,13 +107,13 @@ impl Head {
     }
 }
 
-/// How many elements wait.
+/// The number of waiting elements.
 fn waiting(rows: &mut dyn Rows, linking: Linking) -> u64 {
     rows.count(&vector_row(linking.reached + 1), &[VECTORS + 1])
 }
 
-/// Takes in the newest element, whose other rows stand already: links it if the set is small, or
-/// lets it wait.
+/// Links the newest element, whose other rows exist already, if the set is small, and otherwise
+/// leaves it waiting.
 pub(super) fn take_in(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8], effort: usize) {
     let id = head.last_id;
     let waiting = head.linking.map_or(0, |linking| waiting(rows, linking));
@@ -167,8 +167,8 @@ pub struct Prepared {
     nodes: Vec<(Id, Option<Vec<u8>>)>,
 }
 
-/// Finds the changes that link up to `count_max` elements, the oldest first. None if none wait. The
-/// graph is the same however many are linked at once.
+/// Computes the changes that link up to `count_max` elements, the oldest first. None if no element
+/// waits. The graph does not depend on the number that is linked at once.
 pub fn prepare(rows: &mut dyn Rows, count_max: usize) -> Option<Prepared> {
     let mut head = graph_of(rows)?;
     let before = (head.entry, head.linking?);
@@ -227,13 +227,13 @@ fn waiting_ids(rows: &mut dyn Rows, linking: Linking, count_max: usize) -> Vec<I
 }
 
 impl Prepared {
-    /// The changed nodes. None: one that is gone.
+    /// The changed rows by id; `None` deletes the node's row.
     pub(super) fn into_nodes(self) -> BTreeMap<Id, Option<Vec<u8>>> {
         self.nodes.into_iter().collect()
     }
 
-    /// Writes it, if the graph is still that from which it was prepared and the elements are there.
-    /// Returns false and changes nothing otherwise.
+    /// Writes the changes, if the graph is unchanged since their preparation and the elements
+    /// exist. Returns false and changes nothing otherwise.
     pub fn write(self, rows: &mut dyn WriteRows) -> bool {
         let now = rows.get(GRAPH).map(|row| Head::of_graph(&row));
         let now = now.and_then(|head| Some((head.entry, head.linking?)));

@@ -23,7 +23,7 @@ use crate::{Rows, WriteRows};
 
 pub use self::rows::{GRAPH, Id, MEMBERS_RANGE, NODES, VECTORS, find, member_row};
 
-/// Least and most links that a node asks for (M).
+/// Least and most links that a set can request for a node (M).
 pub const LINKS_MIN: usize = 4;
 /// See [`LINKS_MIN`].
 pub const LINKS_MAX: usize = 4096;
@@ -33,7 +33,7 @@ pub const LINKS_MAX: usize = 4096;
 pub struct Head {
     /// The form of its vectors.
     pub quantization: Quantization,
-    /// How many links a new node asks for on each level; on the lowest it may get twice as many.
+    /// The requested number of links of a new node on each level; the lowest allows twice as many.
     pub links: usize,
     /// Components of a stored vector.
     pub dimensions: usize,
@@ -41,15 +41,16 @@ pub struct Head {
     pub projected_from: usize,
     /// The projection's matrix is a row of its own.
     pub has_matrix: bool,
-    /// How many elements there are.
+    /// The number of elements.
     pub count: u64,
-    /// How many of them have attributes.
+    /// The number of elements with attributes.
     pub with_attributes: u64,
     /// The highest id that was given.
     pub last_id: Id,
-    /// The node where searches begin, one of the highest level; zero if there is none.
+    /// The entry of searches, a node of the highest level; zero if there is none.
     pub entry: Id,
-    /// Which elements wait to be linked. None if none do; [`Head::with_graph`] reads it.
+    /// The elements that wait for their links. None if there are none; [`Head::with_graph`] reads
+    /// it.
     pub linking: Option<Linking>,
 }
 
@@ -132,9 +133,9 @@ pub fn projected(rows: &mut dyn Rows, head: &Head, vector: &[f32]) -> Vec<f32> {
     }
 }
 
-/// Gives an element a vector, which has the set's dimensions and finite components, and attributes,
-/// if any are named: empty ones take those away that it had. `effort` is how many candidates the
-/// search for neighbours keeps. Returns true if the element is new.
+/// Sets an element's vector, which has the set's dimensions and finite components, and its
+/// attributes, if given: empty attributes remove the old attributes. `effort` is the number of
+/// candidates in the search for neighbours. Returns true if the element is new.
 pub fn add(
     rows: &mut dyn WriteRows,
     head: &mut Head,
@@ -190,7 +191,8 @@ fn take(rows: &mut dyn WriteRows, head: &mut Head, id: Id) -> Option<Vec<u8>> {
     attributes
 }
 
-/// Gives an element attributes; empty ones take them away. False if there is no such element.
+/// Sets an element's attributes; empty attributes remove them. Returns false if there is no such
+/// element.
 pub fn set_attributes(rows: &mut dyn WriteRows, head: &mut Head, element: &[u8], attributes: &[u8]) -> bool {
     let Some(id) = find(rows, element) else { return false };
     let had = rows.show(&attributes_row(id), &mut |_| {});
@@ -262,22 +264,22 @@ pub fn highest_level(rows: &mut dyn Rows, head: &Head) -> usize {
 /// A search.
 #[derive(Clone, Debug)]
 pub struct Query<'q> {
-    /// Vectors near this one, which has the set's dimensions.
+    /// The vector to search for, which has the set's dimensions.
     pub vector: &'q [f32],
-    /// At most this many.
+    /// At most this many hits.
     pub count: usize,
-    /// How many candidates a search keeps.
+    /// The number of candidates that a search keeps.
     pub effort: usize,
-    /// Only elements whose attributes meet this.
+    /// Limits the hits to elements whose attributes pass this filter.
     pub filter: Option<&'q Filter>,
-    /// A search with a filter looks at no more nodes than these.
+    /// A search with a filter examines at most this many nodes.
     pub looked_at_max: u64,
     /// Compare with all vectors instead of following the graph.
     pub is_exact: bool,
 }
 
 impl Query<'_> {
-    /// How many vectors a search of a set compares with, at most and about.
+    /// The approximate upper bound on the comparisons of a search.
     pub fn compared(&self, head: &Head) -> u64 {
         let effort = self.effort.max(self.count) as u64;
         let nodes = match self.filter {
@@ -304,8 +306,8 @@ pub struct Hit {
     pub distance: f32,
 }
 
-/// Returns the elements whose vectors are nearest, the nearest first; equally near ones in the
-/// order in which they were added.
+/// Returns the elements with the nearest vectors, the nearest first; equally near elements in the
+/// order of their insertion.
 pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
     let vector = Coded::of(query.vector, head.quantization).to_row(b"");
     let finds_all = query.count as u64 >= head.count && query.filter.is_none();
@@ -327,7 +329,7 @@ pub fn search(rows: &mut dyn Rows, head: &Head, query: &Query<'_>) -> Vec<Hit> {
     near.into_iter().map(hit).collect()
 }
 
-/// The nearest to which the graph leads, and those that wait.
+/// The nearest nodes of the graph, and the elements that wait.
 fn nearest_by_graph(rows: &mut dyn Rows, head: &Head, vector: &[u8], query: &Query<'_>) -> Vec<Near> {
     let wanted = match query.filter {
         None => Wanted::All,

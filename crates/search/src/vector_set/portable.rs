@@ -24,7 +24,7 @@ pub struct Node {
     pub levels: Vec<Vec<Id>>,
 }
 
-/// Returns the elements, those that were added last first: so Redis has them in its files.
+/// Returns the elements, the newest first, which is their order in Redis files.
 pub fn nodes(rows: &mut dyn Rows, head: &Head) -> Vec<Node> {
     let mut ids = Vec::new();
     rows::each_vector(rows, 0, &mut |id, _| ids.push(id));
@@ -41,7 +41,8 @@ pub fn nodes(rows: &mut dyn Rows, head: &Head) -> Vec<Node> {
     ids.iter().rev().map(node).collect()
 }
 
-/// Returns the elements as they are once those that wait are linked, in the order of [`nodes`].
+/// Returns the elements in their state after the linking of all waiting elements, in the order of
+/// [`nodes`].
 pub fn nodes_linked(rows: &mut dyn Rows, head: &Head) -> Vec<Node> {
     let mut nodes = nodes(rows, head);
     let linked = linking::prepare(rows, usize::MAX).map(linking::Prepared::into_nodes);
@@ -67,8 +68,8 @@ pub fn distance(head: &Head, one: &Coded, other: &Coded) -> f32 {
     super::codes::distance(head.quantization, head.dimensions, &one, &other)
 }
 
-/// Returns true if a set may be made of these: no element or id stands twice, vectors have their
-/// length and no component that is no number, and each link leads to a node of that level and back.
+/// Returns true if these nodes can form a set: no element or id is repeated, vectors have their
+/// length and only finite components, and each link leads to a node of that level and back.
 pub fn are_sound(head: &Head, nodes: &[Node], matrix: Option<&[u8]>) -> bool {
     if !head.is_sound() || nodes.is_empty() && !head.quantization.is_plain() {
         return false;
@@ -96,7 +97,7 @@ fn each_link(node: &Node) -> impl Iterator<Item = (Id, usize, Id)> {
     levels.flat_map(move |(level, links)| links.iter().map(move |other| (node.id, level, *other)))
 }
 
-/// The greatest id that a set may come with: its next elements get greater ones.
+/// The greatest id of a restored set: its next elements get greater ids.
 const ID_MAX: Id = 1 << 56;
 
 fn is_node(head: &Head, node: &Node) -> bool {
@@ -136,7 +137,7 @@ pub fn store(rows: &mut dyn WriteRows, head: &mut Head, nodes: &[Node], matrix: 
     head.count = nodes.len() as u64;
 }
 
-/// Judges the rows of a set: what is wrong, if something is.
+/// Checks the rows of a set. Returns a fault, if there is any.
 pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
     let mut nodes = nodes(rows, head);
     let has_linked = nodes.iter().any(|node| !head.waits(node.id));
@@ -147,7 +148,7 @@ pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
         if !node.levels.is_empty() {
             return Some("has links of an element that waits for them".into());
         }
-        // Where it will stand at least.
+        // Its lowest possible level.
         node.levels.push(Vec::new());
     }
     let matrix = matrix(rows, head);

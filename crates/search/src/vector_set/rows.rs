@@ -1,4 +1,4 @@
-//! Where the parts of a set stand among its rows.
+//! The keys of a set's rows.
 //!
 //! ```text
 //! 'a' id        attributes of an element, if it has any
@@ -28,7 +28,7 @@ pub const VECTORS: u8 = b'v';
 pub const NODES: u8 = b'l';
 const MEMBERS: u8 = b'm';
 
-/// The keys between which the elements stand, in the order of their names.
+/// The bounds of the elements' keys, in the order of their names.
 pub const MEMBERS_RANGE: [&[u8]; 2] = [b"m", b"n"];
 
 /// The key of the row that says how far elements are linked.
@@ -52,7 +52,7 @@ pub(super) fn vector_row(id: Id) -> [u8; 9] {
     numbered(VECTORS, id)
 }
 
-/// Returns the key at which an element's id stands.
+/// Returns the key of an element's id.
 pub fn member_row(element: &[u8]) -> Vec<u8> {
     [&[MEMBERS], element].concat()
 }
@@ -84,7 +84,7 @@ pub(super) fn read_levels(row: &[u8]) -> Levels {
     levels
 }
 
-/// How many levels a node is on.
+/// The number of a node's levels.
 pub(super) fn count_levels(row: &[u8]) -> usize {
     let mut numbers = Numbers(row);
     let mut levels = 0;
@@ -95,7 +95,7 @@ pub(super) fn count_levels(row: &[u8]) -> usize {
     levels
 }
 
-/// How many links a node has on a level; none if it is not on it.
+/// The number of a node's links on a level; none if it is not on it.
 pub(super) fn count_links(row: &[u8], level: usize) -> usize {
     Numbers::of_level(row, level).map_or(0, |mut numbers| numbers.next() as usize)
 }
@@ -108,8 +108,8 @@ pub(super) fn read_level(row: &[u8], level: usize, links: &mut Vec<Id>) {
     }
 }
 
-/// The numbers of a node's row. Seven bits of a number stand in a byte, the lowest first; the
-/// eighth is set if more follow.
+/// The numbers of a node's row. A byte holds seven bits of a number, the lowest first; the eighth
+/// is set if more follow.
 struct Numbers<'a>(&'a [u8]);
 
 impl<'a> Numbers<'a> {

@@ -4,7 +4,7 @@ use super::portable::{are_sound, judge, matrix, nodes, nodes_linked, store};
 use super::*;
 use crate::MemoryRows;
 
-/// Numbers by a seed, so that a failure comes again.
+/// Numbers from a seed, so that a failure is reproducible.
 struct Choice(u64);
 
 impl Choice {
@@ -121,7 +121,7 @@ fn equal_commands_make_equal_rows() {
 }
 
 #[test]
-fn a_set_comes_back_from_its_nodes() {
+fn a_set_is_restored_from_its_nodes() {
     let vectors = clustered(200, 16, 10, &mut Choice(5));
     let (mut rows, mut head) = filled(&vectors, Quantization::Bytes);
     set_attributes(&mut rows, &mut head, b"e7", b"{}");
@@ -258,7 +258,8 @@ fn elements_that_wait_are_found_and_linked() {
     assert!(linked.iter().all(|rows| *rows == linked[0]));
 }
 
-/// Elements go, come again and change while they wait, and after their links were prepared.
+/// Elements are removed, added again and changed while they wait, and after their links were
+/// prepared.
 #[test]
 fn elements_that_wait_may_change() {
     for seed in 0..4 {
@@ -308,8 +309,8 @@ fn elements_that_wait_may_change() {
     }
 }
 
-/// However many come, no more wait than a search compares by itself, and the key's row need not say
-/// where the graph begins.
+/// At any number of additions no more elements wait than a search compares directly, and the key's
+/// row need not have the entry of the graph.
 #[test]
 fn no_more_wait_than_may() {
     let mut rows = MemoryRows::default();

@@ -1,5 +1,5 @@
-//! A new cluster out of this node's folder, when etcd has lost the node's one or has gone back in
-//! time. For a node that does not run.
+//! A new cluster from this node's folder, after etcd has lost the node's cluster or was restored to
+//! an older state. For a stopped node.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::object_store::EtcdWithStore;
 use crate::partition_folders::partition_folders;
 use crate::settings::{ClusterSettings, Settings};
 
-/// The beginning of a new cluster.
+/// The origin of a new cluster.
 #[derive(Clone, Debug)]
 pub struct AdoptedCluster {
     /// The new cluster's id.
     pub cluster: String,
-    /// That of the cluster whose history it goes on with.
+    /// The id of the cluster whose history it continues.
     pub from: String,
     /// The last record of that history which is kept.
     pub last: u64,
@@ -34,11 +34,11 @@ pub struct AdoptedCluster {
     pub term: u64,
 }
 
-/// How often a request without an answer is sent again.
+/// The number of attempts of a request without an answer.
 const TRIES: u32 = 20;
 
-/// Begins a new cluster with what the folder of this node, `from`, has. `accepts_loss`: although
-/// other nodes have more, or etcd's log has gone on without this node.
+/// Creates a new cluster from the data in the folder of this node, `from`. `accepts_loss`: even if
+/// other nodes have more records, or etcd's log has grown without this node.
 pub fn adopt(
     settings: &Settings,
     from: &str,
@@ -68,7 +68,7 @@ pub fn adopt(
     })
 }
 
-/// Each step may be the last of a process that is killed: the next adoption goes on from there.
+/// The process may be killed after any step: the next adoption continues from that state.
 fn go_on(
     sequencer: &mut dyn Sequencer,
     settings: &ClusterSettings,
@@ -118,8 +118,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Removes a cluster at the root that has gone back in time, or whose adoption did not end.
-    /// Returns where that adoption has ended the old history, or where this node's part of it ends.
+    /// Removes a cluster at the root whose state is older than this node's, or whose adoption is
+    /// incomplete. Returns the end of the old history according to that adoption, or to this node.
     fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<Option<LogSequence>> {
         let root = &self.settings.root;
         let Some(place) = drive::cluster(sequencer, root).context("log")? else {
@@ -138,7 +138,7 @@ impl Case<'_> {
             );
             if let Some(origin) = origin {
                 let has = self.log.tail();
-                // It may be another node's, which was not started behind it.
+                // It may belong to another node, which was not started afterwards.
                 ensure!(
                     self.accepts_loss || origin.last <= has,
                     "log: a node that has records up to {} was adopted and not started, this one has them up to {}: \
@@ -155,7 +155,7 @@ impl Case<'_> {
         }
     }
 
-    /// Refuses unless etcd's log is one that this node's history has left behind.
+    /// Refuses unless etcd's log is older than this node's history.
     fn has_gone_back(&self, sequencer: &mut dyn Sequencer) -> Result<()> {
         let mut follower = Follower::new(self.lost.clone(), self.log.position());
         match drive::catch_up(&mut follower, sequencer) {
@@ -225,11 +225,11 @@ mod tests {
     use quartet_engine::StoreKind;
     use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
     use quartet_log_replicated::model::Store;
-    use quartet_log_replicated::{Event, Position, RecordHash, Request, RequestId, Term, TermValue};
-    use std::collections::VecDeque;
+    use quartet_log_replicated::{Position, RecordHash, Request, Term, TermValue};
     use tempfile::TempDir;
 
     use super::*;
+    use crate::cluster::killed::UntilKilled;
 
     const LOST: ClusterId = ClusterId(7);
 
@@ -264,35 +264,6 @@ mod tests {
         Parts::on_one_machine(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)))
     }
 
-    /// etcd, for a process that is killed at a request: before that is executed, or behind it.
-    struct UntilKilled<'o> {
-        etcd: &'o mut Store,
-        /// Requests that are executed, and those of them that are answered.
-        executes: usize,
-        answers: usize,
-        sent: usize,
-        inbox: VecDeque<Event>,
-    }
-
-    impl Sequencer for UntilKilled<'_> {
-        fn send(&mut self, request: Request) -> RequestId {
-            let id = RequestId(self.sent as u64);
-            self.sent += 1;
-            let answer = (self.sent <= self.executes)
-                .then(|| self.etcd.execute(0, std::time::Duration::ZERO, &request))
-                .filter(|_| self.sent <= self.answers);
-            let killed = || Failure::Unknown("killed".to_owned());
-            self.inbox.push_back(Event::Answered(id, answer.ok_or_else(killed)));
-            id
-        }
-
-        fn watch(&mut self, _: Vec<u8>, _: Vec<u8>) {}
-
-        fn receive(&mut self, _: std::time::Duration) -> Option<Event> {
-            self.inbox.pop_front()
-        }
-    }
-
     impl Outside {
         /// `has_gone_back`: etcd has the cluster without the node's record; else it has nothing.
         fn new(has_gone_back: bool) -> Outside {
@@ -311,13 +282,7 @@ mod tests {
 
         /// One run of the command. Returns how many requests it has sent.
         fn adopt(&mut self, executes: usize, answers: usize, keeps: bool) -> (Result<AdoptedCluster>, usize) {
-            let mut sequencer = UntilKilled {
-                etcd: &mut self.etcd,
-                executes,
-                answers,
-                sent: 0,
-                inbox: VecDeque::new(),
-            };
+            let mut sequencer = UntilKilled::new(&mut self.etcd, executes, answers);
             let own = identity::of(self.folder.path()).unwrap().unwrap();
             let place = Place::new("/test", own, PartitionId(0));
             let log = match OwnLog::open(parts_on(&self.disk), Some(StoreKind::Memory), &place) {
@@ -330,7 +295,7 @@ mod tests {
             };
             let settings = ClusterSettings::for_test("a");
             let adopted = go_on(&mut sequencer, &settings, &place, log, self.accepts_loss, keep);
-            (adopted, sequencer.sent)
+            (adopted, sequencer.sent())
         }
 
         /// The power fails.
@@ -349,21 +314,16 @@ mod tests {
         }
 
         fn all_of_it(&mut self) -> UntilKilled<'_> {
-            UntilKilled {
-                etcd: &mut self.etcd,
-                executes: usize::MAX,
-                answers: usize::MAX,
-                sent: 0,
-                inbox: VecDeque::new(),
-            }
+            UntilKilled::new(&mut self.etcd, usize::MAX, usize::MAX)
         }
 
-        /// True if etcd has a cluster that was adopted.
+        /// Returns true if etcd has a cluster that was adopted.
         fn is_adopted(&mut self) -> bool {
             identity::origin(&mut self.all_of_it(), "/test").unwrap().is_some()
         }
 
-        /// The command is given again, ends well, and all nodes are of the one cluster behind it.
+        /// Repeats the command, which succeeds, and checks that all nodes join the same cluster
+        /// afterwards.
         fn goes_on(mut self, case: &str) {
             self.crash();
             if self.is_adopted() && identity::of(self.folder.path()).unwrap() == Some(LOST) {
@@ -385,7 +345,7 @@ mod tests {
                 !folder.join("needs-copy").exists(),
                 "{case}: it goes on from what it has"
             );
-            // Its log ends with the Term record that etcd's begins with.
+            // Its log ends with the first Term record of etcd's log.
             let place = Place::new("/test", cluster, PartitionId(0));
             let log = OwnLog::open(parts_on(&disk), Some(StoreKind::Memory), &place).unwrap();
             let key = place.term_key();

@@ -1,8 +1,8 @@
 //! A home's continuous backup. Its records are durable beside the nodes, so etcd may drop them.
 //!
-//! It is a backup as any other: whoever is home goes on with the chain that is there, and begins
-//! with all rows where that does not lead to its own log. If old versions are to be removed, it is
-//! begun anew once a day: `take` then sees what is too old, and whether all rows are due.
+//! It is an ordinary backup: every new home continues the existing chain, and starts with all rows
+//! if the chain does not lead to its own log. If old versions must be removed, the archive restarts
+//! once a day: `take` then finds expired versions, and decides if all rows are due.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use quartet_model::LogSequence;
 use crate::operations::local_backup::{LocalSource, Watched};
 use crate::tenants::Tenants;
 
-/// How often what is new is added, and how long after a failure that is tried again.
+/// Interval of additions, and of attempts after a failure.
 const STEP_EVERY: Duration = Duration::from_secs(2);
-/// How often it is seen what is too old.
+/// Interval of the search for expired versions.
 const ANEW_EVERY: Duration = Duration::from_hours(24);
-/// How often it is looked whether to end.
+/// Interval of checks for its end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a request to an object store may take.
+/// Time limit of a request to an object store.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The backup that a home keeps. It ends with its term.
@@ -34,8 +34,8 @@ pub struct Archiving {
 }
 
 impl Archiving {
-    /// Begins, or goes on with, the backup at `address`.
-    /// `has_begun`: this process has added to it before, so it is not to be made.
+    /// Starts or continues the backup at `address`. `has_begun`: this process has added to it
+    /// before, so it must exist.
     pub fn begin(
         address: &str,
         keep: Option<Duration>,
@@ -67,7 +67,7 @@ impl Archiving {
         Ok(Archiving { is_over, thread })
     }
 
-    /// Asks it to end.
+    /// Requests its end.
     pub fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Archiving {
     }
 }
 
-/// Adds to the archive until it is to end or to begin anew, or something fails.
+/// Adds to the archive until it must end or restart, or an error occurs.
 fn keep_once(
     address: &str,
     keep: Option<Duration>,

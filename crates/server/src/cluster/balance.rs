@@ -1,12 +1,12 @@
-//! Which home is to be another node's, so that each has about as many as any other.
+//! Chooses the next home to move, so that all nodes have about the same number of homes.
 
 use std::collections::BTreeMap;
 
 use quartet_log_replicated::{NodeId, PartitionId};
 
-/// The partition that another node is to be home of, and that node. `homes`: those of all
-/// partitions. `fit`: the nodes that could be one. `None`: no node has two more than another, or
-/// not all homes are known. The first partition stays where it is.
+/// The next partition to move, and its new home. `homes`: the homes of all partitions. `fit`: the
+/// nodes that can be home. `None`: no node has two homes more than another, or some homes are
+/// unknown. The first partition is never moved.
 pub fn next(homes: &[Option<NodeId>], fit: &[NodeId]) -> Option<(PartitionId, NodeId)> {
     let homes: Vec<NodeId> = homes.iter().copied().collect::<Option<_>>()?;
     let mut counts: BTreeMap<NodeId, usize> = fit.iter().map(|node| (*node, 0)).collect();
@@ -15,7 +15,7 @@ pub fn next(homes: &[Option<NodeId>], fit: &[NodeId]) -> Option<(PartitionId, No
     }
     let least = fit.iter().min_by_key(|node| (counts[node], **node))?;
     let movable = (0..).map(PartitionId).zip(&homes).skip(1);
-    // The last of those whose home has most: the same ones are moved to and fro.
+    // The last partition of the busiest node: the same partitions move to and fro.
     let (partition, most) = movable.max_by_key(|(partition, home)| (counts[home], *partition))?;
     (counts[most] >= counts[least] + 2).then_some((partition, *least))
 }

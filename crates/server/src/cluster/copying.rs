@@ -28,13 +28,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::link::{self, Link};
 use crate::connections::stream::Stream;
 
-/// Marks a folder whose content is to be replaced by a copy.
+/// Marks a folder whose content must be replaced by a copy.
 const NEEDS_COPY: &str = "needs-copy";
-/// The content of the mark if that is the reason.
+/// The content of the mark in that case.
 const STATE_DIFFERS: &str = "the state differs\n";
 /// Says which cluster a folder is of (`identity`).
 pub const CLUSTER_ID: &str = "cluster-id";
-/// Names in a folder that has nothing to go on from. `partitions` has folders of their own.
+/// Names in a folder that do not count as data. `partitions` has folders of its own.
 const NOT_COPIED: [&str; 3] = ["LOCK", CLUSTER_ID, "partitions"];
 /// Longest piece of a copy, in bytes: a row may have as many.
 const PIECE_BYTES_MAX: u32 = 64 << 20;
@@ -43,7 +43,7 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A hold lasts ten seconds.
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 
-/// True if the folder holds nothing that a node could go on from.
+/// Returns true if the folder has no data that a node can continue from.
 pub fn is_needed(folder: &Path) -> Result<bool> {
     if folder.join(NEEDS_COPY).exists() {
         return Ok(true);
@@ -64,13 +64,13 @@ pub fn mark(folder: &Path, has_differed: bool) -> Result<()> {
     fs::write(folder.join(NEEDS_COPY), reason).with_context(|| format!("writing to {}", folder.display()))
 }
 
-/// True if the folder is to be replaced because its state is another than the home's.
+/// Returns true if the folder must be replaced because of its different state.
 pub fn has_differed(folder: &Path) -> bool {
     fs::read_to_string(folder.join(NEEDS_COPY)).is_ok_and(|reason| reason == STATE_DIFFERS)
 }
 
-/// Empties the folder but for the mark, which says that what comes is not whole: a start that is
-/// killed meanwhile begins anew.
+/// Empties the folder except for the mark of an incomplete copy: a start that is killed meanwhile
+/// is repeated from scratch.
 pub fn begin(folder: &Path, has_differed: bool) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     mark(folder, has_differed)?;
@@ -155,7 +155,7 @@ async fn read_piece(stream: &mut dyn Stream) -> Result<Option<Vec<u8>>> {
     if length == 0 {
         return Ok(None);
     }
-    // Never makes room by an announced length, only by what has come.
+    // Allocates by received bytes, never by an announced length.
     let mut piece = Vec::new();
     let read = stream.take(length.into()).read_to_end(&mut piece).await?;
     ensure!(read == length as usize, "the copy ended within a piece");

@@ -7,19 +7,19 @@
 //! | HTTP, DynamoDB, Fauna | whole requests of HTTP/1.1, one after the other; HTTP/2 with prior |
 //! |                       | knowledge as the connections above                                 |
 //!
-//! There is one hop: only a home takes what is passed on, and a node that is none refuses it before
-//! it has read a byte. So a client can distinguish two endings. *Not executed*: no home was found
-//! within [`PATIENCE`], or it went before it had the whole request. *Unknown*: it went between the
-//! request's last byte and the answer's head. Behind that head, and where bytes are passed on, the
-//! connection ends as it would if the home were reached directly. A home that is reached ends it
-//! when it is deposed; one that is not is waited for until [`FAREWELL`] after another node has
-//! become home.
+//! There is one hop: only a home accepts forwarded connections, and any other node refuses them
+//! before it reads a byte. So a client can distinguish two failures. *Not executed*: no home was
+//! found within [`PATIENCE`], or its connection failed before it had the whole request. *Unknown*:
+//! its connection failed between the request's last byte and the answer's head. After that head,
+//! and for connections that are forwarded by bytes, the connection ends as in direct contact with
+//! the home. A reachable home ends it on its deposition; for an unreachable home this node waits
+//! until [`FAREWELL`] after another node has become home.
 //!
 //! When this node becomes home itself, a request over HTTP that was passed on still gets its
 //! answer: in a hand-over the old home has executed it.
 //!
-//! The home counts and judges the connection as the client's own, by the client's address; its
-//! certificate, its credentials and its limits hold.
+//! The home counts and authenticates the connection as the client's own, by the client's address;
+//! its certificate, its credentials and its limits apply.
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,18 +47,17 @@ use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::redis::NO_PLACE;
 
-/// How long a client waits for a home.
+/// Time for which a client waits for a home.
 pub const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a request's head, and each part of its body, may take to come.
+/// Time limit for a request's head, and for each part of its body.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may say nothing behind a request that the home has carried out: as long as the
-/// home would keep it.
+/// Idle limit of a client after a request that the home has executed: the same limit as the home's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
-/// How long a connection to the home waits for the client's next request. The home ends none that
-/// is younger.
+/// Time for which a connection to the home waits for the client's next request. The home ends no
+/// younger connection.
 const KEPT: Duration = Duration::from_secs(20);
-/// How long answers of a home are taken once another node is home: what it had executed by then may
-/// be on its way.
+/// Time during which a former home's answers are accepted after a change of home: answers of
+/// executed requests may still be on their way.
 const FAREWELL: Duration = Duration::from_secs(2);
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -108,11 +107,11 @@ struct Forwarded {
 struct HomeStream {
     home: NodeId,
     stream: Box<dyn Stream>,
-    /// When it was used last.
+    /// The time of its last use.
     used: Instant,
 }
 
-/// A connection to a home that ends as soon as nothing more is to be expected of it.
+/// A connection to a home that ends as soon as that home can send no more answers.
 struct UntilFarewell {
     stream: Box<dyn Stream>,
     farewell: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -176,7 +175,7 @@ impl HomeCaller {
 }
 
 impl HomeCaller {
-    /// Completes when nothing more is to be expected of `home`.
+    /// Completes when `home` can send no more answers.
     async fn farewell(&self, partition: PartitionId, home: NodeId) {
         let mut homes = self.members.homes();
         let is_another = |known: &Vec<Option<NodeId>>| {
@@ -189,9 +188,9 @@ impl HomeCaller {
         tokio::time::sleep(FAREWELL).await;
     }
 
-    /// A connection to the listener of this name at another node that is home of a partition, for
-    /// the client at `peer`; `None`: there is none, or it does not take it. It ends once nothing
-    /// more is to be expected of that home.
+    /// Connects to the named listener of another node that is home of a partition, on behalf of the
+    /// client at `peer`; `None` if there is no such home, or if it refuses. The connection ends as
+    /// soon as that home can send no more answers.
     pub async fn call_partition(
         self: &Arc<HomeCaller>,
         partition: PartitionId,
@@ -303,7 +302,7 @@ impl Protocol {
 }
 
 impl Client {
-    /// Passes bytes both ways until the home's side ends. `seen` has come already.
+    /// Forwards bytes both ways until the home's side ends. `seen` was received before.
     async fn pass_on(&self, mut socket: impl AsyncRead + AsyncWrite + Unpin, seen: &[u8]) -> io::Result<()> {
         let Some(mut home) = self.home.call(self.listener, self.peer).await else {
             if self.protocol == Protocol::Redis {
@@ -359,8 +358,8 @@ impl Client {
         }
     }
 
-    /// Reads until the next request's head is there; `None` if the client has no more, says nothing
-    /// for too long, or is to ask another time.
+    /// Reads until the next request's head is complete; `None` if the client has no further
+    /// request, is idle for too long, or must retry later.
     async fn read_head(
         &self,
         socket: &mut (impl AsyncRead + Unpin),
@@ -502,10 +501,10 @@ impl Client {
     }
 }
 
-/// A request that is to be passed on: its head as the home gets it.
+/// A request to forward: its head as sent to the home.
 struct Request {
     head: Vec<u8>,
-    /// Bytes of the head as it came.
+    /// Length of the original head.
     head_bytes: usize,
     framing: framing::Framing,
     is_for_head: bool,
@@ -537,18 +536,18 @@ enum Side {
     Home,
 }
 
-/// How much of an answer was passed on.
+/// The forwarded part of an answer.
 enum Relayed {
     Whole {
         status: u16,
         keeps_alive: bool,
     },
-    /// As much as there was.
+    /// The available part.
     Part,
 }
 
-/// Gives the home the request, whose head `input` begins with; `is_sent` once it has its last byte.
-/// Bytes behind the request stay in `input`.
+/// Sends the request at the start of `input` to the home; sets `is_sent` after its last byte. Bytes
+/// after the request remain in `input`.
 async fn send<C: AsyncRead, H: AsyncWrite>(
     client: &mut ReadHalf<C>,
     mut home: WriteHalf<H>,
@@ -599,7 +598,7 @@ async fn relay(
             }
             Ok(Some(head)) => break head,
             Ok(None) => {}
-            // It is for the client to judge.
+            // The client must interpret it.
             Err(_) => break framing::AnswerHead::unknown(),
         }
         if home.read_buf(&mut buffer).await? == 0 {

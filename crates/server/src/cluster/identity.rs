@@ -6,8 +6,10 @@
 //!
 //! | folder    | sequencer               |                                                        |
 //! |-----------|-------------------------|--------------------------------------------------------|
-//! | of none   | has none                | founds one                                             |
-//! | of none   | has one                 | joins it                                               |
+//! | empty     | has none                | founds one                                             |
+//! | empty     | has one                 | joins it                                               |
+//! | of none   | has none                | founds one with its data (`founding`)                  |
+//! | of none   | has one                 | refused: it would be another history                   |
 //! | of it     | has it                  | goes on                                                |
 //! | of one    | has none                | refused: the sequencer is lost, or is another          |
 //! | of one    | has another             | refused                                                |
@@ -32,7 +34,7 @@ use super::copying::{self, CLUSTER_ID};
 use super::members::now_us;
 use crate::settings::ClusterSettings;
 
-/// How long a node that is refused is seen by who adopts.
+/// Time for which an adopting node sees a refused node.
 const SEEN_SECONDS: u32 = 600;
 
 /// The cluster that a folder is of; `None` if it is of none yet.
@@ -66,7 +68,7 @@ pub fn keep(folder: &Path, cluster: ClusterId) -> Result<()> {
 }
 
 /// Returns the first partition of the cluster that a node with this folder joins, or founds as
-/// `new`. `parts` open the folder.
+/// `new`. `parts` open the folder, which is empty or a node's.
 pub fn join(
     sequencer: &mut dyn Sequencer,
     settings: &ClusterSettings,
@@ -133,14 +135,14 @@ pub fn origin(sequencer: &mut dyn Sequencer, root: &str) -> Result<Option<Adopte
     }
 }
 
-/// True if nothing stands behind the Term record that an adoption began with.
+/// Returns true if no record follows the first Term record of an adoption.
 pub fn is_unused(sequencer: &mut dyn Sequencer, place: &Place) -> Result<bool> {
     let (from, until, limit) = (place.record_key(LogSequence::ZERO), place.records_end(), 2);
     let answer = ask(sequencer, Request::Range { from, until, limit }).context("log")?;
     Ok(matches!(answer, Answer::Entries { entries, .. } if entries.len() == 1))
 }
 
-/// True if the cluster of `place` is an adoption by `node` of which no node is part yet.
+/// Returns true if the cluster of `place` is an adoption by `node` of which no node is part yet.
 fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Result<bool> {
     let key = place.term_key();
     let Answer::Value(Some(term)) = ask(sequencer, Request::Get { key }).context("log")? else {
@@ -150,7 +152,7 @@ fn is_begun_by(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId) -> Re
     Ok(is_its && is_unused(sequencer, place)?)
 }
 
-/// Shows who adopts how far this node has come.
+/// Reports this node's log position to the adopting node.
 fn show(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId, position: &Position) -> Result<()> {
     let report = NodeReport {
         cluster: place.cluster,
@@ -168,7 +170,7 @@ fn show(sequencer: &mut dyn Sequencer, place: &Place, node: NodeId, position: &P
     Ok(())
 }
 
-/// Counts this node among those that are configured, unless it was removed.
+/// Adds this node to the configured nodes, unless it was removed.
 pub fn configure(sequencer: &mut dyn Sequencer, place: &Place, settings: &ClusterSettings) -> Result<()> {
     let node = settings.node();
     ask(sequencer, join_request(place, node, &settings.node_name)).context("log")?;

@@ -8,9 +8,9 @@
 //!     |    what the verb says                  |
 //! ```
 //!
-//! Without certificates a node talks and listens on loopback alone (`settings`). Before a peer has
-//! shown its certificate and named the cluster it learns nothing: a wrong word closes the
-//! connection without an answer.
+//! Without certificates a node connects and listens only on loopback (`settings`). A peer without a
+//! certificate and the name of the cluster gets no information: a wrong word closes the connection
+//! without an answer.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -33,9 +33,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::connections::stream::Stream;
 use crate::settings::NodeCertificates;
 
-/// How long it may take until a node has answered a call.
+/// Time limit of a node's answer to a call.
 const CALL_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long a caller may take to say what it wants.
+/// Time limit of a caller's request.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most callers that have not said yet what they want.
 const CALLERS_MAX: usize = 256;
@@ -82,8 +82,8 @@ impl Link {
         }
     }
 
-    /// Hears what the caller at the other end of `socket` wants: its verb, and the connection, on
-    /// which an answer is due. Errors: it is none of this cluster.
+    /// Reads the request of the caller at the other end of `socket`: its verb, and the connection
+    /// for the answer. Errors: the caller is outside of this cluster.
     pub async fn hear(&self, socket: TcpStream) -> io::Result<(String, Box<dyn Stream>)> {
         within(GREETING_TIMEOUT, self.hear_now(socket)).await
     }
@@ -109,9 +109,8 @@ impl Link {
     }
 }
 
-/// Callers that have not said yet what they want. If there are too many, the one that has been
-/// silent for the longest is dropped: a node says so at once, and strangers cannot take all
-/// descriptors of the process.
+/// Callers before their request. If there are too many, the oldest is dropped: a node sends its
+/// request at once, and unauthenticated callers must not take all descriptors of the process.
 #[derive(Default)]
 pub struct Callers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 
@@ -119,15 +118,15 @@ pub struct Callers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 pub struct Heard(Arc<AtomicBool>);
 
 impl Heard {
-    /// The caller has said what it wants, or is gone.
+    /// The caller has sent its request, or has disconnected.
     pub fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 impl Callers {
-    /// Hears a caller on a task of its own, which is to note when it has heard it. For a runtime of
-    /// one thread, where no task goes on while another is dropped.
+    /// Serves a caller on its own task, which must call `note` when it has received the request.
+    /// For a runtime of one thread, where no task runs while another is dropped.
     pub fn hear<F: Future<Output = ()> + Send + 'static>(&mut self, caller: impl FnOnce(Heard) -> F) {
         self.0.retain(|(_, is_heard)| !is_heard.load(Ordering::Relaxed));
         if self.0.len() >= CALLERS_MAX
@@ -153,7 +152,7 @@ pub async fn refuse(stream: &mut dyn Stream, reason: &str) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// Says how what a verb asked for has ended.
+/// Sends the result of a verb.
 pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Result<()> {
     match ended {
         Ok(()) => accept(stream).await?,
@@ -167,7 +166,7 @@ pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Resu
     stream.shutdown().await
 }
 
-/// Hears how it has ended.
+/// Receives the result of a verb.
 pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
     match read_line(stream).await?.as_str() {
         "ok" => Ok(()),
@@ -175,7 +174,7 @@ pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
     }
 }
 
-/// One byte at a time: whatever is behind the line belongs to the verb.
+/// One byte at a time: any input after the line belongs to the verb.
 async fn read_line(stream: &mut dyn Stream) -> io::Result<String> {
     let mut line = Vec::new();
     loop {
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_of_a_cluster_talk_and_nobody_else() {
+    async fn only_nodes_of_a_cluster_talk() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) = (made(folder.path(), "ours"), made(folder.path(), "theirs"));
         let link = |cluster, certificates| Link::new(cluster, certificates).unwrap();
@@ -307,9 +306,9 @@ mod tests {
         }
     }
 
-    /// Without a certificate and without the cluster's name not one byte comes back.
+    /// Without a certificate and without the cluster's name not one byte is returned.
     #[tokio::test]
-    async fn a_stranger_learns_nothing() {
+    async fn an_unauthenticated_peer_learns_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let node = Link::new(CLUSTER, None).unwrap();

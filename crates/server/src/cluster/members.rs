@@ -37,22 +37,22 @@ use crate::layers::parts::OtherNode;
 
 /// A node's key goes this long after its last renewal.
 const LEASE_SECONDS: u32 = 10;
-/// How often a node renews its key and reads those of others.
+/// Interval at which a node renews its key and reads those of others.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A value of another process that stays the same for as many looks is left over.
 const LOOKS_AT_FOREIGN: u32 = 4;
-/// How often the term is read while the home is silent.
+/// Interval of reads of the term while the home is silent.
 const LOOK_AT_TERM_EVERY: Duration = Duration::from_millis(50);
 /// A node renews its key each second, so what was read first longer ago is out of date.
 const RECENT: Duration = Duration::from_secs(2);
-/// Most members that one read asks for.
+/// Most members in one read.
 const MEMBERS_MAX: u32 = 1000;
 /// A clock that differs by more than this many microseconds from most others is off. Their keys are
 /// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
-/// A node that is further behind the log is not made home of anything. One that nothing happens to
-/// hears of that once a second.
+/// A node whose lag exceeds this becomes home of no partition. Without writes the lag is measured
+/// once a second.
 const LAG_RECORDS_MAX: u64 = 100;
 const LAG_MILLIS_MAX: u64 = 5000;
 
@@ -64,22 +64,33 @@ pub struct Member {
     pub address: String,
     /// Its listeners by name, as clients reach them.
     pub endpoints: BTreeMap<String, String>,
-    /// Where clients of Redis, and of its sentinels, reach it.
+    /// Its address for clients of Redis, and of its sentinels.
     pub redis: Option<String>,
     pub sentinel: Option<String>,
     /// Its wall clock, in microseconds since 1970.
     pub clock_us: u64,
-    /// The home that it hears.
+    /// The home whose heartbeats the node receives.
     pub hears: Option<u64>,
-    /// Those of the partitions behind the first, in their order.
+    /// The homes of the other partitions, in their order.
     #[serde(default)]
     pub hears_others: Vec<Option<u64>>,
-    /// How far it is behind the log.
+    /// The number of records between the node and the log's end.
     pub lag_records: u64,
     pub lag_millis: u64,
     /// Another number for each process, by which two of one name see each other.
     #[serde(default)]
     pub process: u64,
+    /// False while its disk is full.
+    #[serde(default = "has_room")]
+    pub has_room: bool,
+    /// How often its state has differed from a home's, since the process before it ended.
+    #[serde(default)]
+    pub state_mismatches: u64,
+}
+
+/// Of a node that does not say.
+fn has_room() -> bool {
+    true
 }
 
 /// Another process runs under a node's name, and is reached at `address`.
@@ -122,15 +133,15 @@ struct Kept {
     value: Option<Vec<u8>>,
     /// This process has written the key.
     is_written: bool,
-    /// The value of another process that stands where this one has written, and in how many looks
-    /// it stood there.
+    /// Another process's value in this node's key, and the number of consecutive reads that
+    /// returned it.
     foreign: Option<(Vec<u8>, u32)>,
 }
 
 impl Kept {
-    /// Judges another process's value in this node's key. A process renews its value with
-    /// each look. One that stays as it is comes from an etcd that has gone back in time, which is
-    /// not for this process to end for: the log shows it.
+    /// Classifies another process's value in this node's key. A live process renews its value at
+    /// each look. An unchanged value is left over in an etcd restored to an older state, and no
+    /// reason for this process to end: the log detects that case.
     fn judge(&mut self, value: Vec<u8>) -> Foreign {
         let looks = match self.foreign.take() {
             None => 1,
@@ -157,7 +168,7 @@ enum Foreign {
 struct ReadTerm {
     /// The running term; `None` before the first.
     term: Option<TermValue>,
-    /// When the newest read began that was answered.
+    /// The start of the newest answered read.
     read_began: Option<Instant>,
 }
 
@@ -165,27 +176,27 @@ struct ReadTerm {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub members: BTreeMap<u64, Member>,
-    /// Those that have joined, whether they run or not, and those that were removed.
+    /// The joined nodes, running or not, and the removed nodes.
     pub configured: Vec<(NodeId, Configured)>,
-    /// How far each node has come in each partition.
+    /// The log position of each node in each partition.
     reports: BTreeMap<(PartitionId, u64), Reached>,
     /// The term of each partition, as far as it was read.
     terms: Vec<ReadTerm>,
     /// Microseconds by which each member's clock was ahead of this node's.
     clocks_ahead: BTreeMap<u64, i64>,
-    /// When this node first read what it has of each member.
+    /// The time of the first read of each member's present state.
     read_first: BTreeMap<u64, Instant>,
 }
 
 /// The cluster as one node sees it.
 pub struct Members {
-    /// That of the first partition, whose home is the cluster's.
+    /// The place of the first partition, whose home is the cluster's home.
     place: Place,
     me: NodeId,
     /// As many nodes as the operator has said there are.
     announced: usize,
     view: RwLock<View>,
-    /// Where clients of Redis reach the home.
+    /// The address of the home for Redis clients.
     redis_home: watch::Sender<Option<String>>,
     /// The home of each partition.
     homes: watch::Sender<Vec<Option<NodeId>>>,
@@ -203,12 +214,12 @@ impl Members {
         })
     }
 
-    /// Tells where clients of Redis reach the home, and of each change.
+    /// Watches the address of the home for Redis clients.
     pub fn redis_home(&self) -> watch::Receiver<Option<String>> {
         self.redis_home.subscribe()
     }
 
-    /// Tells which node is home of each partition, and of each change.
+    /// Watches the home of each partition.
     pub fn homes(&self) -> watch::Receiver<Vec<Option<NodeId>>> {
         self.homes.subscribe()
     }
@@ -233,7 +244,7 @@ impl Members {
         });
     }
 
-    /// The nodes that run beside this one.
+    /// The other running nodes.
     pub fn others(&self) -> Vec<OtherNode> {
         let view = self.view.read();
         let others = view.members.iter().filter(|(id, _)| **id != self.me.0);
@@ -246,8 +257,13 @@ impl Members {
         others.map(other).collect()
     }
 
-    /// The nodes that could be home of any partition: they run, are not behind, and their clocks
-    /// are right.
+    /// True if another node is fit to be home.
+    pub fn has_fit_other(&self) -> bool {
+        self.fit().iter().any(|node| *node != self.me)
+    }
+
+    /// The nodes that could be home of any partition: they run, are not behind, their disks have
+    /// room, and their clocks are right.
     pub fn fit(&self) -> Vec<NodeId> {
         self.view.read().fit(Instant::now())
     }
@@ -261,7 +277,7 @@ impl Members {
         self.view.read().members.get(&node.0).cloned()
     }
 
-    /// True if an operator has removed this node.
+    /// Returns true if an operator has removed this node.
     pub fn is_removed(&self) -> bool {
         let view = self.view.read();
         let own = view.configured.iter().find(|(node, _)| *node == self.me);
@@ -295,12 +311,13 @@ impl Members {
         self.view.read().clone()
     }
 
-    /// The home of a partition's running term: this node too, in a life of it that is over.
+    /// The home of a partition's running term; also this node, even if it was home in an earlier
+    /// process.
     pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
         self.view.read().home(partition)
     }
 
-    /// The home of a partition, if it is another node that is there.
+    /// The home of a partition, if it is another running node.
     pub fn other_home(&self, partition: PartitionId) -> Option<Member> {
         self.other_home_and_id(partition).map(|(_, member)| member)
     }
@@ -312,13 +329,13 @@ impl Members {
         Some((home, member.clone()))
     }
 
-    /// This node's turn among those that would replace the `home` of a partition.
+    /// This node's rank among the candidates to replace the `home` of a partition.
     pub fn turn(&self, partition: PartitionId, home: Option<NodeId>) -> Turn {
         self.view.read().turn(self.me, partition, home)
     }
 
-    /// True if another node has said within its last few renewals that it hears this home of a
-    /// partition.
+    /// Returns true if another node has recently reported, within a few renewals, that it hears
+    /// this home of a partition.
     pub fn is_heard_elsewhere(&self, partition: PartitionId, home: NodeId) -> bool {
         let view = self.view.read();
         view.is_heard_elsewhere(self.me, partition, home, Instant::now())
@@ -328,11 +345,11 @@ impl Members {
     /// `is_home_silent`: the term and the others' keys are read more often, and this node's key
     /// says so at once. For a thread of its own.
     ///
-    /// The hold keeps the records that a node needs which stands still or is started again within
-    /// the lease's ten seconds. `needed`: the first of them in each partition.
+    /// The hold keeps the records needed by a node that is paused or restarts within the lease's
+    /// ten seconds. `needed`: the first needed record of each partition.
     ///
-    /// Errors: another process has the name. Two would take each other for a home that is gone, and
-    /// take over from each other without an end.
+    /// Errors: another process has the same name. Two such processes would each consider the other
+    /// a lost home, and depose each other forever.
     pub fn keep(
         &self,
         sequencer: &mut dyn Sequencer,
@@ -364,7 +381,7 @@ impl Members {
         Ok(())
     }
 
-    /// Refuses a process whose name another one has that is reached elsewhere.
+    /// Refuses a process whose name is taken by a process at another address.
     pub fn refuse_second(&self, sequencer: &mut dyn Sequencer, address: &str) -> Result<()> {
         let key = self.key_of(self.me);
         if let Answer::Value(Some(value)) = ask(sequencer, Request::Get { key }).context("log")?
@@ -382,8 +399,8 @@ impl Members {
         self.read_members(sequencer)
     }
 
-    /// An etcd without room still renews leases and is still read: the nodes go on to know each
-    /// other by what they have written last.
+    /// An etcd without free space still renews leases and answers reads: the nodes continue to know
+    /// each other by their last written keys.
     fn look(
         &self,
         sequencer: &mut dyn Sequencer,
@@ -436,7 +453,7 @@ impl Members {
         own: &Member,
         lease: LeaseId,
     ) -> Result<(), LookError> {
-        // At most an answer was missing, and the key has gone since.
+        // The answer may have been lost, or the key may have been deleted since.
         for _ in 0..3 {
             let value = serde_json::to_vec(own).expect("texts and numbers are JSON");
             let answer = ask(sequencer, self.put(kept.value.clone(), value.clone(), lease))?;
@@ -531,7 +548,7 @@ impl Members {
         format!("{}/members/{:016x}", self.place.root(), node.0).into_bytes()
     }
 
-    /// `ROOT/members/` and the end of the keys that begin so.
+    /// `ROOT/members/` and the end of the keys with this prefix.
     fn keys(&self) -> (Vec<u8>, Vec<u8>) {
         let path = |end| format!("{}/members{end}", self.place.root()).into_bytes();
         (path('/'), path('0'))
@@ -539,7 +556,7 @@ impl Members {
 }
 
 impl Member {
-    /// The home of a partition that it hears.
+    /// The home of a partition as heard by the node.
     fn hears(&self, partition: PartitionId) -> Option<u64> {
         match partition.0.checked_sub(1) {
             None => self.hears,
@@ -593,7 +610,7 @@ impl View {
         self.terms.get(partition.0 as usize)?.term
     }
 
-    /// When the newest read of a partition's term began that was answered.
+    /// The start of the newest answered read of a partition's term.
     pub fn term_read_began(&self, partition: PartitionId) -> Option<Instant> {
         self.terms.get(partition.0 as usize)?.read_began
     }
@@ -611,7 +628,7 @@ impl View {
         (0..partitions).map(PartitionId).map(|id| self.home(id)).collect()
     }
 
-    /// How many partitions a node is home of, as far as is known.
+    /// The number of partitions whose known home is the node.
     fn homes_of(&self, node: NodeId) -> usize {
         let homes = self.terms.iter().filter_map(|read| read.term);
         homes.filter(|term| term.writer.node == node).count()
@@ -636,7 +653,8 @@ impl View {
                 .reports
                 .get(&(partition, id))
                 .map_or(0, |reached| reached.applied.0);
-            // The further one comes first, then the one that has less to do, then the lower number.
+            // The most advanced node is first, then the node with fewer homes, then the lower
+            // number.
             (std::cmp::Reverse(applied), self.homes_of(NodeId(id)), id)
         };
         let others = self
@@ -646,11 +664,11 @@ impl View {
         let before = others.filter(|id| key(**id) < key(me.0));
         Turn {
             rank: before.count() as u32,
-            is_clock_off: self.is_clock_off(me),
+            is_unfit: self.is_clock_off(me) || self.members.get(&me.0).is_some_and(|own| !own.has_room),
         }
     }
 
-    /// An older key may be the word of a node that is gone.
+    /// An older key may belong to a stopped node.
     fn is_heard_elsewhere(&self, me: NodeId, partition: PartitionId, home: NodeId, now: Instant) -> bool {
         let mut others = self.members.iter().filter(|(id, _)| **id != me.0 && **id != home.0);
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < RECENT);
@@ -665,13 +683,14 @@ impl View {
         };
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < 2 * RECENT);
         let is_fit = |(id, member): &(&u64, &Member)| {
-            is_recent(id) && member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX && is_right(id)
+            let is_near = member.lag_records <= LAG_RECORDS_MAX && member.lag_millis < LAG_MILLIS_MAX;
+            is_recent(id) && is_near && member.has_room && is_right(id)
         };
         let fit = self.members.iter().filter(is_fit);
         fit.map(|(id, _)| NodeId(*id)).collect()
     }
 
-    /// True if most others' clocks stand elsewhere than this node's own.
+    /// Returns true if this node's clock differs from most others.
     pub fn is_clock_off(&self, me: NodeId) -> bool {
         let others: Vec<_> = self.clocks_ahead.iter().filter(|(id, _)| **id != me.0).collect();
         let far = others.iter().filter(|(_, ahead)| ahead.abs() > CLOCK_OFF_MICROS);
@@ -702,6 +721,8 @@ impl Members {
                 "synced": reached.map(|reached| reached.synced.0),
                 "lag_records": member.lag_records,
                 "lag_milliseconds": member.lag_millis,
+                "has_room": member.has_room,
+                "state_mismatches": member.state_mismatches,
                 "clock_ahead_milliseconds": view.clocks_ahead.get(id).map(|micros| micros / 1000),
             })
         };
@@ -748,7 +769,7 @@ mod tests {
     const HOME: NodeId = NodeId(1);
     const ME: NodeId = NodeId(2);
 
-    /// An answer that has these members, each with the home that it hears.
+    /// An answer with these members and their homes.
     fn members(hears: &[(u64, Option<u64>)], clock_us: u64) -> Answer {
         let entry = |(id, hears): &(u64, Option<u64>)| {
             let member = Member {
@@ -763,6 +784,8 @@ mod tests {
                 lag_records: 0,
                 lag_millis: 0,
                 process: 0,
+                has_room: true,
+                state_mismatches: 0,
             };
             let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
             (key, serde_json::to_vec(&member).unwrap())
@@ -773,9 +796,9 @@ mod tests {
         }
     }
 
-    /// One node that is cut off from the home does not take its place while another hears it.
+    /// A single node without contact to the home does not depose it if another node hears it.
     #[test]
-    fn a_home_is_heard_elsewhere_by_those_who_have_said_so_lately() {
+    fn a_home_counts_as_alive_for_nodes_with_recent_reports() {
         let start = Instant::now();
         let mut view = View::default();
         let heard = |view: &View, at: Duration| view.is_heard_elsewhere(ME, PartitionId(0), HOME, start + at);
@@ -812,7 +835,7 @@ mod tests {
         })
     }
 
-    /// Among those that have as much of a partition's log, the one with the fewest homes is first.
+    /// Among nodes with equal logs of a partition, the node with the fewest homes is first.
     #[test]
     fn a_partition_goes_to_who_has_most_of_it_and_then_to_who_has_least_to_do() {
         let (now, partition) = (Instant::now(), PartitionId(2));
@@ -838,9 +861,9 @@ mod tests {
         assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
     }
 
-    /// Nodes of earlier versions say nothing about partitions behind the first.
+    /// Nodes of earlier versions report only the first partition.
     #[test]
-    fn each_partitions_home_is_heard_by_itself() {
+    fn each_partitions_home_is_tracked_separately() {
         let start = Instant::now();
         let mut view = View::default();
         view.take_members(PREFIX, &members(&[(1, None), (2, None), (3, Some(1))], 1), start, 0);
@@ -936,6 +959,8 @@ mod tests {
                     lag_records: 0,
                     lag_millis: 0,
                     process,
+                    has_room: true,
+                    state_mismatches: 0,
                 },
             }
         }
@@ -963,7 +988,7 @@ mod tests {
         let mut second = Process::new(&etcd, 2, "b:7000");
         assert!(!second.starts() && !second.looks());
         assert!(first.looks());
-        // A lease that has run out leaves the name to whoever comes first.
+        // An expired lease frees the name for the next process.
         let lease = first.kept.lease.unwrap();
         ask(&mut first.etcd, Request::Revoke { lease }).unwrap();
         first.kept.lease = None;
@@ -981,9 +1006,9 @@ mod tests {
         assert!(!second.looks());
     }
 
-    /// An etcd that has gone back in time has the key of an earlier process, whose lease runs.
+    /// An etcd restored to an older state has the key of an earlier process, under a live lease.
     #[test]
-    fn a_value_that_nobody_renews_is_written_over() {
+    fn an_expired_value_is_overwritten() {
         let etcd = Rc::default();
         let mut earlier = Process::new(&etcd, 1, "b:7000");
         assert!(earlier.looks());

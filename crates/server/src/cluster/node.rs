@@ -20,8 +20,8 @@
 //!   balance    one thread, of several partitions: spreads the homes over the nodes
 //! ```
 //!
-//! Layers are made after this node has become home and are all gone before it may try again: so no
-//! layer ever sees two terms, and none a version that came again with other content.
+//! Layers are built after this node has become home and are all dropped before it may try again: so
+//! no layer ever sees two terms, or a version that was reused with other content.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -54,6 +54,7 @@ use super::archive::Archiving;
 use super::balance;
 use super::copying::{self, KeptHold};
 use super::forward::{HomeCaller, PATIENCE};
+use super::founding;
 use super::identity;
 use super::link::{self, Callers, Heard, Link};
 use super::members::{Member, Members, now_us};
@@ -74,40 +75,44 @@ use crate::serving::{Entrances, Foundation, Serving};
 use crate::settings::{ClusterSettings, Settings, node_id};
 use crate::tenants::Tenants;
 
-/// How often a living node says so to each that listens.
+/// Interval of a living node's heartbeats to each listener.
 const BEAT_EVERY: Duration = Duration::from_millis(200);
-/// How often it is looked whether the home is silent.
+/// Interval of checks for a silent home.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The exit status of a node that is to be started again, to copy the home.
+/// The exit status that requests a restart, to copy the home.
 const EXIT_NEEDS_COPY: i32 = 75;
 /// The exit status of a node that an operator has removed, or whose name another process has.
 const EXIT_REMOVED: i32 = 78;
 /// A home whose log's thread has waited for its disk for as long serves nobody. Writing down the
 /// longest transaction takes seconds as well.
 const STALLED_MILLIS: u64 = 10_000;
+/// A home whose disk has been full for as long gives itself up to a node that has room.
+const FULL_FOR: Duration = Duration::from_secs(1);
+/// A node that is to be home has to have read etcd within this time. It does so each second.
+const READ_WITHIN: Duration = Duration::from_millis(2_500);
 /// How long a hand-over may take until everything is confirmed.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 const NO_PARTITION: &str = "no such partition";
 const NOT_HOME: &str = "not home";
 /// Most bytes of a push.
 const PUSH_BYTES_MAX: u64 = 1 << 20;
-/// How long a push is repeated.
+/// Time for which a push is repeated.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer to it is waited for.
+/// Time limit of its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the homes stay at one node after they were wanted there.
+/// Time during which the homes remain at one node after a request to gather them.
 const GATHERED_FOR: Duration = Duration::from_secs(20);
-/// How long the homes have to be where they are before one is made another node's.
+/// Time for which the homes must be unchanged before one is moved.
 const REST: Duration = Duration::from_secs(10);
-/// The home of the first partition, by way of which clients come to the others', replaces one that
-/// it has not heard for as long, though other nodes hear that.
+/// The home of the first partition forwards clients to the other homes. It deposes another home
+/// after this much silence, even if other nodes hear it.
 const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 /// Bytes that the system keeps each way of a connection within this process.
 const PAIR_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The service at the sockets now.
 enum Stage {
-    /// The first partitions, as many as there are terms: all, or one. Layers see no other term.
+    /// The first partitions, one for each term: all, or one. Layers see no other term.
     Serving(Vec<Term>, Serving),
     Standby(Standby),
     /// Nothing: the node has stopped, or is between two of these.
@@ -139,8 +144,8 @@ pub struct Shared {
     stage: Mutex<Stage>,
     /// Listeners of this node before it became home, until the last answer has been given.
     leaving: Mutex<Vec<Standby>>,
-    /// The layers of each partition that this node is home of while it is not home of all, but for
-    /// the first.
+    /// The layers of each partition except the first, while this node is home of some partitions,
+    /// but not of all.
     own: Mutex<BTreeMap<PartitionId, (Term, Serving)>>,
     /// The way in for clients that other nodes pass on, to each partition that this node serves. To
     /// all, if it serves all, by that to the first.
@@ -148,6 +153,8 @@ pub struct Shared {
     serves_all: AtomicBool,
     /// Since when this node has been home of a partition without serving it.
     unserved_since: Mutex<Vec<Option<Instant>>>,
+    /// Since when its disk has no room.
+    full_since: Mutex<Option<Instant>>,
     /// Until then this node takes all homes to itself, if it is home of the first partition.
     gathers_until: Mutex<Option<Instant>>,
     /// A hand-over is under way.
@@ -166,7 +173,7 @@ pub struct Shared {
 
 /// A cluster that was joined, and what a node over its logs is made of.
 pub struct Joined {
-    /// That of the first partition.
+    /// The place of the first partition.
     place: Place,
     /// Roles of the engines, as they report them.
     roles: Receiver<(PartitionId, Role)>,
@@ -178,13 +185,13 @@ pub struct Joined {
 /// A partition that was copied just now.
 struct CopiedPartition {
     id: PartitionId,
-    /// Keeps the records behind the copy.
+    /// Keeps the records after the copy.
     hold: KeptHold,
-    /// It has replaced a state that was another than the home's.
+    /// The copy has replaced a state that differed from the home's.
     has_differed: bool,
 }
 
-/// How the cluster's partitions stand at this node.
+/// The state of the cluster's partitions at this node.
 #[derive(Debug, PartialEq, Eq)]
 enum Standing {
     /// No log is shared.
@@ -230,12 +237,12 @@ fn home_term(role: &Role) -> Option<Term> {
     }
 }
 
-/// True if the partition has a home, here or elsewhere, whether that lives or not.
+/// Returns true if the partition has a home, alive or not.
 fn has_home(role: &Role) -> bool {
     matches!(role, Role::Home { .. } | Role::Following { home: Some(_), .. })
 }
 
-/// True if the node is home of the first partitions in these terms still.
+/// Returns true if the node is home of the first partitions in these terms still.
 fn is_in(terms: &[Term], roles: &[Role]) -> bool {
     terms
         .iter()
@@ -243,13 +250,13 @@ fn is_in(terms: &[Term], roles: &[Role]) -> bool {
         .all(|(term, role)| home_term(role) == Some(*term))
 }
 
-/// A question to an engine whether its node is home still, begun at some moment.
+/// A pending check that an engine's node is still home.
 #[derive(Default)]
 struct Question(Option<Arrival>);
 
 impl Question {
-    /// True once it is shown that the node was home after this was asked first. The next call asks
-    /// anew.
+    /// Returns true after a confirmation that the node was home since the first call. The next call
+    /// starts a new check.
     fn is_answered(&mut self, engine: &Engine) -> bool {
         let arrival = *self.0.get_or_insert_with(|| engine.arrival(Durability::Always));
         match engine.settled(Dependency::ZERO, arrival) {
@@ -263,9 +270,9 @@ impl Question {
 }
 
 impl Joined {
-    /// Joins the cluster, or founds it: asks its etcd, which is judged first, and is waited for
-    /// while it does not answer. A folder that has nothing to go on from gets a copy of the home.
-    /// `parts` open a partition's folder. Health is answered at the sockets meanwhile.
+    /// Joins or founds the cluster in its etcd, which is checked first, and waits while etcd is
+    /// unreachable. A folder without usable data gets a copy of the home. `parts` open a
+    /// partition's folder. The sockets answer health checks meanwhile.
     pub fn new(
         cluster: &ClusterSettings,
         settings: &Settings,
@@ -297,9 +304,21 @@ impl Joined {
         let folder = folder.context("a node keeps its log in a folder")?;
         let mut sequencer = Etcd::open(&cluster.etcd).context("log")?;
         let wanted = settings.storage.partitions;
-        let there = partition_folders::wanted_folders(folder, wanted)?.len() as u32;
-        let new = Place::new(&cluster.root, ClusterId(random()), PartitionId(0)).with_partitions(there);
-        let place = identity::join(&mut sequencer, cluster, folder, &new, || parts(folder))?;
+        let own = partition_folders::wanted_folders(folder, wanted)?;
+        let with_data = founding::Folder {
+            data: folder,
+            partitions: &own,
+            parts,
+            kind: settings.storage.engine,
+        };
+        let place = match with_data.found(&mut sequencer, cluster)? {
+            Some(place) => place,
+            None => {
+                let new = Place::new(&cluster.root, ClusterId(random()), PartitionId(0));
+                let new = new.with_partitions(own.len() as u32);
+                identity::join(&mut sequencer, cluster, folder, &new, || parts(folder))?
+            }
+        };
         let partitions = place.partitions();
         ensure!(
             wanted.is_none_or(|wanted| wanted == partitions),
@@ -319,14 +338,14 @@ impl Joined {
         let mut joined = Joined::of(place, sequencer, cluster);
         for (id, folder) in (0..).map(PartitionId).zip(&folders) {
             joined.0.copy_if_needed(id, cluster, settings, waiting, folder, parts)?;
-            // One that has not begun yet is not missing beside one that was copied.
+            // A partition without records needs its folder too, next to copied partitions.
             std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         }
         identity::keep(folder, joined.0.place.cluster)?;
         Ok(joined)
     }
 
-    /// How many partitions the cluster has.
+    /// The number of the cluster's partitions.
     pub fn partitions(&self) -> u32 {
         self.place.partitions()
     }
@@ -345,8 +364,8 @@ impl Joined {
         (joined, shared)
     }
 
-    /// Copies the home into a partition's folder that has nothing to go on from. Before the first
-    /// term there is nothing to copy; without a home it is waited for.
+    /// Copies the home into a partition's folder that has no usable data. Before the first term
+    /// there is nothing to copy; without a home this waits.
     fn copy_if_needed(
         &mut self,
         id: PartitionId,
@@ -402,7 +421,7 @@ fn replicated(place: Place, cluster: &ClusterSettings, reports: Sender<(Partitio
             Box::new(both.expect("a thread for the object store"))
         }),
         on_role: Box::new(move |role| {
-            // The receiver is gone while the node ends.
+            // The receiver is dropped when the node ends.
             let _ = reports.send((partition, role.clone()));
         }),
         budget_bytes: cluster.etcd.budget_bytes / partitions,
@@ -410,19 +429,19 @@ fn replicated(place: Place, cluster: &ClusterSettings, reports: Sender<(Partitio
     }
 }
 
-/// The steps that are under way until a home of the first partition serves.
+/// The steps in progress until a home of the first partition serves.
 #[derive(Default)]
 struct Becoming {
     question: Question,
-    /// The terms of which `question` is asked.
+    /// The terms of `question`.
     terms: Option<Vec<Term>>,
     /// The catalogue of a home that is not home of all, in this term.
     preparing: Option<(Term, JoinHandle<Result<Catalogue>>)>,
 }
 
 impl Becoming {
-    /// True if it is shown that this node was home of the first partition once it was home of all
-    /// in these terms.
+    /// Returns true if it is shown that this node was home of the first partition once it was home
+    /// of all in these terms.
     fn is_shown(&mut self, terms: &[Term], first: &Engine) -> bool {
         if self.terms.as_deref() != Some(terms) {
             (self.terms, self.question) = (Some(terms.to_vec()), Question::default());
@@ -430,8 +449,8 @@ impl Becoming {
         self.question.is_answered(first)
     }
 
-    /// The catalogue of a home in this term, once it is prepared. Meanwhile a thread of its
-    /// own lets the other partitions hear who decides.
+    /// The catalogue of a home in this term, after its preparation. Meanwhile a separate thread
+    /// announces the decider to the other partitions.
     fn prepared(&mut self, term: Term, foundation: &Arc<Foundation>) -> Result<Option<Catalogue>> {
         match self.preparing.take() {
             Some((of, preparing)) if preparing.is_finished() => {
@@ -459,7 +478,7 @@ impl Becoming {
 /// Gives the parts that open a partition's folder.
 pub type OpenParts<'p> = dyn Fn(&Path) -> Result<Parts> + 'p;
 
-/// True if etcd has not answered: a node that starts waits for it.
+/// Returns true if etcd has not answered: a node that starts waits for it.
 fn is_silence(error: &anyhow::Error) -> bool {
     let is_silence = |cause: &(dyn std::error::Error + 'static)| {
         let is_unreachable = matches!(cause.downcast_ref(), Some(OpenError::Unreachable(_)));
@@ -468,7 +487,7 @@ fn is_silence(error: &anyhow::Error) -> bool {
     error.chain().any(is_silence)
 }
 
-/// Opens another handle of an etcd that was judged to be fit.
+/// Opens another handle of an etcd that was checked before.
 fn open_again(options: &EtcdOptions, waker: Waker) -> Etcd {
     loop {
         match Etcd::open_waking(options, waker.clone()) {
@@ -514,6 +533,7 @@ impl Node {
             ways: RwLock::new(vec![None; partitions]),
             serves_all: AtomicBool::new(false),
             unserved_since: Mutex::new(vec![None; partitions]),
+            full_since: Mutex::default(),
             gathers_until: Mutex::default(),
             handing: Mutex::default(),
             archiving: Mutex::default(),
@@ -546,7 +566,7 @@ impl Node {
         })
     }
 
-    /// Acts upon the layers, unless another node is home.
+    /// Calls `act` with the layers, unless another node is home.
     pub fn with_serving<T>(&self, act: impl FnOnce(&Serving) -> T) -> Option<T> {
         match &*self.shared.stage.lock() {
             Stage::Serving(_, serving) => Some(act(serving)),
@@ -554,13 +574,36 @@ impl Node {
         }
     }
 
-    /// Gives a parameter of CONFIG another value in all layers that are there.
+    /// Sets a parameter of CONFIG in all existing layers.
     pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), String> {
         self.with_serving(|serving| serving.set_parameter(name, value))
             .unwrap_or(Ok(()))?;
         let own = self.shared.own.lock();
         own.values()
             .try_for_each(|(_, serving)| serving.set_parameter(name, value))
+    }
+
+    /// Makes another node home of what this one is home of, if one is fit: nobody has to find out
+    /// that this one is gone, and nothing is left unfinished.
+    pub fn hand_over_before_the_end(&self) {
+        let shared = &self.shared;
+        let partitions = shared.foundation.partitions.iter();
+        let own = partitions.filter(|(_, engine)| engine.is_home());
+        let own: Vec<_> = own.map(|(partition, _)| partition).collect();
+        if own.is_empty() {
+            return;
+        }
+        let me = shared.settings.node();
+        let others = shared.home.members.fit().into_iter().filter(|node| *node != me);
+        for successor in others.filter_map(|node| shared.home.members.member(node)) {
+            match shared.hand_over_to(&own, &successor) {
+                Ok(()) => {
+                    tracing::info!(to = successor.name, "handed over before the end");
+                    return;
+                }
+                Err(error) => tracing::warn!("{} did not become home: {error:#}", successor.name),
+            }
+        }
     }
 
     /// Ends all threads and everything that is served.
@@ -675,7 +718,7 @@ impl Shared {
             Standing::First(term) => {
                 self.end_lost(roles);
                 self.stand_by_if_closed()?;
-                // Until then it may be about to be home of all.
+                // This node may still become home of all partitions.
                 if !roles.iter().all(has_home) {
                     return Ok(());
                 }
@@ -690,21 +733,21 @@ impl Shared {
         }
     }
 
-    /// Drops the layers of terms that are over.
+    /// Drops the layers of ended terms.
     fn end_lost(&self, roles: &[Role]) {
         let mut stage = self.stage.lock();
         if let Stage::Serving(terms, _) = &*stage
             && !is_in(terms, roles)
         {
             self.close_stage(&mut stage);
-            // A hand-over is over.
+            // The hand-over has ended.
             self.engines().for_each(|engine| engine.resume());
         }
         drop(stage);
         self.end_own(|partition, term| home_term(&roles[partition.0 as usize]) == Some(term));
     }
 
-    /// Drops the layers of those partitions behind the first that are not to be kept.
+    /// Drops the layers of partitions other than the first, except those to keep.
     fn end_own(&self, is_kept: impl Fn(PartitionId, Term) -> bool) {
         let lost: Vec<_> = self
             .own
@@ -728,8 +771,7 @@ impl Shared {
         if terms.len() > 1 && !becoming.is_shown(&terms, &self.foundation.engine) {
             return Ok(());
         }
-        // Whatever they have taken from a home of the first partition is older than what begins
-        // here.
+        // Any push that they accepted from a home of the first partition is older than this term.
         self.end_own(|_, _| false);
         let mut stage = self.stage.lock();
         self.leave_stage(&mut stage);
@@ -741,7 +783,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Serves the first partition's databases, and passes on who asks for others.
+    /// Serves the first partition's databases, and forwards clients of other databases.
     fn serve_first(&self, term: Term, becoming: &mut Becoming) -> Result<()> {
         if matches!(*self.stage.lock(), Stage::Serving(..)) {
             return Ok(());
@@ -757,8 +799,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Serves the databases of each partition behind the first that this node is home of, each by
-    /// layers of its own.
+    /// Serves the databases of each partition except the first of which this node is home, each
+    /// with its own layers.
     fn serve_own(&self, roles: &[Role]) -> Result<()> {
         for (partition, role) in (0..).map(PartitionId).zip(roles).skip(1) {
             let is_served = self.own.lock().contains_key(&partition);
@@ -795,7 +837,7 @@ impl Shared {
         }
     }
 
-    /// Nothing of what this node has of a partition can be continued: the next start copies it.
+    /// This node's data of a partition are unusable: the next start copies it.
     fn end_for_a_copy(&self, id: PartitionId) -> ! {
         let engine = self.foundation.partitions.engine(id);
         let has_differed = engine.replication().hash_mismatches > 0;
@@ -891,7 +933,7 @@ impl Shared {
             .term_read_began(partition)
             .filter(|_| term.map(|term| term.writer.node) == home);
         let is_heard_elsewhere = home.is_some_and(|home| members.is_heard_elsewhere(partition, home));
-        // Clients come to it by way of this node alone.
+        // Clients reach it only through this node.
         let is_needed_here = partition != PartitionId(0) && self.foundation.engine.is_home();
         let is_cut_off = is_needed_here && signs.heard.elapsed() >= CUT_OFF_AFTER;
         (!is_heard_elsewhere || is_cut_off) && signs.is_time_to_try(members.turn(partition, home), Instant::now())
@@ -905,16 +947,33 @@ impl Shared {
         self.signs.lock().iter().any(|(_, signs)| Shared::is_silent(signs))
     }
 
-    /// True if this node is home of the partition, the sequencer answers it, and so does its own
-    /// disk. A home without answers is silent towards the other nodes, so that one that has them
-    /// takes over. So is one that does not get to serve, after a while.
+    /// Returns true if this node is home of the partition, and both the sequencer and its own disk
+    /// respond. A home without responses stops its heartbeats, so that a healthy node takes over.
+    /// After a while the same applies to a home that does not start to serve.
     fn is_living_home(&self, partition: PartitionId) -> bool {
         let is_living = |engine: &Arc<Engine>| {
             let figures = engine.replication();
             !figures.is_cut_off && figures.stalled_millis < STALLED_MILLIS
         };
         let engine = self.foundation.partitions.engine(partition);
-        engine.is_home() && self.engines().all(is_living) && !self.is_stuck(partition)
+        let is_served = engine.is_home() && self.engines().all(is_living) && !self.is_stuck(partition);
+        is_served && !self.is_out_of_room()
+    }
+
+    /// True if this node's disk has been full for a while and another node's is not: that one is to
+    /// be home. Among nodes that all lack room the home stays where it is.
+    fn is_out_of_room(&self) -> bool {
+        let mut since = self.full_since.lock();
+        if !self.is_disk_full() {
+            *since = None;
+            return false;
+        }
+        let since = since.get_or_insert_with(Instant::now);
+        since.elapsed() >= FULL_FOR && self.home.members.has_fit_other()
+    }
+
+    fn is_disk_full(&self) -> bool {
+        self.engines().any(|engine| engine.is_disk_full())
     }
 
     /// True if this node has long been home of the partition without serving it.
@@ -932,7 +991,7 @@ impl Shared {
         since[index].get_or_insert_with(Instant::now).elapsed().as_millis() as u64 >= limit
     }
 
-    /// The home of each partition that this node hears.
+    /// The known homes, by partition.
     fn heard_homes(&self) -> Vec<Option<u64>> {
         let signs = self.signs.lock();
         let heard = |(home, signs): &(Option<NodeId>, Signs)| home.filter(|_| !Shared::is_silent(signs));
@@ -983,6 +1042,8 @@ impl Shared {
             hears_others: heard.split_off(1),
             endpoints,
             process: self.process,
+            has_room: !self.is_disk_full(),
+            state_mismatches: figures.iter().map(|figures| figures.hash_mismatches).sum(),
         }
     }
 
@@ -1076,6 +1137,7 @@ impl Shared {
                 Some(id) => copying::send(self.foundation.partitions.engine(id).clone(), stream).await,
                 None => link::refuse(stream.as_mut(), NO_PARTITION).await,
             },
+            ["may-take-over"] => self.hear_may_take_over(stream).await,
             ["take-over"] => {
                 self.foundation.engine.take_over();
                 link::accept(stream.as_mut()).await
@@ -1091,13 +1153,31 @@ impl Shared {
         }
     }
 
+    /// Says whether this node could take over: etcd answers a read that is begun now.
+    async fn hear_may_take_over(&self, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
+        link::accept(stream.as_mut()).await?;
+        let asked = Instant::now();
+        let is_answered = || {
+            let began = self.home.members.view().term_read_began(PartitionId(0));
+            began.is_some_and(|began| began >= asked)
+        };
+        while asked.elapsed() < READ_WITHIN {
+            if is_answered() {
+                return link::say(stream.as_mut(), Ok(())).await;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let refusal = "etcd does not answer this node".to_owned();
+        link::say(stream.as_mut(), Err(refusal)).await
+    }
+
     /// The partition of this number, as another node names it.
     fn partition_of(&self, number: &str) -> Option<PartitionId> {
         let partition = number.parse().ok().map(PartitionId)?;
         Some(partition).filter(|partition| self.foundation.partitions.has(*partition))
     }
 
-    /// Lets in a client that another node passes on, if this one is home of the partition.
+    /// Admits a client forwarded by another node, if this node is home of the partition.
     async fn take_client(
         &self,
         partition: PartitionId,
@@ -1126,8 +1206,7 @@ impl Shared {
         exchange(stream, own).await
     }
 
-    /// Lets in a client of this node whose database is in a partition that it serves by layers of
-    /// its own.
+    /// Admits a client of this node whose database is in a partition with layers of its own.
     async fn enter(
         &self,
         partition: PartitionId,
@@ -1147,12 +1226,12 @@ impl Shared {
         self.ways.read()[partition.0 as usize].clone()
     }
 
-    // ---- what a home of the first partition tells the others
+    // ---- messages from a home of the first partition to the other homes
 
     /// Takes what the home of the first partition has decided, durably.
     fn take_push(&self, partition: PartitionId, number: u64, bytes: &[u8]) -> Result<(), String> {
         let Some(way) = self.way(partition).filter(|_| partition != PartitionId(0)) else {
-            // Another node may be home of the first partition: a home learns that when it asks.
+            // Another node may be home of the first partition: a home detects that by a check.
             let first = &self.foundation.engine;
             let _ = first.settled(Dependency::ZERO, first.arrival(Durability::Always));
             return Err(NOT_HOME.to_owned());
@@ -1184,7 +1263,7 @@ impl Shared {
             .map_err(|error| error.to_string())
     }
 
-    /// Asks another node for something and waits for its answer.
+    /// Sends a request to another node and waits for its answer.
     fn ask(&self, node: &Member, verb: &str, bytes: &[u8], limit: Duration) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let asked = async {
@@ -1206,7 +1285,7 @@ impl Shared {
         while listening.join_next().await.is_some() {}
     }
 
-    /// Hears whether the home of a partition lives, whichever node it is.
+    /// Receives the heartbeats of a partition's home, on any node.
     async fn listen_for_home(&self, partition: PartitionId) {
         let verb = match partition.0 {
             0 => "watch".to_owned(),
@@ -1233,14 +1312,14 @@ impl Shared {
         }
     }
 
-    /// Hears one home until its connection ends, or another is home.
+    /// Receives the heartbeats of one home until its connection ends, or another node is home.
     async fn hear_beats(&self, partition: PartitionId, home: Option<NodeId>, mut stream: Box<dyn Stream>) {
         self.heard(partition);
         loop {
             match tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
                 Ok(Ok(_)) => self.heard(partition),
                 Ok(Err(_)) => return,
-                // Silence: whether it is over is judged by the time since the last beat.
+                // Silence: its length is the time since the last beat.
                 Err(_) => {}
             }
             if self.home.members.home(partition) != home {
@@ -1257,7 +1336,7 @@ impl Shared {
                 stream.write_u8(b'.').await?;
                 stream.flush().await?;
             }
-            // It says no more, so whatever is read is its end.
+            // The peer sends nothing more, so any read returns the end.
             if let Ok(end) = tokio::time::timeout(BEAT_EVERY, stream.read_u8()).await {
                 return end.map(drop);
             }
@@ -1266,8 +1345,7 @@ impl Shared {
 
     // ---- an operator's requests
 
-    /// Makes the node of this name home of all that this one is home of, without an unfinished
-    /// write.
+    /// Makes the named node home of all partitions of this node, without interrupting a write.
     fn make_home(&self, name: &str) -> Result<()> {
         let view = self.home.members.view();
         let successor = view.members.into_values().find(|member| member.name == name);
@@ -1282,8 +1360,9 @@ impl Shared {
     /// Makes another node home of partitions that this one is home of.
     fn hand_over_to(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
         let _handing = self.handing.try_lock().context("another hand-over is under way")?;
-        // Nothing is held up for a node that is not reached.
-        self.call_once(successor, "watch")?;
+        // Nothing is held up for a node that is not reached, or that could not take over.
+        let asked = self.ask(successor, "may-take-over", &[], 2 * READ_WITHIN);
+        asked.with_context(|| format!("{} could not take over", successor.name))?;
         let engines = || partitions.iter().map(|id| self.foundation.partitions.engine(*id));
         engines().for_each(|engine| engine.drain());
         let handed = self
@@ -1295,7 +1374,7 @@ impl Shared {
         handed
     }
 
-    /// Waits until the node of this name has become home in place of this one.
+    /// Waits until the named node has become home in place of this node.
     fn wait_for(&self, engine: &Engine, name: &str) -> Result<()> {
         let until = Instant::now() + DRAIN_TIMEOUT;
         loop {
@@ -1307,7 +1386,7 @@ impl Shared {
                 Role::Copying | Role::Stopped(_) => anyhow::bail!("this node is no longer home, and serves nothing"),
                 _ => ensure!(Instant::now() < until, "{name} has not taken over in time"),
             }
-            // Asks for a confirmation, by which a home learns that it is none any more.
+            // Requests a confirmation, which fails if this node is no longer home.
             let _ = engine.settled(Dependency::ZERO, engine.arrival(Durability::Always));
             std::thread::sleep(LOOK_EVERY);
         }
@@ -1338,7 +1417,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Calls another node, which is to take the verb.
+    /// Calls another node, which must accept the verb.
     fn call_once(&self, node: &Member, verb: &str) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let called = runtime.block_on(self.home.link.call(&node.address, verb));
@@ -1349,7 +1428,7 @@ impl Shared {
 
     // ---- homes at several nodes
 
-    /// Spreads the homes over the nodes while this one is home of the first partition, or gathers
+    /// Spreads the homes over the nodes while this node is home of the first partition, or gathers
     /// them here, until the node ends.
     fn balance(&self) {
         let (mut homes, mut changed) = (Vec::new(), Instant::now());
@@ -1383,7 +1462,7 @@ impl Shared {
         }
     }
 
-    /// True while all homes are to be at this node.
+    /// Returns true while this node should have all homes.
     fn is_gathering(&self) -> bool {
         let mut until = self.gathers_until.lock();
         let way = self.way(PartitionId(0));
@@ -1397,13 +1476,13 @@ impl Shared {
         until.is_some() || is_moving
     }
 
-    /// Makes a node home of a partition that has its home elsewhere.
+    /// Makes a node home of a partition that has another home.
     fn give(&self, partition: PartitionId, node: NodeId) -> Result<()> {
         let members = &self.home.members;
         if self.foundation.partitions.engine(partition).is_home() {
             return self.hand_over_own(partition, node);
         }
-        // Clients would come to it by way of this node.
+        // Clients would reach it through this node.
         if node != self.settings.node() {
             let successor = members.member(node).context("the node is not there")?;
             self.call_once(&successor, "watch")?;
@@ -1443,6 +1522,10 @@ impl Nodes for Shared {
 
     fn home_of(&self, partition: PartitionId) -> Option<String> {
         self.home.members.home_of(partition)
+    }
+
+    fn hears_home(&self) -> bool {
+        self.heard_homes().first().copied().flatten().is_some()
     }
 
     fn whereabouts(&self, partition: PartitionId) -> Whereabouts {
@@ -1539,8 +1622,8 @@ impl Nodes for Shared {
     }
 }
 
-/// The two ends of a connection within this process. The system keeps little of it: a client that
-/// takes no replies is to be felt as soon as a client of this node's own.
+/// The two ends of a connection within this process. The system buffers little of it: a client that
+/// reads no replies must be noticed as soon as a direct client of this node.
 async fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
     let socket = || -> std::io::Result<TcpSocket> {
         let socket = TcpSocket::new_v4()?;
@@ -1567,13 +1650,20 @@ fn own_page(head: &Head<'_>, foundation: &Foundation, members: &Members) -> Opti
     match head.path() {
         "/healthz" | "/health" => Some((200, TEXT, "ok\n".into())),
         "/healthz/home" => Some((503, TEXT, "another node is home\n".into())),
-        "/readyz" => Some(match members.other_home(PartitionId(0)) {
-            Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
-            None => (503, TEXT, "no node is home\n".into()),
-        }),
+        "/readyz" => Some(
+            match members.other_home(PartitionId(0)).filter(|_| hears_home(foundation)) {
+                Some(home) => (200, TEXT, format!("ready: {} is home\n", home.name)),
+                None => (503, TEXT, "no node is home, or this one does not hear it\n".into()),
+            },
+        ),
         "/metrics" => Some((200, "text/plain; version=0.0.4", own_metrics(head, foundation))),
         _ => None,
     }
+}
+
+fn hears_home(foundation: &Foundation) -> bool {
+    let nodes = foundation.nodes.get().and_then(Weak::upgrade);
+    nodes.is_some_and(|nodes| nodes.hears_home())
 }
 
 fn own_metrics(head: &Head<'_>, foundation: &Foundation) -> String {
@@ -1603,7 +1693,7 @@ mod tests {
     /// Layers over all partitions are there while the node is home of all, and see one term of
     /// each.
     #[test]
-    fn a_node_stands_by_its_roles() {
+    fn a_node_is_classified_by_its_roles() {
         let following = || Role::Following {
             term: Term(4),
             home: None,
@@ -1626,9 +1716,9 @@ mod tests {
         assert_eq!(Standing::of(&[Role::Alone]), Standing::Alone);
     }
 
-    /// One that serves the first partition alone goes on when another one comes or goes.
+    /// A node that serves only partition 0 keeps serving while other partitions are gained or lost.
     #[test]
-    fn layers_are_over_with_a_term_that_they_are_of() {
+    fn layers_end_with_any_of_their_terms() {
         let one = [home(3), home(5)];
         assert!(is_in(&[Term(3), Term(5)], &one) && is_in(&[Term(3)], &one));
         assert!(!is_in(&[Term(3), Term(4)], &one) && !is_in(&[Term(2)], &one));

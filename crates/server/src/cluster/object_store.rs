@@ -5,9 +5,9 @@
 //! cluster-ID (the store)   empty: the store is this cluster's                            by the same node
 //! ```
 //!
-//! One thread does what is asked, a request at a time, and may wait for the store; whoever asks
-//! never does. A request without an answer is given up, and while the thread still waits for the
-//! store's answer to it, others fail at once.
+//! One thread executes the requests one by one, and may wait for the store; callers never wait. A
+//! request times out without an answer, and while the thread still waits for the store's answer to
+//! it, other requests fail at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ use quartet_log_replicated::{
 
 use crate::settings::ClusterSettings;
 
-/// How long a request to the store may take.
+/// Time limit of a request to the store.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of the store have numbers from this one on, those of etcd below it.
 const FIRST_NUMBER: u64 = 1 << 63;
@@ -50,7 +50,7 @@ struct Store {
 }
 
 impl EtcdWithStore {
-    /// `address`: that of the store.
+    /// `address`: the store's address.
     pub fn new(etcd: Etcd, address: Option<&str>, cluster: ClusterId, waker: Waker) -> io::Result<EtcdWithStore> {
         let store = address
             .map(|address| Store::start(address, cluster, waker))
@@ -103,7 +103,7 @@ impl Store {
                 wakes();
             }
         };
-        // Nobody waits for its end: a folder over a network may never answer.
+        // Its end is not awaited: a folder over a network may never respond.
         std::thread::Builder::new().name("object-store".into()).spawn(work)?;
         Ok(Store {
             jobs,
@@ -218,7 +218,7 @@ fn known(sequencer: &mut dyn Sequencer, place: &Place) -> Result<Option<String>>
     }
 }
 
-/// Makes the store the cluster's. A folder is made; a bucket is there.
+/// Marks the store as the cluster's. Creates a folder if necessary; a bucket must exist.
 fn mark(cluster: ClusterId, address: &str) -> Result<()> {
     if !address.contains("://") {
         std::fs::create_dir_all(address)?;

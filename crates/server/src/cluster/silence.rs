@@ -5,11 +5,11 @@
 //!   its connection closed and a new one failed ---> suspected at once
 //! ```
 //!
-//! Nothing here is needed for safety: the sequencer's transaction decides who is home. A node that
-//! tries too early deposes a living home; one that tries too late leaves the cluster without one
-//! for longer. Silence counts only beside a read of the sequencer that this node has begun since
-//! and that found the same term: a node that is cut off from everything has nothing to say about
-//! the home.
+//! Safety does not depend on this module: the sequencer's transaction decides which node is home. A
+//! node that tries too early deposes a living home; a node that tries too late leaves the cluster
+//! without a home for longer. Silence counts only together with a read of the sequencer that this
+//! node has started since and that found the same term: a node without contact to both has no
+//! information about the home.
 
 use std::time::{Duration, Instant};
 
@@ -17,26 +17,28 @@ use std::time::{Duration, Instant};
 pub const SILENCE: Duration = Duration::from_secs(1);
 /// The head start of each node over the one that is next in rank.
 pub const RANK_STEP: Duration = Duration::from_millis(150);
-/// A node whose clock is off tries this much later: versions would jump with its clock.
-pub const CLOCK_PENALTY: Duration = Duration::from_secs(2);
+/// A node whose clock is off tries this much later, because versions would jump with its clock; so
+/// does one whose disk is full, which could not commit.
+pub const UNFIT_PENALTY: Duration = Duration::from_secs(2);
 
 /// The signs of one home's life, as one node has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Signs {
-    /// When it was heard last; at first, when this node learned that it is home.
+    /// The last heartbeat; initially, the time when this node learned that it is home.
     pub heard: Instant,
-    /// Since when no connection to it stands and none could be made.
+    /// The time since which there is no connection to it and none succeeds.
     pub unreachable_since: Option<Instant>,
-    /// When the newest read of the sequencer began that found it home.
+    /// The start of the newest read of the sequencer that found it home.
     pub found_home: Option<Instant>,
 }
 
-/// A node's place among those that would try.
+/// A node's place among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// 0: no other node that lives has more of the log.
     pub rank: u32,
-    pub is_clock_off: bool,
+    /// Its clock is off, or its disk is full.
+    pub is_unfit: bool,
 }
 
 impl Signs {
@@ -48,13 +50,13 @@ impl Signs {
         }
     }
 
-    /// From when on the home is suspected, if it is not heard again.
+    /// The time from which the home is suspected, without another heartbeat.
     fn suspected_from(&self) -> Instant {
         let silent = self.heard + SILENCE;
         self.unreachable_since.map_or(silent, |since| since.min(silent))
     }
 
-    /// True if it is this node's turn to try to become home.
+    /// Returns true if it is this node's turn to try to become home.
     pub fn is_time_to_try(&self, turn: Turn, now: Instant) -> bool {
         let suspected = self.suspected_from();
         let is_known_elsewhere = self.found_home.is_some_and(|began| began >= suspected);
@@ -64,12 +66,8 @@ impl Signs {
 
 impl Turn {
     fn delay(self) -> Duration {
-        let clock = if self.is_clock_off {
-            CLOCK_PENALTY
-        } else {
-            Duration::ZERO
-        };
-        RANK_STEP * self.rank + clock
+        let penalty = if self.is_unfit { UNFIT_PENALTY } else { Duration::ZERO };
+        RANK_STEP * self.rank + penalty
     }
 }
 
@@ -79,15 +77,15 @@ mod tests {
 
     const FIRST: Turn = Turn {
         rank: 0,
-        is_clock_off: false,
+        is_unfit: false,
     };
 
     fn millis(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
-    /// Signs of a home heard at the start, and the first tenth of a second in which `turn` tries;
-    /// reads of the sequencer are answered at once until `reads_end`.
+    /// The first tenth of a second in which `turn` tries, for a home with a single heartbeat at the
+    /// start; reads of the sequencer return at once until `reads_end`.
     fn tries_at(unreachable_since: Option<u64>, turn: Turn, reads_end: u64) -> Option<u64> {
         let start = Instant::now();
         (0..60).map(|tenth| tenth * 100).find(|at| {
@@ -110,15 +108,15 @@ mod tests {
     fn the_most_caught_up_tries_first_and_a_wrong_clock_last() {
         let second = Turn { rank: 2, ..FIRST };
         let wrong = Turn {
-            is_clock_off: true,
+            is_unfit: true,
             ..FIRST
         };
         assert_eq!(tries_at(Some(0), second, u64::MAX), Some(300));
         assert_eq!(tries_at(Some(0), wrong, u64::MAX), Some(2000));
     }
 
-    /// A node that was cut off from the home and the sequencer alike must not depose the home as
-    /// soon as the sequencer is back: it tries after a read that was begun within the silence.
+    /// A node that lost contact to both the home and the sequencer must not depose the home as soon
+    /// as the sequencer is reachable: it tries after a read that started within the silence.
     #[test]
     fn silence_without_reads_of_the_sequencer_is_nothing() {
         assert_eq!(tries_at(None, FIRST, 900), None);

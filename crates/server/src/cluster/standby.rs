@@ -1,5 +1,6 @@
-//! The sockets of a node that is not home: it passes clients on to the home. A client that asks a
-//! sentinel where the home is gets the answer here, and stays when the home changes.
+//! The sockets of a node that is not home, which forwards clients to the home. A client that
+//! queries a sentinel for the home gets the answer here, and remains connected when the home
+//! changes.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub struct Standby {
     threads: Threads,
     /// Ends what is still waited for.
     hurry: watch::Sender<bool>,
-    /// Gives memory back when asked to; nothing asks at such a node.
+    /// Never signalled: such a node has no buffers to purge.
     _purges: watch::Sender<()>,
 }
 
@@ -74,13 +75,13 @@ impl Standby {
         })
     }
 
-    /// Accepts nobody any more and closes all connections, but for requests over HTTP that the home
+    /// Accepts no more clients and closes all connections, except for HTTP requests that the home
     /// is answering.
     pub fn stop(&self) {
         self.threads.stop();
     }
 
-    /// True once nothing is left of it.
+    /// Returns true once nothing is left of it.
     pub fn has_ended(&self) -> bool {
         self.threads.have_ended()
     }
@@ -122,16 +123,16 @@ fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
     ]
 }
 
-/// Where each protocol is spoken, as a node has it whether it is home or not.
+/// The endpoint of each protocol, as for any node, home or not.
 pub fn endpoints(foundation: &Foundation) -> Vec<Endpoint> {
     let settings = &foundation.settings;
     let scheme = settings.connections.tls.http_scheme();
     let endpoint = |(name, protocol, listens): (&'static str, Protocol, Listen)| {
         let (_, address) = foundation.sockets.bind(listens.address(), name).ok()??;
-        // As a server alone shows it.
+        // The same text as for a single server.
         let name = if name == REDIS_TLS { "rediss" } else { name };
         let text = match protocol {
-            // It asks for no credential.
+            // It requires no credential.
             Protocol::Redis if name == SENTINEL => format!("redis://{address}"),
             Protocol::Redis => settings.credentials.connection_string(name, address),
             Protocol::KeyValue => settings.credentials.cluster_string(address),

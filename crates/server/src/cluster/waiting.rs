@@ -21,7 +21,7 @@ use crate::settings::Settings;
 
 /// Connections that are answered at a time.
 const CONNECTIONS_MAX: usize = 64;
-/// How long one may take.
+/// Time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -34,7 +34,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Begins to answer. The sockets stay open afterwards.
+    /// Starts to answer. The sockets remain open afterwards.
     pub fn begin(settings: &Settings, sockets: &Sockets) -> Result<Waiting> {
         let mut waiting = Waiting {
             what: Arc::new(Mutex::new("joining the cluster".to_owned())),
@@ -45,7 +45,7 @@ impl Waiting {
         let Some((socket, _)) = sockets.bind(settings.http.listen.address(), "http")? else {
             return Ok(waiting);
         };
-        let tls = Tls::absent(StrangerBytes::new());
+        let tls = Tls::absent(StrangerBytes::new(), settings.connections.tls_only);
         tls.change(settings.connections.tls.clone())?;
         let (what, stop) = (waiting.what.clone(), waiting.stop.subscribe());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -107,7 +107,7 @@ async fn serve(
             }
         };
         tokio::spawn(async move {
-            // A client without an answer asks again.
+            // A client without an answer retries.
             let _ = tokio::time::timeout(TIMEOUT, answering).await;
             drop(place);
         });
@@ -132,7 +132,7 @@ async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, what: &Mutex<St
     forward::answer(&mut socket, status, TEXT, &body, false).await
 }
 
-/// Nobody has to end this process: it goes on by itself.
+/// The process must not be restarted: it continues by itself.
 fn page(path: &str, what: &str) -> (u16, String) {
     match path {
         "/healthz" | "/health" => (200, format!("ok: {what}\n")),

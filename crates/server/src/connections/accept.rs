@@ -19,14 +19,14 @@ pub trait Entrance: Send + Sync {
     /// there is no place left.
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
 
-    /// Nobody new arrives any more.
+    /// No new connections arrive any more.
     fn closed(&self) {}
 }
 
 /// Boxed, once for each connection, so that listeners of all protocols are of one kind.
 pub type Admitting<'e> = Pin<Box<dyn Future<Output = io::Result<Option<Box<dyn Arrival>>>> + Send + 'e>>;
 
-/// A socket that listens, and what is behind it.
+/// A listening socket and its entrance.
 pub struct Listener {
     /// As in `--listen-NAME`.
     pub name: &'static str,
@@ -58,7 +58,7 @@ impl Listener {
             match admitted {
                 Ok(Some(arrival)) => {
                     turn += 1;
-                    // A thread that is gone is one that was stopped.
+                    // The thread of a closed channel was stopped.
                     let _ = thread.arrivals.send(arrival);
                 }
                 Ok(None) => {}

@@ -1,5 +1,4 @@
-//! Waiting, on one I/O thread, until replies may leave, or for the partition's lock when somebody
-//! keeps it.
+//! Waiting, on one I/O thread, until replies may be sent, or until a held partition lock is free.
 //!
 //! A reply may leave once the version that it rests on is durable and, over a log that several
 //! nodes share, this node has been shown to be home after the request had arrived. The engine's
@@ -31,11 +30,11 @@ pub struct ThreadWaiters {
     are_shared: bool,
 }
 
-/// When a request arrived whose partition is not known yet.
+/// The arrival of a request whose partition is not known yet.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     first: Arrival,
-    /// Those of the partitions behind the first, if they are needed.
+    /// The arrivals of the partitions other than the first, if they are needed.
     others: Vec<Arrival>,
 }
 
@@ -45,14 +44,14 @@ pub struct DurableWaiters {
     engine: Arc<Engine>,
     waiting: Arc<Mutex<AllWaiting>>,
     task: Arc<tokio::task::JoinHandle<()>>,
-    /// The partition's lock was released after somebody had waited for it in vain.
+    /// The partition's lock was released after a failed wait for it.
     released: Arc<Notify>,
     thread_turns: ThreadTurns,
     /// Ends with the last of its users.
     _listening: Arc<[Listening; 2]>,
 }
 
-/// How long the engine's word that the lock is free is waited for.
+/// The longest wait for the engine's signal that the lock is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
 /// A shorter sync costs less than the way to the flusher's thread and back.
@@ -63,7 +62,7 @@ const SYNC_MICROS_LONG: u64 = 200;
 pub struct Hold {
     /// The newest version that it rests on.
     pub dependency: Dependency,
-    /// When the request had arrived, or later, and before it was executed.
+    /// A time between the arrival of the request and its execution.
     pub arrival: Arrival,
 }
 
@@ -133,7 +132,7 @@ impl ThreadWaiters {
 }
 
 impl Arrivals {
-    /// One of each partition: as many as there are numbers.
+    /// Arrivals with these numbers, by partition.
     #[cfg(test)]
     pub fn numbered(numbers: &[u64]) -> Arrivals {
         Arrivals {
@@ -146,7 +145,7 @@ impl Arrivals {
     pub fn of(&self, partition: PartitionId) -> Arrival {
         match partition.0 {
             0 => self.first,
-            // One partition that is seen alone is the first, whatever its number.
+            // The only partition of a service is the first, under any number.
             number => self.others.get(number as usize - 1).copied().unwrap_or(self.first),
         }
     }
@@ -178,9 +177,9 @@ impl DurableWaiters {
         self.thread_turns.is_alone()
     }
 
-    /// Asks the flusher to make `dependency` durable while this thread goes on, if that is worth it
-    /// for a connection whose waiting replies took `gathered_micros` to answer. Returns whether it
-    /// does.
+    /// Starts to make `dependency` durable in parallel with this thread, if that is worthwhile for
+    /// a connection whose waiting replies took `gathered_micros` to compute. Returns true if the
+    /// flusher was started.
     pub fn overlaps(&self, gathered_micros: u64, dependency: Dependency) -> bool {
         let sync_micros = self.engine.statistics().sync_micros.load(Ordering::Relaxed);
         is_worth_overlapping(gathered_micros, sync_micros) && !self.engine.is_durable(dependency)
@@ -193,8 +192,8 @@ impl DurableWaiters {
         self.engine.arrival(durability)
     }
 
-    /// Completes once the reply may leave. For a connection that does nothing else meanwhile: if it
-    /// is alone, this thread may be held up until then.
+    /// Completes when the reply may be sent. For an otherwise idle connection, which may block its
+    /// thread if it is the only connection there.
     pub async fn settled(&self, hold: Hold) -> Result<(), Lost> {
         if self.is_alone() {
             self.engine.make_durable(hold.dependency);
@@ -222,6 +221,11 @@ impl DurableWaiters {
         self.released(Hold { dependency, arrival }).await
     }
 
+    /// False while requests of the partition are refused here.
+    pub fn is_home(&self) -> bool {
+        self.engine.is_home()
+    }
+
     /// Writers wait until the store has been flushed.
     pub fn is_behind(&self) -> bool {
         self.engine.is_behind()
@@ -246,10 +250,10 @@ impl DurableWaiters {
         }
     }
 
-    /// True if a reply may be sent now.
+    /// Returns true if a reply may be sent now.
     #[inline]
     pub fn is_settled(&self, hold: Hold) -> bool {
-        // A version that is not durable yet wakes nobody here: its waiting does.
+        // A version that is not durable yet needs no wakeup here: its own wait provides it.
         hold.dependency <= self.engine.durable() && self.engine.settled(hold.dependency, hold.arrival) == Settled::Yes
     }
 
@@ -259,8 +263,8 @@ impl DurableWaiters {
 }
 
 /// If gathering took at least half as long as a sync does, as much again is gathered during the
-/// sync, and neither waits for the other. With less, one sync of all that comes serves more replies
-/// than two of a part each.
+/// sync, and neither waits for the other. With less, one sync of all replies serves more than two
+/// partial syncs.
 fn is_worth_overlapping(gathered_micros: u64, sync_micros: u64) -> bool {
     sync_micros >= SYNC_MICROS_LONG && gathered_micros >= sync_micros / 2
 }
@@ -270,7 +274,8 @@ async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
         moved.notified().await;
         let mut waiting = waiting.lock();
         waiting.wake(&engine);
-        // The rest wait for the next time; asking keeps the engine's notifications coming.
+        // The remaining holds wait for the next round; the queries keep the engine's notifications
+        // coming.
         let first = waiting.durable.peek().map(|Reverse(first)| first.hold);
         let asked = [first, waiting.confirmed.first().map(|first| first.hold)];
         let is_settled = |hold: &Hold| engine.settled(hold.dependency, hold.arrival) != Settled::NotYet;
@@ -281,7 +286,7 @@ async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
 }
 
 impl AllWaiting {
-    /// Wakes those whose replies may leave, or never may.
+    /// Wakes connections whose replies may be sent, or never will be.
     fn wake(&mut self, engine: &Engine) {
         let is_over = |waiting: &Waiting| {
             let Hold { dependency, arrival } = waiting.hold;
@@ -342,7 +347,7 @@ mod tests {
         check(20, 1_600, false);
         check(400, 1_600, false);
         check(1_000, 1_600, true);
-        // A slow disk is to take everything at once; a fast one is not worth a change of thread.
+        // A slow disk should get everything at once; a fast disk is not worth a thread switch.
         check(4_000, 20_000, false);
         check(4_000, 50, false);
     }

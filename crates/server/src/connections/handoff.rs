@@ -9,11 +9,10 @@ use crate::connections::durability::ThreadWaiters;
 use crate::connections::turns::ThreadTurns;
 use crate::connections::waker::ThreadWaker;
 
-/// A connection that was admitted, of whatever protocol, on its way to the thread that will serve
-/// it.
+/// An admitted connection, of any protocol, on its way to the thread that will serve it.
 pub trait Arrival: Send {
-    /// Adds a task that serves the connection to its end. The task is the connection's own future:
-    /// nothing stands between it and the thread afterwards.
+    /// Adds a task that serves the connection to its end. The task is the connection's own future,
+    /// without any indirection between it and the thread.
     fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>);
 }
 
@@ -24,7 +23,7 @@ pub struct IoThread {
     pub stop: watch::Receiver<bool>,
 }
 
-/// Where connections for one I/O thread are handed in, and who wakes them there.
+/// The inbox of one I/O thread's connections, and their waker.
 #[derive(Clone)]
 pub struct Inbox {
     pub arrivals: mpsc::UnboundedSender<Box<dyn Arrival>>,

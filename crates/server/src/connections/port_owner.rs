@@ -1,8 +1,7 @@
-//! Finds the process that listens on a port we wanted, as far as the system shows it: from `/proc`,
-//! on Linux.
+//! Finds the process that listens on a port, if the system shows it: from `/proc`, on Linux.
 //!
-//! The table of sockets names each by a number, and the process has a descriptor that links to it.
-//! Processes of others are visible to root alone, so this may find nothing.
+//! The table of sockets has a number for each, and the process has a descriptor that links to it.
+//! Only root sees the processes of other users, so the search may find nothing.
 
 use std::net::SocketAddr;
 use std::path::Path;

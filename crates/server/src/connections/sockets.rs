@@ -1,7 +1,7 @@
 //! The listening sockets of a server, each bound once.
 //!
-//! They outlive whatever serves at them: between one that ends and the next that begins,
-//! connections wait in the backlog, and no other process gets the port.
+//! They outlive the services that use them: between two services, connections wait in the backlog,
+//! and no other process gets the port.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpListener};
@@ -53,15 +53,15 @@ fn listen(address: SocketAddr, name: &str) -> Result<TcpListener> {
     }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address).with_context(|| cannot_listen(address, name))?;
-    // A runtime is needed to register the socket; the listener is handed on without one.
+    // A runtime is needed to register the socket; the listener is passed on without it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     let listener = socket.listen(LISTEN_BACKLOG);
     Ok(listener.with_context(|| cannot_listen(address, name))?.into_std()?)
 }
 
-/// A listener that could not be opened: its address, its option, and the process that is there
-/// already.
+/// The error for a listener that could not be opened: its address, its option, and the process that
+/// already listens there.
 fn cannot_listen(address: SocketAddr, name: &str) -> String {
     let owner = port_owner::owner_of(address).map(|owner| format!(", where {owner} listens"));
     format!(

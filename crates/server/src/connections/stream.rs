@@ -1,4 +1,4 @@
-//! A connection's bytes, whatever carries them.
+//! A connection's bytes, over any transport.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// True if nothing has come unasked, not even the end: an idle connection may be used again.
+/// Returns true if nothing was received unexpectedly, not even the end: an idle connection can be
+/// reused.
 pub async fn is_silent(stream: &mut dyn Stream) -> bool {
     let mut stream = Pin::new(stream);
     let look = std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! TLS on a port that also speaks clear text: the first byte tells which.
+//! TLS on a port that also accepts clear text: the first byte decides.
 //!
 //! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP, RESP or
 //! the key-value protocol. HTTP/1.1 and HTTP/2 are agreed upon in the handshake (ALPN). Without a
@@ -6,7 +6,8 @@
 //!
 //! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by
 //! CONFIG SET; open connections keep the one they began with. An unusable certificate changes
-//! nothing: the old one stays and the log says why.
+//! nothing: the old one stays and the log says why. Where TLS is required, a peer that begins in
+//! clear text is closed at its first byte.
 //!
 //! A handshake is bounded in time and in bytes, and its bytes count among those of strangers.
 
@@ -37,8 +38,7 @@ use crate::limits::unauthenticated_input::{StrangerBytes, StrangerInput};
 const HANDSHAKE: u8 = 0x16;
 /// Longest time until the first byte, and then for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes that a peer may send until its handshake is over. A chain of certificates is a few
-/// thousand.
+/// Most bytes that a peer may send during its handshake. A chain of certificates is a few thousand.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
 /// A longer file is none of certificates or keys.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -48,7 +48,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 pub enum ClientCertificates {
     #[default]
     No,
-    /// Those that are shown must be right.
+    /// A certificate is optional, but must be valid.
     Optional,
     Required,
 }
@@ -73,8 +73,8 @@ impl ClientCertificates {
     }
 }
 
-/// Where a certificate, with those that lead to its root, and its key lie, and the roots of
-/// clients' certificates; all PEM. Empty paths: there is none.
+/// The paths of a certificate with its chain, of its key, and of the roots of clients'
+/// certificates; all PEM. Empty paths: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     pub certificate: PathBuf,
@@ -120,18 +120,19 @@ type Stamp = Option<(SystemTime, u64, u64)>;
 /// The certificate of all listeners, if there is one.
 pub struct Tls {
     stranger_bytes: Arc<StrangerBytes>,
+    /// Clear text is refused.
+    is_required: bool,
     current: RwLock<Option<Acceptors>>,
     source: Mutex<Source>,
 }
 
-/// Where the certificate comes from. Locked while it is read, so that two changes come one after
-/// the other.
+/// The source of the certificate. Locked during a read, so that two changes are applied in order.
 #[derive(Default)]
 struct Source {
     files: TlsFiles,
-    /// When they were read last, whether or not they could be used.
+    /// The time of their last read, successful or not.
     read: [Stamp; 3],
-    /// When they were last looked at.
+    /// The time of their last check.
     seen: [Stamp; 3],
 }
 
@@ -142,7 +143,7 @@ struct Acceptors {
     other: TlsAcceptor,
 }
 
-/// The protocols that a listener's connections may agree upon in their handshakes.
+/// The protocols that a listener's handshakes can negotiate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
     Http,
@@ -150,10 +151,11 @@ pub enum Speaks {
 }
 
 impl Tls {
-    /// None yet: clear text alone.
-    pub fn absent(stranger_bytes: Arc<StrangerBytes>) -> Arc<Tls> {
+    /// None yet: clear text alone. `is_required`: none of that either once there is a certificate.
+    pub fn absent(stranger_bytes: Arc<StrangerBytes>, is_required: bool) -> Arc<Tls> {
         Arc::new(Tls {
             stranger_bytes,
+            is_required,
             current: RwLock::default(),
             source: Mutex::default(),
         })
@@ -184,6 +186,7 @@ impl Tls {
         };
         Some(TlsEntrance {
             acceptor: acceptor.clone(),
+            is_required: self.is_required,
             input: self.stranger_bytes.input(peer),
         })
     }
@@ -207,7 +210,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Reads the files again, whether or not they have changed, and tells the log what came of it.
+    /// Reloads the files, changed or not, and logs the result.
     pub fn reload(&self) {
         let mut source = self.source.lock();
         self.reload_from(&mut source);
@@ -235,7 +238,9 @@ impl Tls {
                 *self.current.write() = Some(acceptors);
                 tracing::info!(certificate = %source.files.certificate.display(), "the certificate was read again");
             }
-            Err(error) => tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}"),
+            Err(error) => {
+                tracing::error!("the certificate is unchanged, the new certificate cannot be used: {error:#}")
+            }
         }
     }
 }
@@ -268,7 +273,7 @@ fn client_verifier(
     }
     ensure!(
         !files.client_roots.as_os_str().is_empty(),
-        "clients are asked for certificates, and no file names their roots"
+        "clients must present certificates, and no file has their roots"
     );
     let roots = quartet_tls::roots(certificates(&files.client_roots)?).with_context(|| in_file(&files.client_roots))?;
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
@@ -298,10 +303,22 @@ fn in_file(path: &Path) -> String {
 /// Answers the handshake of one connection.
 pub struct TlsEntrance {
     acceptor: TlsAcceptor,
+    is_required: bool,
     input: StrangerInput,
 }
 
 impl TlsEntrance {
+    /// Waits for the first byte and tells whether it begins a handshake. Errors: it does not, and
+    /// clear text is refused.
+    pub async fn is_asked_for(&self, socket: &TcpStream) -> io::Result<bool> {
+        let mut first = [0];
+        socket.peek(&mut first).await?;
+        match first == [HANDSHAKE] {
+            false if self.is_required => Err(io::ErrorKind::ConnectionRefused.into()),
+            is_handshake => Ok(is_handshake),
+        }
+    }
+
     /// Shakes hands. Errors: the peer does not, or not in time, or with too many bytes.
     pub async fn shake_hands(self, socket: TcpStream) -> io::Result<Encrypted> {
         let socket = Handshaking {
@@ -317,13 +334,6 @@ impl TlsEntrance {
     }
 }
 
-/// Waits for the first byte and tells whether it begins a handshake.
-pub async fn begins_handshake(socket: &TcpStream) -> io::Result<bool> {
-    let mut first = [0];
-    socket.peek(&mut first).await?;
-    Ok(first == [HANDSHAKE])
-}
-
 pub type Encrypted = Box<TlsStream<Handshaking>>;
 
 /// A connection of either kind.
@@ -333,12 +343,12 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Finds out which it is, and shakes hands if asked to.
+    /// Detects the transport, and performs the handshake if necessary.
     pub async fn open(socket: TcpStream, tls: Option<TlsEntrance>) -> io::Result<Transport> {
         let Some(tls) = tls else {
             return Ok(Transport::Clear(socket));
         };
-        match within(begins_handshake(&socket)).await? {
+        match within(tls.is_asked_for(&socket)).await? {
             true => Ok(Transport::Encrypted(tls.shake_hands(socket).await?)),
             false => Ok(Transport::Clear(socket)),
         }
@@ -352,8 +362,8 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     }
 }
 
-/// The socket below TLS. Until the handshake is over, what arrives is counted: the library keeps
-/// what is no whole message yet.
+/// The socket below TLS. During the handshake, received bytes are counted: the library buffers
+/// incomplete messages.
 pub struct Handshaking {
     socket: TcpStream,
     counted: Option<Box<Counted>>,
@@ -429,12 +439,13 @@ mod tests {
             .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
         TlsEntrance {
             acceptor: TlsAcceptor::from(Arc::new(config)),
+            is_required: false,
             input: stranger_bytes.input(IpAddr::from([127, 0, 0, 1])),
         }
     }
 
-    /// Opens a connection whose peer sends `bytes` again and again, with a pause of a second after
-    /// each time, and tells how opening ended.
+    /// Opens a connection whose peer sends `bytes` repeatedly, with a pause of a second after each,
+    /// and returns the error of the attempt.
     async fn opened(bytes: Vec<u8>, stranger_bytes: &Arc<StrangerBytes>) -> io::ErrorKind {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -452,7 +463,7 @@ mod tests {
         opened.err().unwrap().kind()
     }
 
-    /// The clock stands still but for those who wait for it, so this takes no time.
+    /// The paused clock advances only for timers, so this takes no time.
     #[tokio::test(start_paused = true)]
     async fn a_handshake_that_drips_is_given_up() {
         let started = Instant::now();
@@ -460,10 +471,10 @@ mod tests {
         assert!(started.elapsed() <= 2 * HANDSHAKE_TIMEOUT);
     }
 
-    /// The system's clock: a clock that stands still goes on to the next deadline whenever the
-    /// bytes are still on their way through the system.
+    /// The system's clock: a paused clock would jump to the next deadline while the bytes are still
+    /// in transit.
     #[tokio::test]
-    async fn bytes_of_a_handshake_count_among_those_of_strangers() {
+    async fn bytes_of_a_handshake_count_among_unauthenticated_bytes() {
         let stranger_bytes = StrangerBytes::with_limits(1000, 200);
         let ended = opened(vec![0; 256], &stranger_bytes).await;
         assert_eq!(ended, io::ErrorKind::QuotaExceeded);
@@ -484,7 +495,7 @@ mod tests {
                 key: key.clone(),
                 ..TlsFiles::default()
             };
-            let error = Tls::absent(StrangerBytes::new()).change(files).unwrap_err();
+            let error = Tls::absent(StrangerBytes::new(), false).change(files).unwrap_err();
             assert!(
                 format!("{error:#}").contains(folder.path().to_str().unwrap()),
                 "{error:#}"
@@ -494,7 +505,7 @@ mod tests {
             certificate: path,
             ..TlsFiles::default()
         };
-        let tls = Tls::absent(StrangerBytes::new());
+        let tls = Tls::absent(StrangerBytes::new(), false);
         tls.change(files).unwrap();
         assert!(!tls.is_on());
     }

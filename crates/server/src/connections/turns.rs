@@ -1,15 +1,15 @@
 //! Whether a connection has its I/O thread to itself.
 //!
-//! One that is alone may hold the thread up, and gains nothing from waiting for others. Connections
-//! that say nothing do not count: what counts is whose turn it was lately.
+//! A connection that has the thread to itself may block it, and gains nothing from waiting for
+//! others. Idle connections do not count: only recent turns do.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Turns in a row after which a connection counts as alone. A few requests' worth: a returning peer
-/// is noticed at once.
+/// Consecutive turns after which a connection counts as the only one. A few requests' worth: a
+/// returning peer is noticed at once.
 const TURNS_ALONE: u32 = 64;
 
 /// The turns of one I/O thread. Only that thread writes; the atomics are for the compiler.
@@ -24,7 +24,7 @@ struct Turns {
 }
 
 impl ThreadTurns {
-    /// `serving` as one connection more: each time it goes on is a turn.
+    /// Wraps `serving` as another connection: each poll is a turn.
     pub fn with<F: Future>(&self, serving: F) -> impl Future<Output = F::Output> + use<F> {
         let turns = self.0.clone();
         let connection = turns.joined.fetch_add(1, Ordering::Relaxed) + 1;
@@ -38,7 +38,7 @@ impl ThreadTurns {
         }
     }
 
-    /// Nobody but the connection whose turn it is had one lately.
+    /// Returns true if only the current connection had recent turns.
     pub fn is_alone(&self) -> bool {
         self.0.in_a_row.load(Ordering::Relaxed) >= TURNS_ALONE
     }
@@ -60,7 +60,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn alone_is_who_had_all_the_latest_turns() {
+    fn a_connection_with_all_recent_turns_is_the_only_active_one() {
         let thread_turns = ThreadTurns::default();
         let mut one = pin!(thread_turns.with(std::future::pending::<()>()));
         let mut other = pin!(thread_turns.with(std::future::pending::<()>()));

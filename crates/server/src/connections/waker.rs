@@ -65,7 +65,7 @@ impl ConnectionWaker {
         }
     }
 
-    /// Wakes whoever waits, or the next who does.
+    /// Wakes the waiting task, or the next task that waits.
     pub fn signal(&self) {
         let mut state = self.state.lock();
         state.signalled = true;

@@ -75,7 +75,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Made when the page is first asked for.
+/// Built at the first request for the page.
 struct Ready {
     tag: String,
     compressed: Vec<u8>,
@@ -114,7 +114,7 @@ fn loaded(asset: &Asset) -> Cow<'static, [u8]> {
     Cow::Owned(lines.filter(|line| is_code(line)).flatten().copied().collect())
 }
 
-/// A browser names what it shows; a client of REST never asks for that.
+/// A browser lists the types that it displays; a REST client never requests this type.
 pub fn is_wanted_by_browser(head: &Head<'_>) -> bool {
     let is_wanted = |accept: &str| accept.contains("text/html");
     matches!(head.method, "GET" | "HEAD") && head.header("accept").is_some_and(is_wanted)
@@ -159,7 +159,7 @@ fn plain(status: u16) -> Answer {
         ("referrer-policy", "no-referrer".into()),
         ("cross-origin-opener-policy", "same-origin".into()),
         ("cross-origin-resource-policy", "same-origin".into()),
-        // A page is asked for anew, and usually is the same: then only its tag goes over the wire.
+        // The browser revalidates a page, and usually it is unchanged: then only its tag is sent.
         ("cache-control", "no-cache".into()),
         ("vary", "accept, accept-encoding".into()),
     ]);
@@ -196,7 +196,7 @@ mod tests {
         assert!(bytes < PAGE_BYTES_MAX, "{bytes} bytes");
     }
 
-    /// All else stands, and nothing stands behind a comment's end.
+    /// All other code remains, and nothing follows the end of a comment.
     #[test]
     fn comments_are_not_loaded_and_code_is() {
         let asset = Asset {
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(found, served);
     }
 
-    /// The browser would learn of a script only from the one that imports it, one after the other.
+    /// The browser would discover a script only from its importer, one after the other.
     #[test]
     fn the_page_names_every_script() {
         let page = std::str::from_utf8(ASSETS.iter().find(|asset| asset.name == "index.html").unwrap().bytes).unwrap();

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! `B` is a key or a value in base64. A request is a session of the layer, like a client's
-//! connection, for as long as it takes: the same credentials, quotas and turns. It reads one page,
-//! however much there is.
+//! connection, for its duration: the same credentials, quotas and turns. It reads one page of rows.
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ use crate::tenants::turns::FairShare;
 /// A page of keys and values, with room for one that is as large as they may be.
 const PAGE_ROWS_MAX: u32 = 1_000;
 const PAGE_BYTES_MAX: u32 = 1 << 20;
-/// In base64 a third more than what a person edits.
+/// Base64 adds a third to the text that a person edits.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// The only request of its session.
 const ID: u32 = 1;
@@ -117,7 +116,7 @@ impl KeyValuePages {
             Ok(asked) => asked,
             Err(error) => return Dispatch::Answered(whole(BAD_REQUEST, &json!({ "error": error.to_string() }))),
         };
-        // Keeps the database's layers, and the database where it is, while it is asked.
+        // Keeps the database's layers, and the database in its partition, during the request.
         let _entered = match &opened.database {
             None => None,
             Some((moves, database)) => match self.0.tenants.enter(database) {

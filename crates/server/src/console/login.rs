@@ -53,8 +53,8 @@ impl Login {
         }
     }
 
-    /// Returns the keyring that `{"credential": …, "user": …}` opens, or `None`. With `--dev`,
-    /// where everybody has the root key, an empty credential suffices.
+    /// Returns the keyring for `{"credential": …, "user": …}`, or `None`. With `--dev`, where the
+    /// root key is public, an empty credential suffices.
     pub fn keyring_of(&self, given: &Value, head: &Head<'_>) -> Option<Keyring> {
         let text = |name: &str| given[name].as_str().unwrap_or_default().trim();
         let (user, credential) = (text("user"), text("credential"));
@@ -82,7 +82,7 @@ impl Login {
         let fields = answer.get("credentials").unwrap_or(answer);
         let text = |name: &str| fields[name].as_str().unwrap_or_default();
         let mut keyring = Keyring::default();
-        // The full token is looked at last, because it opens more than the one that may only read.
+        // The full token is checked last, because it opens more than the read-only token.
         for name in FIELDS.iter().rev().filter(|name| !text(name).is_empty()) {
             keyring.add(self.single(text(name), head));
         }
@@ -124,8 +124,8 @@ impl Login {
         root_key.map_or(credential == DEVELOPMENT_KEY, |hash| given == hash)
     }
 
-    /// One of the command line, or a user's of the default database. With `--dev` any is let in,
-    /// which says nothing.
+    /// A token of the command line, or of a user of the default database. With `--dev` any token is
+    /// accepted, which proves nothing.
     fn is_rest_token(&self, credential: &str, head: &Head<'_>) -> bool {
         let hash = Some(password_hash(credential.as_bytes()));
         if hash == self.rest_tokens.standard || hash == self.rest_tokens.read_only {

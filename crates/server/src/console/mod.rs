@@ -21,8 +21,8 @@
 //!
 //! A session is protected by an HttpOnly, SameSite=Strict cookie, and a second secret that only the
 //! page's own origin has and sends as a header (cookies are shared among the ports of a host, and a
-//! form of another site cannot set a header). A request that a browser says comes from another
-//! origin is refused besides.
+//! form of another site cannot set a header). In addition, a request is refused if its browser
+//! reports another origin.
 
 mod answers;
 mod assets;
@@ -50,7 +50,7 @@ use crate::tenants::Tenants;
 use crate::tenants::turns::FairShare;
 
 const API: &str = "/console/api/";
-/// The role to run a request as, behind the secret of FaunaDB.
+/// The role to run a request as, after the secret of FaunaDB.
 const ROLE: &str = "x-quartet-role";
 /// Headers that are for the console, or that it sets itself.
 const OWN_HEADERS: [&str; 4] = ["authorization", "cookie", PROOF, ROLE];
@@ -65,7 +65,7 @@ pub struct Layers {
     pub keyvalue: Option<KeyValuePages>,
 }
 
-/// Stands before the pages of the listener, and gives them what is not for the console.
+/// Wraps the pages of the listener, and passes on the requests that are not for the console.
 pub struct Console {
     layers: Layers,
     tenants: Arc<Tenants>,
@@ -135,7 +135,8 @@ impl Console {
             ("GET", "start") => Err(whole(OK, &json!({ "development": self.is_development }))),
             ("GET", "session") => Err(match self.sessions.keyring_of(head, Instant::now()) {
                 Some(keyring) => self.describe(&keyring),
-                // Every first visit asks this, and a refusal would stand in the browser's console.
+                // Every first visit sends this request, and a refusal would appear in the browser's
+                // console.
                 None => whole(OK, &Value::Null),
             }),
             ("OPTIONS", _) | (_, "login" | "logout" | "start" | "session") => {
@@ -145,7 +146,7 @@ impl Console {
         }
     }
 
-    /// A browser says for whose page it asks; only the console's own may.
+    /// A browser reports the origin of the requesting page; only the console's own page is allowed.
     fn refused_origin(&self, head: &Head<'_>) -> Option<Answer> {
         let host = head.header("host");
         let is_far = head.header("origin").is_some_and(|origin| {
@@ -362,8 +363,8 @@ fn is_own(name: &str) -> bool {
     OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) || name.eq_ignore_ascii_case("x-amz-date")
 }
 
-/// Limits the layer's answer to the page: pages of other origins are not invited, whatever the
-/// layer does by itself.
+/// Limits the layer's answer to the page: it removes any CORS headers of the layer, so pages of
+/// other origins cannot read it.
 fn for_the_page(mut answer: Answer) -> Answer {
     make_private(&mut answer.headers);
     answer

@@ -1,4 +1,4 @@
-//! The sessions of the console: in memory, few, and for as long as somebody uses them.
+//! The sessions of the console: in memory, few, and limited in idle time.
 //!
 //! A session is found by the hash of its cookie and believed by the hash of its proof. It holds the
 //! credentials that its person has shown, because the layers want to see them with each request;
@@ -17,11 +17,11 @@ use crate::process::system::random_hexadecimal;
 
 /// The header with the second secret of a session.
 pub const PROOF: &str = "x-quartet-proof";
-/// A session that nobody uses ends after this.
+/// Idle limit of a session.
 const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
-/// And any after this.
+/// Age limit of any session.
 const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
-/// Upper bound on sessions; the one that has been idle longest makes room.
+/// Upper bound on sessions; the longest idle session is evicted.
 const SESSIONS_MAX: usize = 256;
 /// 256 bits.
 const SECRET_DIGITS: usize = 64;
@@ -95,8 +95,8 @@ impl Sessions {
             .is_some()
     }
 
-    /// The answer tells the browser both secrets: the cookie, which the page cannot read, and the
-    /// proof, which only it can.
+    /// The answer has both secrets for the browser: the cookie, which the page cannot read, and the
+    /// proof, which only the page can read.
     pub fn open(&self, keyring: Keyring, head: &Head<'_>, now: Instant) -> Answer {
         let (name, proof) = (random_hexadecimal(SECRET_DIGITS), random_hexadecimal(SECRET_DIGITS));
         let session = Session {
@@ -195,7 +195,7 @@ mod tests {
         })
     }
 
-    /// Opens a session, and tells its cookie and its proof.
+    /// Opens a session; returns its cookie and its proof.
     fn opened(sessions: &Sessions, now: Instant) -> (String, String) {
         let keyring = Keyring {
             root_key: Some("sesame".into()),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_nobody_uses_it_and_after_its_longest_time() {
+    fn a_session_ends_when_idle_and_at_its_maximum_age() {
         let (sessions, start) = (Sessions::new(1), Instant::now());
         let (cookie, proof) = opened(&sessions, start);
         let nearly = IDLE_MAX - Duration::from_secs(1);

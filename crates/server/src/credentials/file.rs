@@ -1,16 +1,16 @@
-//! Files that hand in the operator's credentials: one line of text and its checksum, for the owner
-//! alone.
+//! Files for the operator's new credentials: one line of text and its checksum, readable only by
+//! the owner.
 //!
 //! ```text
 //!   TEXT crc32=xxxxxxxx
 //! ```
 //!
-//! A damaged file would otherwise open to nobody, or, worse, hold another credential than the one
-//! that was shown.
+//! A damaged file would otherwise lock everyone out or, worse, hold a credential other than the
+//! displayed one.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -54,7 +54,7 @@ pub fn replace(path: &Path, line: &str) -> std::io::Result<()> {
 /// The same with permissions of one's own.
 pub fn replace_with_mode(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let partial = path.with_extension("partial");
-    // One that was left behind may be open to others.
+    // A leftover file may be readable by others.
     match fs::remove_file(&partial) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -64,6 +64,8 @@ pub fn replace_with_mode(path: &Path, text: &str, mode: u32) -> std::io::Result<
         .create_new(true)
         .mode(mode)
         .open(&partial)?;
+    // The process' mask takes bits away from the mode of a file that is made.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&partial, path)?;

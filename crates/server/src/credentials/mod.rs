@@ -1,8 +1,8 @@
 //! The root key and DynamoDB's access key where no option gives them: rows of the data, made and
 //! shown once at the first start.
 //!
-//! A file of either in the data folder is handed in: the next start replaces the row by what the
-//! file says, and removes the file. So whoever has lost a key needs the folder alone
+//! A file of either in the data folder takes effect at the next start, which replaces the row by
+//! the content of the file, and removes the file. So recovery from a lost key needs only the folder
 //! (`quartet admin reset-key`), and no running server.
 
 pub mod file;
@@ -40,7 +40,7 @@ pub fn settle(settings: &mut Settings, catalogue: &Catalogue) -> Result<NewCrede
     Ok(new)
 }
 
-/// The settings with credentials that nobody has, for a service without a default database.
+/// The settings with unknown credentials, for a service without a default database.
 pub fn without_default(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     let sha256 = password_hash(random_root_key().as_bytes());
@@ -48,7 +48,7 @@ pub fn without_default(settings: &Settings) -> Settings {
     settings.dynamodb.access_keys = AccessKeys::Given(vec![random_access_key()]);
     settings.http.rest_tokens = RestTokens::default();
     settings.redis.users_file = None;
-    // Clients that are passed on come out of it.
+    // Forwarded clients are already out of TLS.
     settings.connections.tls = TlsFiles::default();
     settings.redis.listen_tls = Listen::Off;
     settings.telemetry = None;
@@ -99,7 +99,7 @@ fn take_in<T, E: std::error::Error + Send + Sync + 'static>(
     fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
 }
 
-/// Makes a root key that the next start of a server on this folder takes in.
+/// Generates a root key that takes effect at the next start of a server on this folder.
 pub fn hand_in_root_key(folder: &Path) -> Result<String> {
     let key = random_root_key();
     let hash = Hash(password_hash(key.as_bytes()));
@@ -107,7 +107,8 @@ pub fn hand_in_root_key(folder: &Path) -> Result<String> {
     Ok(key)
 }
 
-/// Makes an access key of DynamoDB that the next start of a server on this folder takes in.
+/// Generates an access key of DynamoDB that takes effect at the next start of a server on this
+/// folder.
 pub fn hand_in_access_key(folder: &Path) -> Result<AccessKey> {
     let (name, secret) = random_access_key();
     file::write(&folder.join(ACCESS_KEY_FILE), &format!("{name}:{secret}"))?;

@@ -1,6 +1,5 @@
-//! The buckets that DynamoDB's exports go to and imports come from: folders, or prefixes in an
-//! object store, that the operator has named. And the thread that does them, the only one that
-//! waits for their files.
+//! The buckets for DynamoDB's exports and imports: folders, or prefixes in an object store, named
+//! by the operator. And the thread that executes them, the only thread that waits for their files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -14,7 +13,7 @@ use quartet_backup::{Tree, open_tree};
 use quartet_layer_dynamodb::{Buckets, DynamoDb};
 use tokio::sync::watch;
 
-/// How long a transfer that was asked for may wait for the thread to look.
+/// Longest time before the thread notices a requested transfer.
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 
@@ -22,9 +21,9 @@ const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 /// client keeps would have to be dropped on a thread that may wait.
 pub struct NamedBuckets {
     addresses: BTreeMap<String, String>,
-    /// Each may hold as many, whoever has written them.
+    /// The limit of each bucket, for the bytes of all writers.
     bytes_max: Option<u64>,
-    /// How many each held when it was counted, and what was written since.
+    /// The bytes of each bucket when it was counted, plus the bytes written since.
     held_bytes: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -46,8 +45,8 @@ impl NamedBuckets {
         open_tree(address).map_err(io::Error::other)
     }
 
-    /// Counts `bytes` that are about to be written, if there is room for them. The bucket's
-    /// contents are counted anew before anything is refused: an operator may have made room.
+    /// Reserves `bytes` before a write, if there is room for them. The bucket's contents are
+    /// counted again before any refusal: an operator may have made room.
     fn take_room(&self, bucket: &str, tree: &dyn Tree, bytes: u64) -> io::Result<()> {
         let Some(bytes_max) = self.bytes_max else { return Ok(()) };
         let mut held_bytes = self.held_bytes.lock();
@@ -85,7 +84,7 @@ impl Buckets for NamedBuckets {
     }
 }
 
-/// Does what is asked for until the server stops.
+/// Executes requested transfers until the server stops.
 pub fn transfer(layer: &DynamoDb, stopped: &watch::Receiver<bool>) {
     let may_go_on = || !*stopped.borrow();
     while may_go_on() {

@@ -1,4 +1,4 @@
-//! DynamoDB over HTTP: which requests are for the layer, who may ask, and the headers around the
+//! DynamoDB over HTTP: the routing of requests to the layer, authentication, and the headers of the
 //! answers.
 //!
 //! Checked in this order: method, size, content type, target, signature, JSON; the rest is the
@@ -33,7 +33,7 @@ pub use signature::{Verifier, sign};
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Headers, and the request line, may be this long.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a stranger's body that are looked at.
+/// Most bytes that are parsed of an unauthenticated body.
 const STRANGERS_JSON_BYTES_MAX: usize = 16 << 10;
 const JSON: &str = "application/x-amz-json-1.0";
 const LISTENER: &str = "dynamodb";
@@ -96,8 +96,8 @@ impl DynamoDbHttp {
         Dispatch::Answered(answer)
     }
 
-    /// The operation, and who asks for it. `sent` is the body as it was sent, which is what the
-    /// signature covers: nothing is decoded yet.
+    /// The operation and its caller. `sent` is the original body, as covered by the signature:
+    /// nothing is decoded yet.
     fn authenticate(&self, head: &Head<'_>, sent: &[u8]) -> Result<(Target, Caller), Failure> {
         let target = Target::parse(head.header("x-amz-target").unwrap_or_default())?;
         let caller = self.verifier.check(head, sent, self.now_seconds())?;
@@ -125,8 +125,8 @@ impl DynamoDbHttp {
         owner.map(|(database, _)| database)
     }
 
-    /// The partition of the database of the access key that the request names, if that has its home
-    /// elsewhere, which judges the signature.
+    /// The partition of the access key's database, if another node is its home and checks the
+    /// signature.
     fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
         let tenants = &self.tenants;
         if !tenants.is_apart() {
@@ -201,14 +201,14 @@ impl DynamoDbHttp {
         Ok(reply)
     }
 
-    /// The refusal of a page of another site, where nobody is asked who he is.
+    /// Refuses a page of another site, if the server has no authentication.
     fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
         let is_refused = self.verifier.accepts_anybody() && comes_from_elsewhere(head);
         let failure = || Failure::new(Exception::AccessDenied, web_pages::REFUSAL);
         is_refused.then(|| self.json(head, JSON, Reply::refusing(&failure())))
     }
 
-    /// A browser asks whether it may ask.
+    /// Answers a browser's preflight request.
     fn preflight(&self, head: &Head<'_>) -> Answer {
         let mut answer = plain(OK, "");
         answer
@@ -258,8 +258,8 @@ impl HttpLayer for DynamoDbHttp {
         BODY_BYTES_MAX
     }
 
-    /// A signature covers the body, so a request can be refused before its body is there, but not
-    /// accepted.
+    /// A signature covers the body, so a request can be refused before its body has arrived, but
+    /// not accepted.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows {
         if let Some(refusal) = self.refused_page(head) {
             return HeadShows::Answer(refusal);
@@ -337,7 +337,7 @@ impl HttpLayer for DynamoDbHttp {
     }
 }
 
-/// A browser shows the answer to the page that asked.
+/// Lets the browser show the answer to the requesting page.
 fn shown_to_page(head: &Head<'_>, mut answer: Answer) -> Answer {
     if head.has("origin") {
         answer.headers.push(("access-control-allow-origin", "*".into()));
@@ -376,8 +376,8 @@ fn shown_by(failure: &Failure) -> Credential {
     }
 }
 
-/// For a body that is no larger than anybody may send, broken JSON is reported first. No tree is
-/// built for strangers, and nothing is decompressed.
+/// For a body within the limit of unauthenticated peers, broken JSON is reported first. For such
+/// peers no tree is built, and nothing is decompressed.
 fn refuse_stranger(head: &Head<'_>, sent: &[u8], failure: &Failure) -> Reply {
     let is_looked_at = sent.len() <= STRANGERS_JSON_BYTES_MAX && !head.has("content-encoding");
     if is_looked_at && !sent.is_empty() && !Json::is_well_formed(sent) {

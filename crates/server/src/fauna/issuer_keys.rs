@@ -1,8 +1,8 @@
 //! Fetches the keys of FaunaDB's access providers.
 //!
-//! A user who may define an access provider names an address that this server asks. So only HTTPS,
-//! no redirects, a few seconds, a few kilobytes; and no address of this machine or of a private
-//! network, unless the operator has named the certificates of issuers of his own.
+//! A user who may define an access provider names an address that this server contacts. So only
+//! HTTPS, no redirects, a few seconds, a few kilobytes; and no address of this machine or of a
+//! private network, unless the operator has configured the certificates of private issuers.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,7 +84,7 @@ fn fetch_one(agent: &Agent, uri: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Resolves names, and leaves out addresses that are nobody's business.
+/// Resolves names, and removes internal addresses.
 #[derive(Debug)]
 struct Addresses {
     resolver: DefaultResolver,

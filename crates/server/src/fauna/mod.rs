@@ -35,7 +35,7 @@ const QUERY: usize = 0;
 pub struct FaunaHttp {
     layer: Arc<Fauna>,
     tenants: Arc<Tenants>,
-    /// The root secret is one that everybody knows.
+    /// The root secret is public.
     is_development: bool,
 }
 
@@ -48,8 +48,8 @@ impl FaunaHttp {
         }
     }
 
-    /// Whose secret it is: the key of a database's root, or a secret that was made in one and names
-    /// it. `None`: the default database's, or nobody's.
+    /// The database of the secret: the key of a database's root, or a secret created in a database,
+    /// which contains its name. `None`: the default database, or an unknown secret.
     fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
         let catalogue = &self.tenants.catalogue;
         if catalogue.is_empty() {
@@ -64,8 +64,7 @@ impl FaunaHttp {
         (access == Access::Fauna).then_some(database)
     }
 
-    /// The partition of the request's database, if that has its home elsewhere, which judges the
-    /// secret.
+    /// The partition of the request's database, if another node is its home and checks the secret.
     fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
         match self.tenants.is_apart() {
             true => self.tenants.elsewhere(&*self.database_of(head)?),
@@ -88,7 +87,7 @@ impl FaunaHttp {
         }))
     }
 
-    /// The refusal of a page of another site, which may not use the secret that everybody knows.
+    /// Refuses a page of another site, which may not use the public secret.
     fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
         if !self.is_development || !comes_from_elsewhere(head) {
             return None;
@@ -116,7 +115,7 @@ impl FaunaHttp {
         }
     }
 
-    /// A query was answered. One that was begun again counts from its last beginning.
+    /// Notes an answered query. A restarted query counts from its last start.
     fn note_duration(&self, head: &Head<'_>, body: &[u8], inside: &Option<Inside>, micros: u64) {
         if head.method != "POST" {
             return;
@@ -147,7 +146,7 @@ impl Inside {
     }
 }
 
-/// The units that the reply tells of.
+/// The units in the headers of the reply.
 fn charge_of(reply: &Reply) -> Charge {
     let units = |wanted: &str| {
         let header = reply.headers.iter().find(|(name, _)| *name == wanted);
@@ -264,7 +263,7 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
-        // Requests for `answer` and `follow` have come through here.
+        // Requests for `answer` and `follow` pass this check first.
         if let Some(refusal) = self.refused_page(head) {
             return Dispatch::Answered(refusal);
         }
@@ -349,7 +348,7 @@ impl HttpLayer for FaunaHttp {
 /// A stream, which ends with its database, and when that goes to another partition.
 struct DatabaseStream {
     stream: Stream,
-    /// How often it had been moved, and itself.
+    /// The count of its moves, and the database.
     database: Option<(u64, Arc<Database>)>,
 }
 

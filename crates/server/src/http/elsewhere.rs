@@ -1,5 +1,5 @@
-//! A request whose database has its home elsewhere: it goes there as one of HTTP/1.1, and the
-//! answer comes back as a layer's would.
+//! Forwards a request to the home of its database, as HTTP/1.1, and returns the answer like that of
+//! a layer.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,8 +19,8 @@ use crate::connections::stream::{Stream, is_silent};
 use crate::layers::parts::{Nodes, Parts, Whereabouts};
 
 const BUFFER_BYTES: usize = 16 << 10;
-/// How long a connection to a home waits for the client's next request. The home ends none that is
-/// younger.
+/// Time for which a connection to a home waits for the client's next request. The home ends no
+/// younger connection.
 const KEPT: Duration = Duration::from_secs(20);
 /// Pieces of an answer that wait for the client to read.
 const PIECES_UNREAD_MAX: usize = 16;
@@ -60,10 +60,10 @@ struct Idle {
 struct HomeConnection {
     partition: PartitionId,
     listener: &'static str,
-    /// Where the home was when it was called.
+    /// The place of the home at the time of the call.
     home: Whereabouts,
     stream: Box<dyn Stream>,
-    /// When it was used last.
+    /// The time of its last use.
     used: Instant,
 }
 
@@ -117,7 +117,7 @@ impl IdleHome {
 /// The answer of the home.
 pub enum Answered {
     Whole(Answer),
-    /// Status, headers, and the pieces as they come.
+    /// Status, headers, and the pieces as they arrive.
     GoesOn(u16, Headers, mpsc::Receiver<Vec<u8>>),
 }
 
@@ -136,7 +136,7 @@ impl From<io::Error> for Unanswered {
 }
 
 impl Elsewhere {
-    /// `listener`: the one behind which the layer is that this request is for.
+    /// `listener`: the listener of the layer that the request is for.
     pub fn new(
         parts: &Parts,
         partition: PartitionId,
@@ -162,8 +162,8 @@ impl Elsewhere {
         &self.request
     }
 
-    /// Asks the home in the name of the client at `peer`. `wake` is notified of each piece of an
-    /// answer that goes on, and of its end.
+    /// Sends the request to the home on behalf of the client at `peer`. `wake` is notified of each
+    /// piece of a streaming answer, and of its end.
     pub async fn ask(&self, peer: SocketAddr, idle: &Arc<IdleHome>, wake: Arc<Notify>) -> Result<Answered, Unanswered> {
         let mut called = self.call(peer, idle).await.map_err(|_| Unanswered::NotExecuted)?;
         let stream = called.stream.as_mut();
@@ -235,7 +235,7 @@ fn answer(status: u16, headers: Headers, body: Vec<u8>) -> Answer {
     answer
 }
 
-/// Reads an answer's head; returns with it the bytes that came behind.
+/// Reads an answer's head; returns it together with the bytes received after it.
 async fn read_head(stream: &mut dyn Stream, is_for_head: bool) -> io::Result<(framing::AnswerHead, Headers, Vec<u8>)> {
     let mut input = Vec::with_capacity(BUFFER_BYTES);
     loop {
@@ -256,7 +256,7 @@ async fn read_head(stream: &mut dyn Stream, is_for_head: bool) -> io::Result<(fr
     }
 }
 
-/// The headers of the answer that `input` begins with.
+/// The headers of the answer at the start of `input`.
 fn headers_of(input: &[u8]) -> Headers {
     let mut room = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Response::new(&mut room);
@@ -288,7 +288,7 @@ fn name_of(name: String) -> Option<&'static str> {
     Some(kept)
 }
 
-/// Reads a body that `input` begins with. All that came behind it stays there.
+/// Reads a body at the start of `input`. All bytes received after it remain in `input`.
 async fn read_body(stream: &mut dyn Stream, framing: framing::Framing, input: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     let mut body = BodyReader::new(framing, usize::MAX);
     loop {
@@ -304,7 +304,7 @@ async fn read_body(stream: &mut dyn Stream, framing: framing::Framing, input: &m
     }
 }
 
-/// Gives what comes of an answer that goes on, until either side ends it.
+/// Forwards the pieces of a streaming answer, until either side ends it.
 async fn read_pieces(
     mut stream: Box<dyn Stream>,
     framing: Option<framing::Framing>,
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(String::from_utf8(written(&head, Some(b"body"))).unwrap(), expected);
     }
 
-    /// Returns what becomes of an answer that comes a byte at a time.
+    /// Returns the parsed result of an answer received byte by byte.
     async fn read(bytes: &'static [u8]) -> io::Result<(u16, Headers, Vec<u8>)> {
         let (mut near, far) = tokio::io::duplex(1);
         let sending = tokio::spawn(async move {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_comes_back_whole_however_it_is_framed() {
+    async fn an_answer_arrives_whole_in_any_framing() {
         let known = b"HTTP/1.1 200 OK\r\nX-Own: 1\r\ndate: now\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody";
         let headers: Headers = vec![("x-own", "1".into())];
         assert_eq!(read(known).await.unwrap(), (200, headers.clone(), b"body".to_vec()));

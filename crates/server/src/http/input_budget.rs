@@ -1,8 +1,7 @@
-//! How much one HTTP connection, or one request of it, keeps of what its peer has sent, or has yet
-//! to read.
+//! The memory that one HTTP connection, or one request of it, holds for received or unread input.
 //!
-//! All of it counts in the process's budget of memory; what strangers have sent counts in their
-//! own, smaller one as well.
+//! All of it counts in the process's budget of memory; the input of unauthenticated peers also
+//! counts in a smaller budget of its own.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use quartet_engine::{Memory, Reserved};
 
 use crate::limits::unauthenticated_input::StrangerInput;
 
-/// Below this much the count is left alone, so that a small request costs nothing.
+/// Smaller amounts are not counted, so that a small request costs nothing.
 const UNCOUNTED_BYTES: usize = 16 << 10;
 
 pub struct KeptInput {
@@ -26,7 +25,8 @@ impl KeptInput {
         }
     }
 
-    /// From now on `bytes` are kept. False: there is no room for them, and their request is to end.
+    /// Sets the kept bytes to `bytes`. False: there is no room for them, and their request must
+    /// end.
     #[must_use]
     pub fn set(&mut self, bytes: usize, is_stranger: bool) -> bool {
         let counted = counted(bytes);
@@ -63,7 +63,7 @@ mod tests {
     const MUCH: usize = 1 << 40;
 
     #[test]
-    fn everybody_shares_the_budget_of_the_process_and_strangers_theirs() {
+    fn all_peers_share_the_budget_of_the_process_and_unauthenticated_peers_theirs() {
         let memory = Arc::new(Memory::default());
         memory.set_budget(Some(4 * MUCH as u64));
         let strangers = StrangerBytes::with_limits(100_000, 100_000);

@@ -8,7 +8,7 @@ use quartet_engine::{Dependency, PartitionId};
 
 pub use httparse::Header;
 
-/// The head of a request, where its bytes lie. Names of headers come in any case.
+/// The head of a request, borrowed from the input. Header names have any case.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'r> {
     pub method: &'r str,
@@ -102,19 +102,19 @@ fn text(value: &[u8]) -> Option<&str> {
 /// Names in lower case, and values.
 pub type Headers = Vec<(&'static str, Cow<'static, str>)>;
 
-/// The answer, to be sent once `dependency` is durable and `pause` is over.
+/// The answer, to be sent when `dependency` is durable and after `pause`.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: Headers,
     pub body: Vec<u8>,
     pub dependency: Dependency,
-    /// That of the dependency.
+    /// The partition of the dependency.
     pub partition: PartitionId,
     /// Nothing more is answered on the connection meanwhile.
     pub pause: Duration,
     pub credential: Credential,
-    /// It tells of this node alone, and leaves though another is home by now.
+    /// It tells of this node alone, and leaves whoever is home, though the sequencer is silent.
     pub is_of_the_node: bool,
 }
 
@@ -145,15 +145,15 @@ impl Answer {
     }
 }
 
-/// True for what may stand in a header. A value made of what a client sent may hold something else:
-/// it is left out.
+/// Returns true for valid header text. A value derived from a client's input may be invalid: it is
+/// left out.
 pub fn is_header_value(value: &str) -> bool {
     value
         .bytes()
         .all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))
 }
 
-/// True if an answer of this status has no body, and no length either (RFC 9110, 6.4.1).
+/// Returns true if an answer of this status has no body, and no length either (RFC 9110, 6.4.1).
 pub fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..200 | 204 | 304)
 }

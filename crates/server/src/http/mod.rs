@@ -4,14 +4,14 @@
 //! connection: requests are read, answered and sent there. A reply leaves once what it depends on
 //! is durable.
 //!
-//! | file      | what it is                                                       |
+//! | file      | content                                                          |
 //! |-----------|------------------------------------------------------------------|
 //! | `message` | requests and answers as layers see them                          |
-//! | `framing` | where a request of HTTP/1.1 begins and ends, without I/O         |
+//! | `framing` | the bounds of HTTP/1.1 requests, without I/O                     |
 //! | `http1`   | the loop for HTTP/1.1                                            |
 //! | `http2`   | HTTP/2, by hyper                                                 |
-//! | `turns`   | requests as turns of their database                              |
-//! | `elsewhere` | requests whose database has its home elsewhere                 |
+//! | `turns`   | turns of a database for its requests                             |
+//! | `elsewhere` | requests for the home of another partition                     |
 
 pub(crate) mod compression;
 pub(crate) mod elsewhere;
@@ -54,14 +54,15 @@ use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::observability::telemetry::spans::{self, Described, Span, Spans, UnderWay};
 use crate::tenants::turns::FairShare;
 
-/// A layer behind HTTP. Called on I/O threads: it must not block longer than a short transaction.
+/// A layer for HTTP. Called on I/O threads: it must not block longer than a short transaction.
 pub trait HttpLayer: Send + Sync + 'static {
     /// Most bytes of a body, as they arrive. A longer one is given as `None`.
     fn body_bytes_max(&self) -> usize;
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer;
 
-    /// Looks at the head of a request before more of its body is taken than anybody may send.
+    /// Checks the head of a request before the server reads more of its body than unauthenticated
+    /// peers may send.
     fn judge_head(&self, head: &Head<'_>) -> HeadShows;
 
     /// Refuses a whole request of a peer that has not shown who it is, if its head shows a wrong
@@ -103,7 +104,7 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// its own.
     fn maintain(&self) {}
 
-    /// A request whose answer goes on, of those that `dispatch` left. `None`: it is one for
+    /// Starts a streaming answer, for a request that `dispatch` left. `None`: the request is for
     /// `answer`.
     fn follow(&self, _head: &Head<'_>, _body: Option<&[u8]>, _wake: Wake) -> Option<ResponseStream> {
         None
@@ -112,9 +113,9 @@ pub trait HttpLayer: Send + Sync + 'static {
 
 /// The credential that the head of a request shows without its body.
 pub enum HeadShows {
-    /// A right credential, or that none is needed.
+    /// A right credential, or no credential is needed.
     Credential,
-    /// A name that somebody has; whether it is really him shows when the body is there.
+    /// A known name; the body is needed to authenticate it.
     Name,
     /// All that is needed for the answer.
     Answer(Answer),
@@ -125,10 +126,9 @@ pub enum Dispatch {
     Answered(Answer),
     /// Nothing: it is for `follow` or `answer`, on a thread that may wait.
     Later,
-    /// Nothing: something keeps this partition's lock, and it is to be tried again once that is
-    /// free.
+    /// Nothing: the partition's lock is held, and the request must be retried when it is free.
     Busy(PartitionId),
-    /// Nothing: the home of its database is to be asked.
+    /// Nothing: the request must be forwarded to the home of its database.
     Elsewhere(Elsewhere),
     /// A part. This is the rest, for a thread that may wait, and whose turn that is.
     Unfinished(Option<FairShare>, Work),
@@ -139,10 +139,10 @@ pub type Work = Box<dyn FnOnce() -> Answer + Send>;
 /// To be notified when a [`Follower`] may have something to send, from any thread.
 pub type Wake = Arc<Notify>;
 
-/// Status and headers of an answer that goes on, and what goes on; or a refusal.
+/// Status and headers of a streaming answer, and its source; or a refusal.
 pub type ResponseStream = Result<(u16, Headers, Box<dyn Follower>), Answer>;
 
-/// An answer that goes on until either side ends it.
+/// An answer that streams until either side ends it.
 pub trait Follower: Send {
     fn next(&mut self) -> Following;
 
@@ -153,13 +153,13 @@ pub trait Follower: Send {
 }
 
 pub enum Following {
-    /// To be sent, then ask again.
+    /// To be sent, then call again.
     Send(Vec<u8>),
-    /// Ask again once this is durable.
+    /// Call again once this is durable.
     Wait(Dependency),
-    /// Ask again when woken.
+    /// Call again when woken.
     Idle,
-    /// Ask again once the partition's lock is free.
+    /// Call again once the partition's lock is free.
     Busy,
     End,
 }
@@ -167,15 +167,15 @@ pub enum Following {
 /// A peer that leaves a connection without a request for so long is disconnected, at the latest
 /// after twice the time. Clients keep theirs for a minute or so.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
-/// How long a request waits for something that keeps the partition's lock.
+/// Time for which a request waits for the partition's lock while it is held for long.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Writers wait for the disk for longer: each gets its turn as the store is flushed.
 const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for a peer that has not shown who it is.
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a head may take from its first byte to its last.
+/// Time limit of a head, from its first byte to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How slowly a body may come.
+/// The slowest pace of a body.
 const BODY_PACE: Pace = Pace {
     timeout: Duration::from_secs(20),
     bytes_per_second: 32 << 10,
@@ -188,7 +188,7 @@ const ANSWER_PACE: Pace = Pace {
 /// A body up to this size is read before anything is known of who sends it: the answer may have to
 /// look at it.
 const STRANGER_BODY_BYTES_MAX: u64 = 16 << 10;
-/// How long a server that stops waits for another home's answer.
+/// Time for which a stopping server waits for another home's answer.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of an overlong body that are read before the connection is given up, so that the peer sees
 /// the answer.
@@ -203,7 +203,7 @@ struct HttpAccepted {
     evicted: Arc<Notify>,
 }
 
-/// The way into a layer behind HTTP.
+/// The entrance to a layer over HTTP.
 pub struct HttpEntrance {
     pub layer: Arc<dyn HttpLayer>,
     pub tls: Arc<Tls>,
@@ -271,7 +271,7 @@ pub struct Peer {
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
     spans: Option<Arc<Spans>>,
-    /// For requests whose database has its home elsewhere.
+    /// For requests to the homes of other partitions.
     idle_home: Arc<IdleHome>,
 }
 
@@ -285,7 +285,7 @@ impl Peer {
         self.permit.is_stranger()
     }
 
-    /// How long it may say nothing, once or twice.
+    /// The idle limit of a connection, once or twice.
     fn idle_timeout(&self) -> Duration {
         match self.is_stranger() {
             true => STRANGER_IDLE_TIMEOUT,
@@ -298,7 +298,7 @@ impl Peer {
         KeptInput::new(self.stranger_bytes.input(self.address), self.memory.clone())
     }
 
-    /// Begins the span of a request, if it is to have one.
+    /// Starts the span of a request, if it is sampled.
     #[inline]
     fn begin_span(&self, layer: &dyn HttpLayer, head: &Head<'_>) -> Option<UnderWay> {
         let spans = self.spans.as_ref()?;
@@ -319,8 +319,8 @@ impl Peer {
         }
     }
 
-    /// Learns from an answer who the peer is. One that says that the credential is wrong comes the
-    /// later the more of them there were; what is right is never held up.
+    /// Authenticates the peer from an answer. An answer that reports a wrong credential is delayed
+    /// longer the more there were; right credentials are never delayed.
     #[inline]
     fn answered(&self, answer: &mut Answer) {
         match answer.credential {
@@ -352,7 +352,7 @@ impl Peer {
     }
 }
 
-/// Stands for the user: a wrong token names none.
+/// Replaces the user: a wrong token has none.
 const HTTP_USER: &[u8] = b"";
 
 fn now_micros() -> u64 {
@@ -360,8 +360,8 @@ fn now_micros() -> u64 {
     since.map_or(0, |since| since.as_micros() as u64)
 }
 
-/// Serves a connection to its end, which comes early if its place is needed and the peer has not
-/// shown who it is.
+/// Serves a connection to its end, which is early if its place is needed and the peer is not yet
+/// authenticated.
 async fn serve(accepted: HttpAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let (evicted, peer) = (accepted.evicted.clone(), accepted.peer.clone());
     let mut evicted = pin!(evicted.notified());
@@ -385,7 +385,7 @@ async fn serve_admitted(accepted: HttpAccepted, waiters: ThreadWaiters, stop: wa
     }
 }
 
-/// The same for any stream of bytes: the peer's first ones tell which version it speaks.
+/// The same for any stream of bytes: the peer's first bytes show which version it speaks.
 async fn converse(
     socket: impl http1::Socket,
     layer: Arc<dyn HttpLayer>,
@@ -412,18 +412,21 @@ enum Long {
     Rest(Option<FairShare>, Work),
 }
 
-/// How long one request has waited for the partition, or for the store.
+/// The time for which one request has waited for the partition, or for the store.
 #[derive(Default)]
 struct BusySince {
     first: Option<Instant>,
-    /// The store was behind at some time since. By now it may not be, and the request has its turn
-    /// next: it is not refused for having waited longer than for the lock.
+    /// The store was behind at some point. It may have caught up, and the request is next in turn:
+    /// it is not refused for a wait longer than for the lock.
     was_behind: bool,
 }
 
 impl BusySince {
     /// True once a request that found the partition busy, or the store behind, is to be refused.
     fn is_too_long(&mut self, waiters: &DurableWaiters) -> bool {
+        if !waiters.is_home() {
+            return true;
+        }
         self.was_behind |= waiters.is_behind();
         let patience = if self.was_behind { BEHIND_TIMEOUT } else { BUSY_TIMEOUT };
         self.first.get_or_insert_with(Instant::now).elapsed() >= patience
@@ -488,7 +491,7 @@ async fn take_long(
 
 const INTERNAL_SERVER_ERROR: u16 = 500;
 
-/// An answer of another home as it comes.
+/// A streaming answer of another home.
 struct Pieces(mpsc::Receiver<Vec<u8>>);
 
 impl Follower for Pieces {

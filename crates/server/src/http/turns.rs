@@ -4,8 +4,8 @@ use crate::http::{Answer, Dispatch};
 use crate::tenants::turns::FairShare;
 
 impl FairShare {
-    /// Answers a request over HTTP as one turn, in the partition of its database. A database that
-    /// owes the others time is answered later.
+    /// Answers a request over HTTP as one turn, in the partition of its database. The answer of a
+    /// database that owes time to the others is delayed.
     pub fn answer(&self, answer: impl FnOnce() -> Answer) -> Answer {
         let answer = self.take(answer);
         self.delayed(answer)

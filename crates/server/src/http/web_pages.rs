@@ -1,13 +1,13 @@
 //! Requests that a browser sends for a page of another site.
 //!
-//! A server started with `--dev` asks for nothing, or for what everybody knows, and listens on
-//! loopback only. A browser on the same machine reaches it, and runs what any page tells it to; it
-//! says in the headers whose page that is.
+//! A server started with `--dev` requires no credential, or a public one, and listens on loopback
+//! only. A browser on the same machine reaches it, and executes requests of any page; its headers
+//! have the origin of that page.
 
 use crate::http::Head;
 
 /// The answer to such a request.
-pub const REFUSAL: &str = "a web page of another site may not use a server that asks for no credentials";
+pub const REFUSAL: &str = "a web page of another site may not use a server without credentials";
 
 /// The request comes for a page that is not of this machine.
 pub fn comes_from_elsewhere(head: &Head<'_>) -> bool {

@@ -1,8 +1,8 @@
 //! One connection of the key-value protocol: the loop between its socket and its session.
 //!
-//! Per readiness one read, all whole requests answered, one write. Replies that rest on what is not
-//! durable yet wait in a queue of their own, so that others overtake them; requests go on being
-//! answered meanwhile.
+//! Per readiness one read, all complete requests answered, one write. Replies that depend on
+//! non-durable versions wait in a queue of their own, so that others overtake them; the connection
+//! continues to answer requests meanwhile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +29,7 @@ use crate::limits::transfer_deadline::write_in_turns;
 use crate::tenants::admission_control;
 use crate::tenants::turns::FairShare;
 
-/// Stands for the user: a wrong credential names none.
+/// Replaces the user: a wrong credential has none.
 const USER: &[u8] = b"";
 const BUFFER_BYTES: usize = 64 << 10;
 /// A larger buffer is given back once it is empty.
@@ -40,7 +40,7 @@ const OUTPUT_BYTES_MAX: usize = 4 << 20;
 const TURN_BYTES: usize = 256 << 10;
 /// Bytes of a connection beyond which its memory counts in the process's budget.
 const UNCOUNTED_BYTES: usize = 2 * BUFFER_BYTES;
-/// How long until a request is tried again that met somebody who holds the lock for long.
+/// Time between retries of a request that found the lock held for long.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// A socket on its way to its I/O thread.
@@ -53,8 +53,8 @@ pub struct KeyValueAccepted {
     pub evicted: Arc<Notify>,
 }
 
-/// Serves a connection to its end, which comes early if its place is needed and the peer has not
-/// shown who it is.
+/// Serves a connection to its end, which is early if its place is needed and the peer is not yet
+/// authenticated.
 pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let KeyValueAccepted {
         socket,
@@ -106,7 +106,7 @@ async fn serve_greeted<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Passes a peer on to the home of its database. `input` has come of it.
+/// Forwards a peer to the home of its database. `input` has been received from it.
 ///
 /// Another home of the catalogue may know better where the database is, so the first answer, which
 /// may be a refusal, leaves only if this node is home still.
@@ -133,7 +133,7 @@ async fn pass_on(
     exchange(socket, home).await
 }
 
-/// Serves a peer until it goes away, or until its session goes on over another connection.
+/// Serves a peer until it disconnects, or until its session continues over another connection.
 async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     arrived: Arrived<S>,
     seated: SlotGuard,
@@ -145,18 +145,18 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     let waiters = waiters.of(partition.unwrap_or_default()).clone();
     let running = Connection::new(arrived, database_login, waiters, stop).run();
     // Requests in progress end with `running`: between two of its steps, so each request was
-    // answered wholly or not at all. A peer that goes away is no event; everything else was
-    // answered on the wire.
+    // answered wholly or not at all. A disconnected peer is no event; everything else was answered
+    // on the wire.
     tokio::select! {
         _ = running => {}
         () = seated.asked_to_leave() => {}
     }
 }
 
-/// A peer whose greeting has come.
+/// A peer whose greeting was received.
 enum Greeted<S> {
     Here(Box<Arrived<S>>, SlotGuard),
-    /// Its database has its home elsewhere, in this partition. With what has come.
+    /// Another node is home of its database, in this partition. With the received input.
     Elsewhere(PartitionId, S, Vec<u8>),
 }
 
@@ -164,7 +164,7 @@ enum Greeted<S> {
 struct Arrived<S> {
     socket: S,
     session: Session,
-    /// How often it had been moved, and itself.
+    /// The count of its moves, and the database.
     database: Option<(u64, Arc<Database>)>,
     /// The bytes after its greeting.
     input: Vec<u8>,
@@ -256,7 +256,7 @@ struct Connection<S> {
     socket: S,
     session: Session,
     database: Option<Arc<Database>>,
-    /// How often the database had been moved: the session is one of the partition that it had then.
+    /// The count of the database's moves: the session belongs to its partition at that time.
     moves: u64,
     /// The database has left that partition: the connection ends once its replies have left.
     is_ending: bool,
@@ -270,13 +270,13 @@ struct Connection<S> {
     consumed: usize,
     output: Vec<u8>,
     unsettled: Unsettled,
-    /// How long it took to answer what nobody has begun to make durable yet.
+    /// Time spent on the replies whose sync has not started yet.
     gathered_micros: u64,
     /// The flusher is at making everything up to here durable.
     overlapped: Dependency,
     /// The size of all of these, as far as it is much.
     reserved: Reserved,
-    /// The next request met somebody who holds the lock for long.
+    /// The next request found the lock held for long.
     is_busy: bool,
 }
 
@@ -422,7 +422,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Some(entered.ok_or(io::ErrorKind::ConnectionAborted)?)
             }
         };
-        // Asked once it is entered: it does not leave meanwhile.
+        // Checked after the request has entered: from then on the database does not leave.
         self.is_ending = self
             .database
             .as_ref()
@@ -465,7 +465,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Ok(_) => self.session.answer(frame.id, request, &mut self.output),
                 };
                 if answered == Answered::Busy {
-                    // It is counted when it comes again.
+                    // It is counted at its retry.
                     if let (Some(database), Ok(Some(_))) = (&self.database, admitted) {
                         database.meter.take_back_command(started_micros);
                     }
@@ -498,8 +498,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Holds a request against the quotas of its database, if it is one of several, and counts it.
-    /// Returns what it costs; a request that asks for nothing costs nothing and is not counted.
+    /// Checks a request against the quotas of its database, if there are several databases, and
+    /// counts it. Returns its cost; a request without work costs nothing and is not counted.
     fn admit(&self, request: &Request<'_>, bytes: usize, now_micros: u64) -> Result<Option<Charge>, ErrorCode> {
         let Some(database) = &self.database else {
             return Ok(None);
@@ -549,8 +549,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// True if the replies that wait to become durable are too large to answer more before some
-    /// have left.
+    /// Returns true if the replies that wait to become durable are too large to answer more before
+    /// some have left.
     fn is_full(&self) -> bool {
         self.unsettled.bytes.len() >= OUTPUT_BYTES_MAX
     }

@@ -1,4 +1,4 @@
-//! How long requests take, and what the log tells of one that took long: never a key or a value.
+//! Durations of requests, and the log entries of slow requests: never a key or a value.
 
 use quartet_tenancy::Database;
 use quartet_wire_keyvalue::{Commit, RangeRequest, Request};

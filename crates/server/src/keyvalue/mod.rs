@@ -1,4 +1,4 @@
-//! The key-value protocol: who may come in, and the listener.
+//! The key-value protocol: authentication, and the listener.
 //!
 //! | file         | what it is                                             |
 //! |--------------|--------------------------------------------------------|
@@ -34,7 +34,7 @@ use crate::limits::connection_limit::{ConnectionLimit, Place};
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
 
-/// Opens logical databases to those who show a credential.
+/// Opens logical databases to clients with a credential.
 pub struct KeyValueEndpoint {
     layer: Arc<KeyValue>,
     pub tenants: Arc<Tenants>,
@@ -48,13 +48,13 @@ pub struct KeyValueEndpoint {
 /// The database that a credential opens.
 pub struct Opened {
     pub layer: Arc<KeyValue>,
-    /// How often it had been moved, and itself; `None`: the default one.
+    /// The count of its moves, and the database; `None`: the default database.
     pub database: Option<(u64, Arc<Database>)>,
     pub may_write: bool,
 }
 
 impl KeyValueEndpoint {
-    /// `layer` is that of the default database.
+    /// `layer` is the default database's layer.
     pub fn new(layer: KeyValue, tenants: Arc<Tenants>) -> KeyValueEndpoint {
         let settings = &tenants.parts.settings;
         KeyValueEndpoint {
@@ -72,8 +72,8 @@ impl KeyValueEndpoint {
         self.layer.maintain();
     }
 
-    /// The partition of the database that the credential opens, if that has its home elsewhere,
-    /// which judges the credential.
+    /// The partition of the credential's database, if another node is its home and checks the
+    /// credential.
     fn elsewhere(&self, token: &[u8]) -> Option<PartitionId> {
         if !self.tenants.is_apart() {
             return None;
@@ -82,8 +82,8 @@ impl KeyValueEndpoint {
         self.tenants.elsewhere(&database)
     }
 
-    /// The root key opens the default database, a database's tokens open that one. With `--dev`
-    /// anybody else comes into the default one.
+    /// The root key opens the default database, and a database's tokens open that database. With
+    /// `--dev` any other credential opens the default database.
     pub fn open(&self, token: &[u8]) -> Result<Option<Opened>, Busy> {
         if let Some((database, access)) = self.tenants.catalogue.by_secret(token) {
             let may_write = match access {

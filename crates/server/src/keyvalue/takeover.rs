@@ -1,9 +1,8 @@
 //! One connection at a time for each session of a client.
 //!
-//! A client that has lost its connection does not know whether the commits that were under way have
-//! happened. It names its session when it connects again, and is let in once the connection before
-//! has ended: what that one had sent is decided by then, and what the server had not read of it
-//! never happens.
+//! A client that has lost its connection does not know the outcome of its pending commits. It names
+//! its session when it reconnects, and is admitted after the end of the previous connection: by
+//! then all received requests are decided, and all unread ones are void.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-/// A client's name for its session; zero if it has none. Nobody can guess another client's.
+/// A client's name for its session; zero if it has none. Names are unguessable.
 pub type SessionName = [u8; 16];
 
-/// The connections that are there, by session.
+/// The open connections, by session.
 #[derive(Default)]
 pub struct Takeovers {
     seats: Mutex<HashMap<SessionName, Vec<Arc<Slot>>>>,
@@ -105,7 +104,7 @@ mod tests {
         first.asked_to_leave().await;
         let mut third = Box::pin(takeovers.sit(name));
         assert!(!is_ready(&mut third).await);
-        // One that gives up while it waits does not let in who waits behind it.
+        // A waiter that gives up does not admit the next in the queue.
         drop(second);
         assert!(!is_ready(&mut third).await);
         drop(first);

@@ -1,8 +1,8 @@
-//! A layer over one logical database, as the server keeps it: made when somebody comes in, dropped
-//! when nobody is there.
+//! A layer over one logical database, as the server keeps it: built when a client connects, dropped
+//! when all clients have left.
 //!
-//! The server's interface to every layer, in the words of none of them. Requests do not come this
-//! way: a protocol's own connections know their layer by its type.
+//! The server's protocol-independent interface to every layer. Requests do not use it: a protocol's
+//! own connections know their layer by its type.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::layers::parts::Parts;
 
 /// The server's interface to a layer over a database that is one of several.
 pub trait DatabaseLayer: Any + Send + Sync {
-    /// Work in the background, a little at a time; called about ten times a second. True if the
-    /// database is to stay open for the sake of what was done.
+    /// Work in the background, a little at a time; called about ten times a second. Returns true if
+    /// the database must remain open because of this work.
     fn maintain(&self, database: &Database) -> bool;
 
     /// Gives back what idle connections hold. Called about once a second.
@@ -31,17 +31,17 @@ pub trait DatabaseLayer: Any + Send + Sync {
         0
     }
 
-    /// Wakes connections, whose waits may be over.
+    /// Wakes connections, whose waits may have ended.
     fn wake_connections(&self) {}
 
-    /// Lets nobody go on until the database is in another partition, or until it is let go on here.
-    /// For a layer that is used without being entered.
+    /// Holds all requests until the database is in another partition, or until the hold is
+    /// released. For a layer that is used without being entered.
     fn hold(&self, _is_held: bool) {}
 
     /// The database is in another partition, and its layers there are others.
     fn leave(&self) {}
 
-    /// Makes everybody come in anew.
+    /// Forces all connections to enter again.
     fn close_connections(&self) {}
 
     /// Returns true if a holder of the layer may write at any time, and not only while a request is

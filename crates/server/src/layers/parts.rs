@@ -22,13 +22,16 @@ use crate::observability::telemetry::spans::Spans;
 use crate::process::stop_request::StopRequest;
 use crate::settings::Settings;
 
-/// The nodes of a cluster, for an operator and for clients that ask which node is home.
+/// The nodes of a cluster, for an operator and for clients that look for the home.
 pub trait Nodes: Send + Sync {
     /// The cluster as this node sees it.
     fn describe(&self) -> serde_json::Value;
 
     /// The name of the node that is home of a partition, if it runs.
     fn home_of(&self, partition: PartitionId) -> Option<String>;
+
+    /// True if the home of the first partition is another node, and is heard.
+    fn hears_home(&self) -> bool;
 
     /// Where the home of a partition is, as far as this node knows. Never waits.
     fn whereabouts(&self, partition: PartitionId) -> Whereabouts;
@@ -44,30 +47,30 @@ pub trait Nodes: Send + Sync {
     /// Makes this node, which is home of the first partition, home of all others as well.
     fn gather(&self);
 
-    /// Makes the node of this name home instead of this one, without an unfinished write.
+    /// Makes the named node home in place of this node, without interrupting a write.
     fn hand_over(&self, name: &str) -> anyhow::Result<()>;
 
     /// Removes the node of this name, which does not run, for good.
     fn remove(&self, name: &str) -> anyhow::Result<()>;
 
-    /// Tells where clients of Redis reach the home (host:port), and of each change.
+    /// Watches the address of the home for Redis clients (host:port).
     fn redis_home(&self) -> watch::Receiver<Option<String>>;
 
-    /// Where clients of Redis reach this node, if they do.
+    /// The address of this node for Redis clients, if there is one.
     fn own_redis(&self) -> Option<String>;
 
-    /// The nodes that run beside this one.
+    /// The other running nodes.
     fn others(&self) -> Vec<OtherNode>;
 
     /// Records of the log that this node has applied.
     fn records(&self) -> u64;
 
-    /// The services of partitions behind the first that have layers of their own here, for metrics.
-    /// Each is a `metrics::Service`, which this room does not know.
+    /// The services of partitions other than the first that have their own layers here, for
+    /// metrics. Each is a `metrics::Service`, a type unknown to this module.
     fn services(&self) -> Vec<Box<dyn Any + Send + Sync>>;
 }
 
-/// Where the home of a partition is.
+/// The place of a partition's home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     Here,
@@ -79,7 +82,7 @@ pub enum Whereabouts {
 /// A call that may wait for a home.
 pub type Calling = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
-/// Why a partition has not heard of a decision. It may hear of it all the same.
+/// The reason why a partition has not confirmed a decision. It may have received it all the same.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     #[error("this node does not decide any more")]
@@ -91,7 +94,7 @@ pub enum PushError {
 /// Another node of the cluster, as it says of itself.
 #[derive(Clone, Debug)]
 pub struct OtherNode {
-    /// Where clients of Redis and of its sentinels reach it (host:port), if they do.
+    /// The address for clients of Redis and of its sentinels (host:port), if there is one.
     pub redis: Option<String>,
     pub sentinel: Option<String>,
     pub lag_records: u64,
@@ -100,7 +103,7 @@ pub struct OtherNode {
 
 pub struct Parts {
     pub partitions: Arc<Partitions>,
-    /// That of the first partition, which has the catalogue and the default database.
+    /// The engine of the first partition, which has the catalogue and the default database.
     pub engine: Arc<Engine>,
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
@@ -110,29 +113,29 @@ pub struct Parts {
     pub budget: Budget,
     /// Resident memory before the data was opened.
     pub startup_bytes: u64,
-    /// When the server started, in microseconds since 1970.
+    /// The start time of the server, in microseconds since 1970.
     pub started_micros: u64,
-    /// One for all, so that nobody gets more attempts by asking at another listener.
+    /// A single guard for all listeners, so that clients get no more attempts by changing the
+    /// listener.
     pub login_guard: Arc<LoginGuard>,
-    /// Asks each thread for what its allocator keeps for later.
+    /// Requests each thread to purge its allocator's caches.
     pub purges: watch::Sender<()>,
     /// Logs requests that take long.
     pub slow_requests: Arc<SlowRequests>,
     /// Those of some requests, if a collector gets any.
     pub spans: Option<Arc<Spans>>,
-    /// How long requests take.
+    /// The durations of requests.
     pub durations: OfLayers,
     /// One for all listeners.
     pub tls: Arc<Tls>,
-    /// Values that the layers of one kind share, put there when the kind begins to listen. No value
-    /// may hold the server's databases, which hold it.
+    /// Values shared by the layers of one kind, added when the kind starts to listen. No value may
+    /// hold the server's databases, which hold it.
     pub of_kinds: ByType,
 }
 
 impl Parts {
-    /// Notes how long a request took: by operation, by database, and in the log if it was slow.
-    /// `place` is that of the operation among those that the layer measures; `None` is the default
-    /// database.
+    /// Notes the duration of a request: by operation, by database, and in the log if it was slow.
+    /// `place` is the index of the operation in the layer's list; `None` is the default database.
     #[inline]
     pub fn note_request(
         &self,
@@ -147,7 +150,7 @@ impl Parts {
         self.note_slow(micros, (layer, operations.name(place)), database, shape);
     }
 
-    /// Tells of a request in the log if it took long. `None` is the default database.
+    /// Logs a slow request. `None` is the default database.
     #[inline]
     pub fn note_slow(
         &self,

@@ -1,12 +1,13 @@
 //! How many connections the process has open, of all listeners together.
 //!
 //! A connection costs a descriptor, and the log and the checkpoints need descriptors too: a process
-//! that has none left cannot begin a log segment and ends. So the limit on open files is raised at
-//! the start as far as the system lets it, a part is set aside, and connections share the rest.
+//! without free descriptors cannot start a log segment and ends. So the limit on open files is
+//! raised at the start as far as the system permits, a part is set aside, and connections share the
+//! rest.
 //!
-//! When all places are taken, the connection that has waited longest without showing a credential
-//! makes room for the new one. Peers that only hold connections open therefore keep nobody out; the
-//! limit turns clients away when it is reached by connections that have authenticated.
+//! When all places are taken, the connection that has waited longest without a credential makes
+//! room for the new connection. Peers that only hold connections open therefore block no clients;
+//! the limit turns clients away when it is reached by authenticated connections.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,10 +21,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 
 /// Descriptors for log segments, checkpoints, the file of users, the keys of issuers and
-/// migrations, and for connections that are being closed while those that replace them are open
-/// already.
+/// migrations, and for connections that are being closed while their replacements are already open.
 const RESERVED: usize = 96;
-/// Connections that may be open beyond the limit because the ones they replace are not closed yet.
+/// Connections that may be open beyond the limit because the connections that they replace are not
+/// closed yet.
 const REPLACING_MAX: usize = 32;
 /// Places that only the HTTP listener gives, and only to this machine, when all others are taken:
 /// for the admin API.
@@ -43,7 +44,7 @@ pub struct ConnectionLimit {
 #[derive(Default)]
 struct State {
     open: usize,
-    /// Connections that were asked to make room and are still there.
+    /// Evicted connections that are still open.
     replacing: usize,
     /// Closes the connections that have shown no credential, oldest first.
     strangers: BTreeMap<u64, Close>,
@@ -84,8 +85,8 @@ impl ConnectionLimit {
         })
     }
 
-    /// Raises the limit on open files for `wanted` connections. There may be fewer of them if the
-    /// system does not allow as many files. Errors: it allows too few to serve anybody.
+    /// Raises the limit on open files for `wanted` connections. The actual number may be lower if
+    /// the system does not allow as many files. Errors: it allows too few to serve any client.
     pub fn of_process(wanted: usize) -> Result<Arc<ConnectionLimit>> {
         let others = open_files() + RESERVED;
         let files_max = raise_open_files(wanted + others);
@@ -99,7 +100,7 @@ impl ConnectionLimit {
                 connections_max,
                 wanted,
                 files_max,
-                "fewer connections than wanted: the limit on open files is too low (ulimit -n)"
+                "fewer connections than configured: the limit on open files is too low (ulimit -n)"
             );
         }
         Ok(ConnectionLimit::new(connections_max))
@@ -109,8 +110,8 @@ impl ConnectionLimit {
         self.connections_max
     }
 
-    /// A place for one connection; `None` if all are taken by connections that have authenticated.
-    /// Waits while many that were to make room are still being closed.
+    /// Returns a place for one connection; `None` if all are taken by authenticated connections.
+    /// Waits while many evicted connections are still being closed.
     pub async fn admit(self: &Arc<Self>, place: Place) -> Option<Permit> {
         loop {
             let mut freed = pin!(self.freed.notified());
@@ -178,7 +179,7 @@ impl Permit {
     pub fn authenticated(&self) {
         if self.is_stranger() {
             let kept = self.limit.state.lock().strangers.remove(&self.id);
-            // A connection that was asked to make room does so all the same.
+            // A connection that was evicted must close all the same.
             self.is_stranger.store(kept.is_none(), Ordering::Relaxed);
         }
     }
@@ -227,7 +228,7 @@ fn raise_open_files(wanted: usize) -> usize {
     }
 }
 
-/// How long no connection is accepted after an error: it may be that there are no descriptors left.
+/// Time without accepts after an error, which may be a lack of descriptors.
 pub const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 
 /// Logs errors of accepting connections, at most one line a second: an error that stays would fill
@@ -245,7 +246,7 @@ impl AcceptErrors {
         }
     }
 
-    /// How many errors the line that is due now stands for; `None` if none is due.
+    /// The number of errors that the next log line represents; `None` if no line is due.
     fn count_to_log(&mut self, now: Instant) -> Option<u64> {
         self.unlogged_count += 1;
         let is_due = self.logged.is_none_or(|logged| now - logged >= LOG_INTERVAL);
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_stranger_makes_room_and_authenticated_peers_stay() {
+    fn the_oldest_unauthenticated_peer_makes_room_and_authenticated_peers_stay() {
         let limit = ConnectionLimit::new(3);
         let closed = Arc::new(Mutex::new(Vec::new()));
         let stranger = |name: &'static str| {

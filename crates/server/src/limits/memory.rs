@@ -1,9 +1,9 @@
 //! The process' share of the machine's memory, and the measurement of its use.
 //!
-//! The kernel ends a process that takes more than its control group or the machine has. Before that
-//! the layers refuse to grow, or evict (`quartet_engine::Memory`). Unless an operator names a
-//! budget it is four fifths of what the process can have: with the eighth that the figures may be
-//! off, nine tenths are never exceeded.
+//! The kernel kills a process that takes more than its control group or the machine has. Before
+//! that the layers refuse to grow, or evict (`quartet_engine::Memory`). Unless the operator sets a
+//! budget it is four fifths of the available memory: as the figures are accurate to an eighth, nine
+//! tenths are never exceeded.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use tokio::sync::watch;
 
 use crate::process::system;
 
-/// How often resident memory is measured.
+/// Interval of measurements of resident memory.
 const MEASURED_EVERY: Duration = Duration::from_millis(50);
-/// How often at most a thread's allocator is asked for what it keeps.
+/// Shortest time between two purges of a thread's allocator.
 const PURGED_EVERY: Duration = Duration::from_millis(500);
-/// Less than this is left with the allocator.
+/// A smaller amount remains with the allocator.
 const PURGED_FROM: u64 = 32 << 20;
 
 /// The process' memory budget, and the source of that figure.
@@ -47,7 +47,7 @@ const UNLIMITED_CACHE_BYTES: u64 = 256 << 20;
 const UNFLUSHED_BYTES_MAX: u64 = 1 << 30;
 
 impl Budget {
-    /// Returns the operator's figure, or else the one that follows from the system.
+    /// Returns the operator's figure, or else the figure derived from the system.
     pub fn new(given: Option<u64>) -> Budget {
         let (bytes, source) = match given {
             Some(0) => (None, "none"),
@@ -68,8 +68,8 @@ impl Budget {
         usual.min(share / partitions)
     }
 
-    /// How the ssd engine divides it. `cache_given`: what an operator wants to be kept of what was
-    /// read.
+    /// The ssd engine's division of the budget. `cache_given`: the operator's size for the read
+    /// cache.
     pub fn shares(self, cache_given: Option<u64>) -> Shares {
         let Some(bytes) = self.bytes else {
             return Shares {

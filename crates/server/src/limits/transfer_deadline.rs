@@ -1,8 +1,8 @@
-//! How slowly bytes may move before a transfer is given up.
+//! The slowest pace of a transfer before the server gives it up.
 //!
-//! A timer that begins again with each byte bounds nothing: a peer that sends or takes one byte a
-//! minute keeps its connection, and its buffers, indefinitely. So a transfer has some time as a
-//! whole, and more of it only for bytes that have moved.
+//! A timer that restarts with each byte bounds nothing: a peer that sends or takes one byte a
+//! minute keeps its connection, and its buffers, indefinitely. So a transfer has a total time,
+//! extended only by moved bytes.
 
 use std::io;
 use std::time::Duration;
@@ -11,12 +11,11 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-/// A peer that takes its replies more slowly is cut off, once its timeout for a stall is over.
+/// A peer that takes its replies more slowly is cut off, after its timeout for a stall.
 pub const OUTPUT_BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
-/// Upper bound on the bytes that one system call sends. A kernel that does not interrupt itself
-/// copies a reply of megabytes in one go, for a millisecond or two in which the thread serves
-/// nobody else.
+/// Upper bound on the bytes of one send call. A kernel without preemption copies a reply of
+/// megabytes in one go, for a millisecond or two in which the thread serves no other connection.
 const SENT_AT_ONCE_BYTES_MAX: usize = 128 << 10;
 
 /// Writes all of `bytes`. The thread's other tasks have their turn in between.
@@ -35,7 +34,7 @@ pub fn sent_at_once(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(SENT_AT_ONCE_BYTES_MAX)]
 }
 
-/// `timeout` to begin with, and a second more for each `bytes_per_second` bytes that have moved.
+/// `timeout` initially, and a second more for each `bytes_per_second` moved bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub timeout: Duration,
@@ -43,7 +42,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Until when a transfer that began at `started` may wait for the next byte.
+    /// The deadline for the next byte of a transfer since `started`.
     pub fn deadline(&self, started: Instant, moved_bytes: u64) -> Instant {
         let earned_ms = moved_bytes.saturating_mul(1000) / self.bytes_per_second;
         started + self.timeout + Duration::from_millis(earned_ms)
@@ -82,8 +81,8 @@ mod tests {
         bytes_per_second: 1000,
     };
 
-    /// How long a reader that takes `count` bytes each `every` is written to, and whether it got
-    /// all 100,000.
+    /// The time for which a reader that takes `count` bytes each `every` is written to, and true if
+    /// it got all 100,000.
     async fn read_in_steps(count: usize, every: Duration) -> (Duration, bool) {
         let (mut writer, mut reader) = tokio::io::duplex(count);
         let started = Instant::now();
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_stops_is_given_up_whatever_it_has_taken() {
+    async fn a_reader_that_stops_is_dropped_at_any_progress() {
         let (mut writer, mut reader) = tokio::io::duplex(90_000);
         let writing = tokio::spawn(async move { PACE.write_all(&mut writer, &[0; 1_000_000]).await });
         reader.read_exact(&mut [0; 80_000]).await.unwrap();

@@ -1,5 +1,5 @@
-//! How much the server keeps of what peers send who have not shown who they are: one budget for all
-//! of them, and a smaller one for each peer.
+//! Input that the server buffers for unauthenticated peers: one budget for all of them, and a
+//! smaller budget for each peer.
 //!
 //! Heads that never end and bodies without a credential cost memory for as long as their deadlines
 //! last. Beyond a budget such a connection is turned away; connections that have authenticated are
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use quartet_layer_redis::access::login_guard::network_of;
 
-/// Upper bound on the bytes that the server keeps for all strangers.
+/// Upper bound on the bytes buffered for all unauthenticated peers.
 const TOTAL_BYTES_MAX: usize = 128 << 20;
 /// Upper bound for one peer: more than one body of DynamoDB, whose signature can be verified only
 /// once it is whole.
@@ -27,7 +27,7 @@ pub struct StrangerBytes {
 #[derive(Default)]
 struct Kept {
     total: usize,
-    /// Without those that keep nothing.
+    /// Without peers that have no buffered bytes.
     by_peer: HashMap<IpAddr, usize>,
 }
 

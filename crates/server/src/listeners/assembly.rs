@@ -1,4 +1,4 @@
-//! The context of a row that begins to listen, and its additions to it.
+//! The context of a row at the start of its listener, and its additions to it.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -40,9 +40,9 @@ pub struct Added {
     /// Ways in that have no socket, for clients that are passed on.
     pub entrances: Vec<(&'static str, Arc<dyn Entrance>)>,
     pub endpoints: Vec<Endpoint>,
-    /// The layers of the default database that are behind HTTP.
+    /// The HTTP layers of the default database.
     pub http_layers: Vec<(LayerId, Arc<dyn HttpLayer>)>,
-    /// Work that is done again and again, in short turns on one thread.
+    /// Work that is repeated, in short turns on one thread.
     pub cycles: Vec<Cycle>,
     /// Work that waits for files or for other servers, each on a thread of that name, until the
     /// server stops.
@@ -53,7 +53,7 @@ pub struct Added {
     pub lent: ByType,
 }
 
-/// Where a protocol is spoken.
+/// The address of a protocol.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub name: &'static str,
@@ -104,12 +104,12 @@ impl Assembly<'_> {
         self.added.cycles.push(cycle);
     }
 
-    /// The layer of the default database that is behind HTTP, if it is served.
+    /// The default database's layer for HTTP, if it is served.
     pub fn http_layer(&self, id: LayerId) -> Option<Arc<dyn HttpLayer>> {
         let known = self.added.http_layers.iter().find(|(known, _)| *known == id);
         known.map(|(_, layer)| layer.clone())
     }
 }
 
-/// How often expired keys are removed, and other work in the background is done.
+/// Interval of the removal of expired keys, and of other background work.
 pub const MAINTENANCE_CYCLE: Duration = Duration::from_millis(100);

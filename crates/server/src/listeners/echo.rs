@@ -1,5 +1,5 @@
-//! A toy layer: its listener, and its layers over databases. The first line that a client sends
-//! names a database, and each further one comes back.
+//! A toy layer: its listener, and its layers over databases. A client's first line names a
+//! database, and each further line is echoed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::observability::durations::Measured;
 use crate::tenants::Tenants;
 
-/// The toy stands in the key-value layer's place: it has no number of its own.
+/// The toy takes the place of the key-value layer: it has no number of its own.
 const ID: LayerId = LayerId::KeyValue;
 
 pub const LAYER: ServedLayer = ServedLayer {

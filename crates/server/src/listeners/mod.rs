@@ -1,11 +1,11 @@
 //! One table of layers, and one of the listeners that belong to none: all that the server knows of
 //! each by its name.
 //!
-//! | file       | what it is                                                             |
+//! | file       | content                                                                |
 //! |------------|------------------------------------------------------------------------|
-//! | `assembly` | what is given to a row that begins to listen, and what it adds to it   |
+//! | `assembly` | the context of a row at the start of its listener, and its additions   |
 //! | `served`   | the rows of the two tables                                             |
-//! | the others | a row each, and what the server asks of its layer                      |
+//! | the others | a row each, and the server's interface to its layer                    |
 
 mod assembly;
 mod dynamodb;
@@ -28,14 +28,13 @@ pub use self::assembly::{Added, Assembly, Endpoint, MAINTENANCE_CYCLE};
 pub use self::served::{ServedLayer, ServedListener};
 use crate::settings::{Listening, Settings};
 
-/// Every layer, in the order in which they begin to listen.
+/// Every layer, in the order in which their listeners start.
 pub static LAYERS: [ServedLayer; 4] = [redis::LAYER, dynamodb::LAYER, fauna::LAYER, keyvalue::LAYER];
 
-/// The listeners that belong to no layer. They begin to listen last, because the console leads to
-/// the layers.
+/// The listeners without a layer. They start last, because the console leads to the layers.
 static OTHERS: [ServedListener; 2] = [sentinel::LISTENER, pages::LISTENER];
 
-/// All listeners of a server with these layers, in the order in which they begin to listen.
+/// All listeners of a server with these layers, in the order of their start.
 pub fn all(layers: &[ServedLayer]) -> impl Iterator<Item = &ServedListener> {
     layers.iter().map(|layer| &layer.listener).chain(&OTHERS)
 }

@@ -1,4 +1,4 @@
-//! The HTTP listener: the console, and behind it health, metrics, the admin API, change feeds and
+//! The HTTP listener: the console, and after it health, metrics, the admin API, change feeds and
 //! REST.
 
 use std::sync::Arc;

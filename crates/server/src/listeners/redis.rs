@@ -1,7 +1,7 @@
 //! Redis: its listeners, for RESP with and without TLS, and its layers over databases.
 //!
-//! The layer of the default database is there whether Redis listens or not: REST, metrics and the
-//! operator's API ask it.
+//! The layer of the default database exists even without a Redis listener: REST, metrics and the
+//! operator's API use it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -23,12 +23,12 @@ use crate::redis::opening::{RedisParts, configure};
 use crate::redis::{self, Conversations, RespEntrance, Takes};
 use crate::settings::cluster::split;
 
-/// How often it is looked whether connections take too much.
+/// Interval of checks of the connections' memory.
 const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
-/// How often vectors that wait are looked for.
+/// Interval of the search for waiting vectors.
 const GRAPHS_CYCLE: Duration = Duration::from_millis(100);
 
-/// How often connections are looked through for buffers that nobody uses.
+/// Time between two searches for idle buffers of connections.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -56,7 +56,7 @@ pub const LAYER: ServedLayer = ServedLayer {
     },
 };
 
-/// The cluster that this server is the home of, as INFO and ROLE tell of it.
+/// This server's cluster for INFO and ROLE, if it is a home.
 fn cluster_of(nodes: &Weak<dyn Nodes>) -> ClusterNodes {
     let Some(nodes) = nodes.upgrade() else {
         return ClusterNodes::default();
@@ -79,7 +79,7 @@ fn cluster_of(nodes: &Weak<dyn Nodes>) -> ClusterNodes {
 fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let (tenants, settings) = (assembly.tenants, assembly.settings);
     let bound = assembly.bind(settings.redis.listen, "redis")?;
-    // The port is among what the layer tells its clients.
+    // The layer reports the port to its clients.
     let port = bound.as_ref().map_or(0, |(_, address)| address.port());
     let shared = Arc::new(RedisParts::new(&tenants.parts, port));
     tenants.parts.of_kinds.put(shared.clone());
@@ -110,7 +110,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     };
     let (both, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
     if bound.is_none() {
-        // Clients that came by TLS are passed on without.
+        // TLS clients are forwarded without TLS.
         let passed_on = Arc::new(entrance(Takes::Both));
         assembly.added.entrances.push((redis::LISTENER, passed_on));
     }

@@ -1,4 +1,4 @@
-//! The listener that answers as a sentinel of Redis. It holds no data and asks for no credential.
+//! The listener that answers as a sentinel of Redis. It holds no data and requires no credential.
 
 use std::sync::Arc;
 

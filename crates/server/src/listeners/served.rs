@@ -10,7 +10,7 @@ use crate::settings::{Listening, Settings};
 /// A layer as the server serves it.
 pub struct ServedLayer {
     pub kind: LayerKind,
-    /// Where the default database is served.
+    /// The listener of the default database.
     pub listener: ServedListener,
 }
 

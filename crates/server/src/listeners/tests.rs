@@ -1,5 +1,5 @@
-//! A layer more, as `docs/contributing/layer.md` tells to add one: the toy's row and its struct of
-//! settings, and nothing else that knows of it.
+//! A new layer, added as in `docs/contributing/layer.md`: the toy's row and its struct of settings,
+//! and no other code that knows it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -20,7 +20,7 @@ fn create(server: &Server, name: &str) {
     server.serving().tenants.catalogue.create(definition).unwrap();
 }
 
-/// The lines of `/metrics` that begin so.
+/// The lines of `/metrics` with this prefix.
 fn metrics_of(server: &Server, start: &str) -> Vec<String> {
     let mut out = Text::default();
     let serving = server.serving();
@@ -29,7 +29,7 @@ fn metrics_of(server: &Server, start: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Asks for two databases over connections that stay open.
+/// Uses two databases over connections that remain open.
 fn ask_both(address: &str) -> Vec<BufReader<std::net::TcpStream>> {
     let ask = |name: &&str| {
         let mut socket = BufReader::new(std::net::TcpStream::connect(address).unwrap());
@@ -78,7 +78,7 @@ fn a_layer_more_is_a_row_and_a_struct() {
     assert_eq!(layers_open(), open(0));
     let connections = ask_both(&address);
     assert_eq!(layers_open(), open(2));
-    // A layer that somebody holds is not made again.
+    // A layer in use is not built again.
     drop((ask_both(&address), connections));
     assert_eq!(layers_open(), open(2));
     let connections = ask_both(&address);
@@ -94,7 +94,7 @@ fn a_layer_more_is_a_row_and_a_struct() {
 
 /// Each time the same sockets, and databases as they were left.
 #[test]
-fn layers_are_dropped_and_made_anew_over_one_engine() {
+fn layers_are_dropped_and_made_again_over_one_engine() {
     let mut server = Server::start_with(settings(), &LAYERS).unwrap();
     create(&server, "first");
     create(&server, "second");

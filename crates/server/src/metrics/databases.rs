@@ -17,7 +17,7 @@ pub const TABLE: Table = Table {
         Metric::samples(
             "quartet_layers_open",
             Kind::Gauge,
-            "Logical databases beside the default one of which a layer is in memory, by layer.",
+            "Logical databases, except the default, with a layer in memory, by layer.",
             |sources, out| {
                 for (layer, databases) in sources.tenants.layers_open() {
                     out.value(&[("layer", layer)], databases as f64);
@@ -156,10 +156,10 @@ pub const USE: Table = Table {
     ],
 };
 
-/// How long requests of each database took.
+/// The durations of each database's requests.
 pub const REQUESTS: Table = Table {
     title: "Requests by database",
-    shown: "For operators, of the databases that were asked for something since the start.",
+    shown: "For operators, of the databases with requests since the start.",
     is_shown: |sources| sources.is_for_operators,
     is_by_service: true,
     metrics: &[Metric::samples(
@@ -171,9 +171,9 @@ pub const REQUESTS: Table = Table {
     .in_seconds()],
 };
 
-/// Stands for the databases that are not shown each. It cannot be the name of one.
+/// Represents the databases that have no samples of their own. It cannot be the name of a database.
 pub(super) const OTHERS: &str = "(others)";
-/// About what a line takes beside the name of its database.
+/// The approximate length of a line without the name of its database.
 const LINE_BYTES: usize = 56;
 /// The lines of a database that are no histogram.
 const LINES: usize = USE.metrics.len() + 1;
@@ -192,7 +192,8 @@ fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&Figures) ->
 }
 
 impl Databases {
-    /// How many have a row of their own, which the first of the metrics decides for all.
+    /// The number of databases with rows of their own, which the first of the metrics decides for
+    /// all.
     fn shown(&self, out: &dyn Exposition) -> usize {
         // A fifth is left for how long requests took.
         *self
@@ -201,7 +202,7 @@ impl Databases {
     }
 }
 
-/// Writes durations of the databases that were asked for something since the start.
+/// Writes durations of all databases with requests since the start.
 fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let (redis, tenants) = (sources.redis, sources.tenants);
     if sources.has_default() {

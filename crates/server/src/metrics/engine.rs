@@ -20,14 +20,14 @@ pub const TABLE: Table = Table {
         }),
         Metric::partition_counter(
             "quartet_conflicts_total",
-            "Optimistic transactions that met a conflict.",
+            "Optimistic transactions that failed with a conflict.",
             |engine| count(&engine.statistics().conflicts),
         ),
         Metric::samples(
             "quartet_lock_seconds",
             Kind::Histogram,
-            "How long the partition's lock is held, by the layer whose transactions it is held for (`kind`), and \
-             alone or beside others who read (`mode`). One hold in 31 is measured.",
+            "Duration of holds of the partition's lock, by layer (`kind`) and mode (`mode`: exclusive is `alone`, else \
+             `shared`). One hold in 31 is measured.",
             holds,
         )
         .in_seconds(),
@@ -49,7 +49,7 @@ pub const TABLE: Table = Table {
         .in_bytes(),
         Metric::partition_gauge(
             "quartet_log_retained_bytes",
-            "Size of the part of the log that is kept for readers alone: backups and change feeds.",
+            "Size of the part of the log that is kept only for readers: backups and change feeds.",
             |engine| count(&engine.statistics().log_retained_bytes),
         )
         .in_bytes(),
@@ -58,7 +58,7 @@ pub const TABLE: Table = Table {
         }),
         Metric::partition_counter(
             "quartet_log_readers_lost_total",
-            "Readers of the log that were ended because they fell behind what is kept of it.",
+            "Readers of the log that were ended because they lagged beyond its retention.",
             |engine| count(&engine.statistics().log_readers_lost),
         ),
         Metric::partition_counter("quartet_checkpoints_total", "Checkpoints written.", |engine| {
@@ -128,7 +128,7 @@ pub const TABLE: Table = Table {
         ),
         Metric::partition_gauge(
             "quartet_removed_bytes",
-            "Size of removed files whose room has not come back yet.",
+            "Size of removed files with room that is not free yet.",
             |engine| count(&engine.statistics().removed_bytes),
         )
         .in_bytes(),
@@ -170,8 +170,8 @@ fn holds(sources: &Sources<'_>, out: &mut dyn Exposition) {
     }
 }
 
-/// Returns false while a script keeps the partition: nothing else commits then, and a thread that
-/// serves connections must not wait for it without a bound, as it may be the one that is to receive
+/// Returns false while a script holds the partition: nothing else commits then, and a thread that
+/// serves connections must not wait for it without a bound, as the same thread may have to receive
 /// SCRIPT KILL.
 fn commits_wait(engine: &Engine) -> bool {
     let space = Space {

@@ -12,7 +12,7 @@ use crate::observability::exposition::{Exposition, Kind, seconds};
 
 pub const TABLE: Table = Table {
     title: "Names of redis_exporter",
-    shown: "The default database alone, for dashboards that were made for redis_exporter.",
+    shown: "Only the default database, for dashboards that were made for redis_exporter.",
     is_shown: |_| true,
     is_by_service: false,
     metrics: &[
@@ -124,7 +124,7 @@ pub const TABLE: Table = Table {
         .in_seconds(),
         Metric::gauge(
             "redis_loading_dump_file",
-            "Recovery goes on: never while this is answered.",
+            "Recovery is running: always 0 in a reply.",
             |_| 0.0,
         ),
         Metric::samples("redis_instance_info", Kind::Gauge, "Facts about the server.", instance),

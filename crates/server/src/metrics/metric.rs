@@ -34,15 +34,17 @@ pub enum Read {
 /// Metrics that are shown together.
 pub struct Table {
     pub title: &'static str,
-    /// When they are shown, in words and in code. The use of single databases is for operators.
+    /// The condition on which they are shown, in words and in code. The use of single databases is
+    /// for operators.
     pub shown: &'static str,
     pub is_shown: fn(&Sources<'_>) -> bool,
-    /// A home of partitions behind the first has them for each, by the label `partition`.
+    /// A home of partitions other than the first has these for each partition, by the label
+    /// `partition`.
     pub is_by_service: bool,
     pub metrics: &'static [Metric],
 }
 
-/// Where metrics are read from. Values that several of them share are read once.
+/// The sources of metrics. Values that several of them share are read once.
 pub struct Sources<'s> {
     /// The default database's layer.
     pub redis: &'s Redis,
@@ -56,12 +58,12 @@ pub struct Sources<'s> {
     databases: OnceCell<Databases>,
 }
 
-/// The databases beside the default one, in the order in which they were made, so that it is always
-/// the same ones that are shown.
+/// The databases other than the default one, in the order of their creation, so that the same
+/// databases are always shown.
 pub struct Databases {
     pub names: Vec<String>,
     pub figures: Vec<Figures>,
-    /// How many of them have a row of their own.
+    /// The number of them with rows of their own.
     pub shown: OnceCell<usize>,
 }
 
@@ -159,7 +161,7 @@ impl<'s> Sources<'s> {
         })
     }
 
-    /// The default database is among those that are served.
+    /// Returns true if the default database is served.
     pub fn has_default(&self) -> bool {
         self.tenants.parts.partitions.has(PartitionId(0))
     }

@@ -49,7 +49,7 @@ pub static METRICS: [Table; 11] = [
     databases::REQUESTS,
 ];
 
-/// The layers that serve one partition alone, behind the first.
+/// The layers that serve only one partition, other than the first.
 pub struct Service {
     pub partition: PartitionId,
     pub redis: Arc<Redis>,
@@ -110,7 +110,7 @@ pub fn write_without_first(
     }
 }
 
-/// Writes a metric that needs nothing but the engines.
+/// Writes a metric that needs only the engines.
 fn write_engines(metric: &Metric, partitions: &Partitions, out: &mut dyn Exposition) {
     match metric.read {
         Read::Partition(read) => {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_once_and_says_kind_and_unit() {
+    fn a_name_is_unique_and_says_kind_and_unit() {
         let mut names = BTreeSet::new();
         for Family { name, kind, unit, help } in families() {
             assert!(names.insert(*name), "{name} stands twice");
@@ -261,8 +261,8 @@ mod tests {
         }
     }
 
-    /// The console, the dashboard, the alerts and the documents name metrics by their names alone:
-    /// a metric that was renamed left an empty chart behind.
+    /// The console, the dashboard, the alerts and the documents refer to metrics only by their
+    /// names: a metric that was renamed left an empty chart.
     #[test]
     fn a_name_of_a_metric_names_one_that_exists() {
         let known: BTreeSet<&str> = families().map(|family| family.name).collect();
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(unknown, Vec::<String>::new());
     }
 
-    /// Other names begin with `quartet_` too: fields of INFO, and crates.
+    /// Other names also start with `quartet_`: fields of INFO, and crates.
     fn is_like_a_metric(word: &str) -> bool {
         const FIRST_WORDS: [&str; 12] = [
             "transactions",

@@ -5,7 +5,7 @@ use crate::observability::exposition::seconds;
 
 pub const TABLE: Table = Table {
     title: "Process",
-    shown: "Those that begin with `process_` have the names of Prometheus' own clients.",
+    shown: "Metrics with the prefix `process_` have the names of Prometheus' own clients.",
     is_shown: |_| true,
     is_by_service: false,
     metrics: &[

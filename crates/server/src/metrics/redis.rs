@@ -7,7 +7,7 @@ use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Redis",
-    shown: "The default database alone.",
+    shown: "Only the default database.",
     is_shown: |_| true,
     is_by_service: false,
     metrics: &[

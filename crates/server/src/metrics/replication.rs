@@ -55,7 +55,7 @@ pub const TABLE: Table = Table {
             "Requests to the sequencer without an answer.",
             |log| log.unknown_answers as f64,
         ),
-        Metric::replication_counter("quartet_take_overs_total", "Terms begun by this node.", |log| {
+        Metric::replication_counter("quartet_take_overs_total", "Terms started by this node.", |log| {
             log.take_overs as f64
         }),
         Metric::replication_counter("quartet_depositions_total", "Terms that this node has lost.", |log| {
@@ -63,8 +63,25 @@ pub const TABLE: Table = Table {
         }),
         Metric::replication_counter(
             "quartet_roll_backs_total",
-            "Times that commits were taken back after a term was lost.",
+            "Times that commits were rolled back after the loss of a term.",
             |log| log.roll_backs as f64,
+        ),
+        Metric::replication_gauge(
+            "quartet_sequencer_answer_seconds",
+            "Time that the sequencer usually takes to answer this node as home.",
+            |log| log.answer_micros as f64 / 1e6,
+        )
+        .in_seconds(),
+        Metric::replication_gauge(
+            "quartet_sequencer_uncertain_after_seconds",
+            "A home that has been without an answer for as long refuses writes; it follows the time above.",
+            |log| log.uncertain_after_micros as f64 / 1e6,
+        )
+        .in_seconds(),
+        Metric::replication_gauge(
+            "quartet_home_is_suspended",
+            "1 while this home refuses everything because the sequencer does not answer.",
+            |log| f64::from(u8::from(log.is_suspended)),
         ),
         Metric::replication_counter(
             "quartet_state_hashes_total",

@@ -8,7 +8,7 @@ use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Requests",
-    shown: "All layers, for each operation that was ever asked for. A node of a cluster that is home of some\n\
+    shown: "All layers, for each operation since its first request. A node of a cluster that is home of some\n\
             partitions shows this, and the tables of databases, for each by the label `partition`.",
     is_shown: |_| true,
     is_by_service: true,

@@ -13,7 +13,7 @@ use crate::observability::exposition::{Exposition, Kind};
 
 pub const TABLE: Table = Table {
     title: "Search",
-    shown: "The indexes of the default database, by whose they are: `ft` or `search`.",
+    shown: "The indexes of the default database, by family: `ft` or `search`.",
     is_shown: |_| true,
     is_by_service: false,
     metrics: &[
@@ -36,7 +36,7 @@ pub const TABLE: Table = Table {
         Metric::samples(
             "quartet_search_unsettled_documents",
             Kind::Gauge,
-            "Documents whose words are not in postings yet.",
+            "Documents with words that are not in postings yet.",
             |sources, out| each(sources, out, |figures| figures.unsettled),
         ),
         Metric::samples(
@@ -67,7 +67,7 @@ pub const TABLE: Table = Table {
         Metric::samples(
             "quartet_search_timeouts_total",
             Kind::Counter,
-            "Searches whose time was over, by what they answered.",
+            "Searches that timed out, by the form of the reply.",
             |sources, out| {
                 for (answer, counter) in ["error", "part"].iter().zip(sources.redis.search_timeouts()) {
                     out.value(&[("answer", answer)], count(counter));
@@ -101,7 +101,7 @@ impl Indexes {
         }
     }
 
-    /// How many have lines of their own, which the first metric decides for all.
+    /// The number of indexes with lines of their own, which the first metric decides for all.
     fn shown(&self, out: &dyn Exposition) -> usize {
         let room = || out.room() / ROOM_DIVISOR;
         *self

@@ -1,4 +1,4 @@
-//! Metrics of what is sent to a collector.
+//! Metrics of the data sent to a collector.
 
 use super::metric::{Metric, Sources, Table, count};
 use crate::observability::telemetry::spans::Spans;

@@ -1,8 +1,7 @@
 //! How long requests take, by layer and operation and by logical database, as `/metrics` shows it.
 //!
-//! Redis' commands are measured by their layer, once for everything that tells of durations. Here
-//! are the other layers: one or two clock readings and a few atomic additions for each of their
-//! requests.
+//! The layer of Redis measures its commands, once for all reports of durations. This module has the
+//! other layers: one or two clock readings and a few atomic additions for each of their requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Where metrics are written: the Prometheus text format, or whatever else takes families, values
-//! and histograms.
+//! The output of metrics: the Prometheus text format, or any other receiver of families, values and
+//! histograms.
 
 use std::fmt::Write;
 
@@ -59,7 +59,7 @@ impl Kind {
 
 pub type Labels<'l> = &'l [(&'l str, &'l str)];
 
-/// How many of some durations took no longer than each bound, in microseconds; the bounds ascend.
+/// The numbers of durations up to each bound, in microseconds; the bounds ascend.
 pub struct Buckets {
     pub within: Vec<(u64, u64)>,
     pub count: u64,
@@ -67,7 +67,7 @@ pub struct Buckets {
 }
 
 pub trait Exposition {
-    /// Begins a metric: the samples written next belong to it.
+    /// Starts a metric: the samples written next belong to it.
     fn family(&mut self, family: &Family);
 
     fn value(&mut self, labels: Labels<'_>, value: f64);
@@ -82,7 +82,7 @@ pub fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// Upper bound on the page of metrics, however many databases there are.
+/// Upper bound on the page of metrics, for any number of databases.
 const TEXT_BYTES_MAX: usize = 950_000;
 
 /// The Prometheus text format, version 0.0.4.

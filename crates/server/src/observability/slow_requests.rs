@@ -1,5 +1,5 @@
-//! Requests of every layer that took long, in the server's log: layer, operation, database,
-//! duration, and the shape of what was asked, without a value of it.
+//! Slow requests of every layer, in the server's log: layer, operation, database, duration, and the
+//! shape of the request, without any value.
 //!
 //! A client with many slow requests would fill the log, so it takes a few lines a second and then
 //! counts.
@@ -23,7 +23,7 @@ pub struct SlowRequests {
 struct LoggedRequests {
     second: Instant,
     lines: u32,
-    /// Those that were too many.
+    /// Requests over the limit.
     left_out: u64,
 }
 
@@ -39,7 +39,7 @@ impl SlowRequests {
         }
     }
 
-    /// Notes the duration of a request. `database` and `shape` are asked for only if it is logged.
+    /// Notes the duration of a request. `database` and `shape` are called only if it is logged.
     #[inline]
     pub fn note(
         &self,
@@ -66,8 +66,8 @@ impl SlowRequests {
         tracing::warn!(layer, operation, database, milliseconds, shape, "slow request");
     }
 
-    /// Returns how many were left out since the last logged request; `None` if this one is left out
-    /// too.
+    /// Returns the number of requests left out since the last logged one; `None` if this request is
+    /// left out too.
     fn may_tell(&self) -> Option<u64> {
         let mut told = self.told.lock();
         if told.second.elapsed() >= Duration::from_secs(1) {

@@ -1,4 +1,4 @@
-//! The admin API: logical databases, as JSON over HTTP, for whoever has the root key.
+//! The admin API: logical databases, as JSON over HTTP, for holders of the root key.
 //!
 //! ```text
 //!   GET    /admin/v1/databases                      all of them, the default one first
@@ -17,7 +17,7 @@
 //!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
 //! ```
 //!
-//! The root key comes as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other
+//! The root key is sent as `Authorization: Bearer`; with `--dev` it is `dev`, and pages of other
 //! sites are refused.
 
 use std::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ pub struct Admin {
     tenants: Arc<Tenants>,
     default: Arc<Redis>,
     key_sha256: [u8; 32],
-    /// The key is one that everybody knows.
+    /// The key is public.
     is_development: bool,
     backups: Backups,
     backup_tasks: BackupTasks,
@@ -152,7 +152,7 @@ impl Admin {
         path.starts_with("/admin/")
     }
 
-    /// Changes wait for the log, so this is for a thread where that keeps nobody else.
+    /// Changes wait for the log, so this must run on a thread where it blocks no other request.
     pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         if let HeadShows::Answer(refusal) = self.judge_head(head) {
             return refusal;
@@ -316,7 +316,8 @@ impl Admin {
     }
 }
 
-/// True if the request shows the root key, as a node knows that that has no service for operators.
+/// Returns true if the request shows the root key, as a node knows that that has no service for
+/// operators.
 pub fn shows_root_key(head: &Head<'_>, settings: &Settings, first: &Engine) -> bool {
     if settings.is_development() && comes_from_elsewhere(head) {
         return false;
@@ -397,7 +398,7 @@ impl Admin {
         shown
     }
 
-    /// Nobody meters the default database: what is known of it is what INFO shows.
+    /// The default database is not metered: its figures are those of INFO.
     fn show_default(&self) -> Value {
         let statistics = &self.default.observation.statistics;
         json!({

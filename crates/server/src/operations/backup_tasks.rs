@@ -1,5 +1,5 @@
-//! Backups that the server takes itself, verifies and restores into new folders, because an
-//! operator asks for it at the console.
+//! Backups that the server itself takes, verifies and restores into new folders, on an operator's
+//! request at the console.
 //!
 //! ```text
 //!   GET    /admin/v1/backup-targets                 the names of the targets, and the task that runs or ran last
@@ -104,7 +104,7 @@ impl BackupTasks {
         path.strip_prefix(TARGETS).is_some_and(below) || path == TASK
     }
 
-    /// For whoever has shown the root key. Reads from the disk, or from an object store.
+    /// For authenticated holders of the root key. Reads from the disk, or from an object store.
     pub fn answer(&self, head: &Head<'_>, body: &[u8]) -> Answer {
         let answered = match head.path() {
             TASK => self.stop(head),
@@ -285,7 +285,7 @@ impl BackupTasks {
     ) -> Result<(u16, Value), Refused> {
         let mut running = self.running.lock();
         if running.as_ref().is_some_and(|running| !running.thread.is_finished()) {
-            return Err(refused(409, "another backup, check or restoration is going on"));
+            return Err(refused(409, "another backup, check or restoration is running"));
         }
         let state = Arc::new(TaskState {
             kind,
@@ -300,7 +300,7 @@ impl BackupTasks {
         });
         let own = state.clone();
         let run = move || {
-            // Those that it starts make way as it does.
+            // Threads started here inherit the lower priority.
             SystemRuntime::default().make_way();
             let outcome = work(&own).map_err(|error| format!("{error:#}"));
             match &outcome {

@@ -8,11 +8,11 @@
 //!   DELETE /admin/v1/backups/ID                        ends it
 //! ```
 //!
-//! The client keeps the pieces: here the server writes nothing, and connects to nobody.
-//! (`backup_tasks` does, where an operator has configured a target.)
+//! The client keeps the pieces: here the server writes nothing, and connects to no other server.
+//! (`backup_tasks` does, for a configured target.)
 //!
-//! A backup that nobody asks for is ended after two minutes, with what is kept for it. There are at
-//! most four.
+//! A backup without requests ends after two minutes, together with the records kept for it. There
+//! are at most four.
 
 use std::collections::HashMap;
 use std::io;
@@ -37,10 +37,10 @@ use crate::tenants::Tenants;
 const BACKUPS: &str = "/admin/v1/backups";
 const SESSIONS_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// How long a replica may take to have what was acknowledged elsewhere.
+/// Time limit for a replica to receive the commits of its home.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// An answer is no longer, but for one row or record that is.
+/// An answer is no longer than this, except for a single longer row or record.
 const PIECE_BYTES_MAX: usize = 4 << 20;
 
 pub struct Backups {
@@ -60,7 +60,7 @@ struct Open {
     last_used: Mutex<Instant>,
 }
 
-/// The engine, which the session uses, is in nobody's hands afterwards.
+/// The session's engine is not in use afterwards.
 impl Drop for Open {
     fn drop(&mut self) {
         self.asked = None;
@@ -110,8 +110,7 @@ struct Wanted {
     is_full: bool,
     /// A backup is of one partition. May be left out where there is one.
     partition: Option<u32>,
-    /// The backup is one of all partitions: it covers the time at which it was begun, also if
-    /// nobody writes.
+    /// The backup is one of all partitions: it covers the time of its start, even without writes.
     is_of_all: bool,
 }
 
@@ -139,8 +138,8 @@ impl From<BackupError> for Refused {
     }
 }
 
-/// Puts a commit behind everything that the partition's home has acknowledged by now, and waits
-/// until this process has it: a backup that is begun then covers this time, also if nobody writes.
+/// Adds a commit after all commits acknowledged by the partition's home so far, and waits until
+/// this process has it: a backup started then covers this time, even without writes.
 pub fn mark(tenants: &Tenants, partition: PartitionId) -> Result<(), String> {
     let catalogue = &tenants.catalogue;
     if !catalogue.is_elsewhere(partition) {
@@ -177,7 +176,7 @@ impl Backups {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// For whoever has shown the root key. Reads from the disk.
+    /// For authenticated holders of the root key. Reads from the disk.
     pub fn answer(&self, head: &Head<'_>, body: &[u8]) -> Answer {
         let rest = head.path().strip_prefix(BACKUPS).unwrap_or_default();
         let segments: Vec<&str> = rest.split('/').skip(1).collect();
@@ -260,7 +259,7 @@ impl Sessions {
         Ok(open)
     }
 
-    /// While there are any, a thread looks whether somebody still asks for them.
+    /// While there are any, a thread ends those without requests.
     fn keep(self: &Arc<Self>, id: String, open: Open) {
         let mut sessions = self.open.lock();
         sessions.insert(id, Arc::new(open));

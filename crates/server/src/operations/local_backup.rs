@@ -1,5 +1,5 @@
-//! The two ends of a backup that the server takes itself: its own engine, and a place that gives
-//! and takes nothing more once the backup is to end.
+//! The two ends of a backup taken by the server itself: its own engine, and a target that stops all
+//! transfers at the end of the backup.
 
 use std::io;
 use std::sync::Weak;
@@ -12,7 +12,7 @@ use quartet_model::LogSequence;
 use crate::operations::backups::{database_names, mark};
 use crate::tenants::Tenants;
 
-const STOPPED: &str = "it was asked to end";
+const STOPPED: &str = "it was stopped";
 
 /// True once the backup is to end.
 pub type IsStopped<'s> = &'s (dyn Fn() -> bool + Sync);
@@ -85,7 +85,7 @@ impl LocalSource<'_> {
         }
         self.session
             .as_mut()
-            .ok_or_else(|| BackupError::Source("no backup was begun".into()))
+            .ok_or_else(|| BackupError::Source("no backup was started".into()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quartet_engine::PartitionId;
+use quartet_engine::{Condition, PartitionId, Role};
 use quartet_layer_redis::Redis;
 use tokio::sync::watch;
 
@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::tenants::Tenants;
 
 const LISTENER: &str = "http";
+const PLAIN: &str = "text/plain; charset=utf-8";
 
 pub struct HttpPages {
     layer: Arc<Redis>,
@@ -53,9 +54,27 @@ impl HttpPages {
     /// The pages for those who look after the server. No command is called like one of them.
     fn page(&self, head: &Head<'_>) -> Option<Answer> {
         match head.path() {
-            "/healthz" | "/health" | "/healthz/home" => Some(text("ok\n".into(), "text/plain; charset=utf-8")),
-            "/readyz" => Some(text("ready\n".into(), "text/plain; charset=utf-8")),
+            "/healthz/home" if !self.layer.engine.is_home() => {
+                Some(text(503, "the sequencer does not answer\n".into(), PLAIN))
+            }
+            "/healthz" | "/health" | "/healthz/home" => Some(text(200, "ok\n".into(), PLAIN)),
+            "/readyz" => Some(match self.refuses() {
+                None => text(200, "ready\n".into(), PLAIN),
+                Some(reason) => text(503, format!("{reason}\n"), PLAIN),
+            }),
             "/metrics" => Some(self.metrics(self.admin.is_operators(head))),
+            _ => None,
+        }
+    }
+
+    /// Why requests are refused here, if they are.
+    fn refuses(&self) -> Option<&'static str> {
+        match self.layer.engine.role() {
+            Role::Home { .. } if !self.layer.engine.is_home() => Some("the sequencer does not answer"),
+            Role::Home {
+                condition: Condition::Uncertain,
+                ..
+            } => Some("writes are refused"),
             _ => None,
         }
     }
@@ -63,12 +82,13 @@ impl HttpPages {
     fn metrics(&self, is_for_operators: bool) -> Answer {
         let mut page = Text::default();
         metrics::write(&self.layer, &self.tenants, is_for_operators, &mut page);
-        text(page.text, "text/plain; version=0.0.4")
+        text(200, page.text, "text/plain; version=0.0.4")
     }
 }
 
-fn text(body: String, kind: &'static str) -> Answer {
-    let mut answer = Answer::settled(200, body);
+fn text(status: u16, body: String, kind: &'static str) -> Answer {
+    let mut answer = Answer::settled(status, body);
+    answer.is_of_the_node = true;
     answer.headers.push(("content-type", kind.into()));
     answer
 }

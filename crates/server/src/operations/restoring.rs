@@ -23,19 +23,18 @@ use crate::partition_folders::wanted_folders;
 pub struct FolderRestore {
     /// The state as of a version; `None`: the newest.
     pub at: Option<Version>,
-    /// One logical database alone.
+    /// Only one logical database.
     pub database: Option<String>,
-    /// The engine that is to open the folder.
+    /// The engine for the folder.
     pub engine: StoreKind,
 }
 
 /// Opens a target at an address.
 pub type OpenTarget<'f, 't> = &'f dyn Fn(&str) -> Result<Box<dyn Target + 't>, BackupError>;
 
-/// Makes `data`, which is not there or empty, out of the backups at an address: of one partition,
-/// or of all partitions of a server, each as of its own newest version or as of the version that is
-/// wanted. Returns the state of each. Errors: nothing has that name, or what was there is as it
-/// was.
+/// Restores `data`, which is absent or empty, from the backups at an address: of one partition, or
+/// of all partitions of a server, each at its own newest version or at the wanted version. Returns
+/// the state of each. Errors: the previous content of `data` is unchanged.
 pub fn restore_folder(
     address: &str,
     open: OpenTarget<'_, '_>,
@@ -111,10 +110,10 @@ fn find_database(chains: &[(Box<dyn Target + '_>, Chain)], name: &str) -> Result
     Ok(DatabaseId(found.id))
 }
 
-/// Ends the moves that were under way, and takes away rows of databases that the catalogue does not
-/// have where they are: they were made, deleted or moved between the versions of two partitions.
-/// With `only`, takes all other databases out of the catalogue. One that was deleted and made anew
-/// behind the base has another number, and none of its rows was restored.
+/// Ends the moves that were in progress, and removes rows of databases that the catalogue does not
+/// have in that partition: they were created, deleted or moved between the versions of two
+/// partitions. With `only`, removes all other databases from the catalogue. A database that was
+/// deleted and created again after the base has another number, and none of its rows was restored.
 fn settle(disks: Vec<Arc<RealDisk>>, kind: StoreKind, only: Option<(&str, DatabaseId)>) -> Result<()> {
     let log = FileLogOptions {
         is_one_of_several: disks.len() > 1,
@@ -153,7 +152,7 @@ fn leave_only(catalogue: &Catalogue, name: &str, id: DatabaseId) -> Result<()> {
         .any(|database| database.id == id && database.definition().name == name);
     ensure!(
         is_there || name == DEFAULT_NAME,
-        "the database {name} of the backup's base was deleted before the version that is to be restored"
+        "the database {name} of the backup's base was deleted before the version to restore"
     );
     for database in catalogue.list() {
         let definition = database.definition();

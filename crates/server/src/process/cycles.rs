@@ -1,7 +1,7 @@
-//! Work that is done again and again on one thread: expiry, tidying up, writing counters down.
+//! Work that is repeated on one thread: expiry, cleanup, writing of counters.
 //!
 //! A cycle that panics is logged and runs again a second later. Its work was a transaction, which
-//! the panic has taken back; so the next turn finds a sound state. The other cycles go on.
+//! the panic has rolled back; so the next turn finds a sound state. The other cycles continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a cycle that has panicked is left alone.
+/// Pause of a cycle after a panic.
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 
 /// By this part of its pause a cycle runs earlier if the thread is awake: one that serves several
@@ -32,7 +32,7 @@ impl Cycle {
         })
     }
 
-    /// One that may leave a part of its work, and returns after which pause it goes on with that.
+    /// A cycle that may leave a part of its work, and returns the pause before the rest.
     pub fn with_rest(
         name: &'static str,
         every: Duration,
@@ -89,10 +89,10 @@ mod tests {
 
     use super::*;
 
-    /// A panic ended the thread of the cycles, and nobody noticed: keys no longer expired,
-    /// databases were no longer tidied.
+    /// A panic ended the thread of the cycles unnoticed: keys no longer expired, databases were no
+    /// longer cleaned up.
     #[test]
-    fn a_cycle_that_panics_is_run_again_and_the_others_go_on() {
+    fn a_cycle_that_panics_is_run_again_and_the_others_continue() {
         let (told, heard) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
         let other = told.clone();

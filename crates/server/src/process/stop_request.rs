@@ -1,4 +1,4 @@
-//! The wish that the whole process stop, from wherever it comes.
+//! The request to stop the whole process, from any source.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -44,7 +44,7 @@ pub fn used() -> Resources {
     }
 }
 
-/// The machine's memory, below `root`, which is `/` but for tests.
+/// The machine's memory, below `root`, which is `/` except in tests.
 pub fn machine_bytes_in(root: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -58,7 +58,7 @@ pub fn resident_bytes() -> u64 {
     resident
 }
 
-/// The same without pages of files, which the kernel takes back by itself.
+/// The same without pages of files, which the kernel reclaims by itself.
 pub fn anonymous_bytes() -> u64 {
     let [resident, of_files] = resident_and_of_files();
     resident.saturating_sub(of_files)

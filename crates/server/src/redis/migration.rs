@@ -1,10 +1,10 @@
 //! MIGRATE's conversations with other servers: requests out, replies in.
 //!
-//! On a thread of their own, started when the first is needed, with few more that resolve names: a
-//! target that says nothing, or whose name nobody can resolve, keeps the connection waiting that
-//! asked for it and nobody else. A connection for each migration: one that is kept would have to be
-//! watched, and saves one round trip. Nothing of what the other side says is believed beyond what a
-//! reply is, and no more of it is kept than a limit.
+//! They use a thread of their own, started with the first migration, with few more for name
+//! resolution: a target that does not respond, or whose name does not resolve, delays only the
+//! connection that requested the migration. A connection for each migration: a kept connection
+//! would need supervision, and saves one round trip. Nothing that the other side sends is trusted
+//! beyond the format of a reply, and only a limited part of it is kept.
 
 use std::future::Future;
 use std::io;
@@ -29,7 +29,7 @@ const NAME_THREADS: usize = 2;
 /// The least rate of a conversation as a whole.
 const BYTES_PER_SECOND: u64 = 256 << 10;
 
-/// Where conversations take place.
+/// The thread of conversations.
 #[derive(Default)]
 pub struct Migrations {
     /// To the thread, once it is started; `None`: it could not be.
@@ -41,7 +41,7 @@ struct Job {
     ended: oneshot::Sender<Conversation>,
 }
 
-/// The replies that came, and why there are not as many as requests.
+/// The received replies, and the reason why there are fewer than requests.
 pub type Conversation = (Vec<Value>, Option<Broken>);
 
 impl Migrations {
@@ -58,8 +58,7 @@ impl Migrations {
     }
 }
 
-/// Starts the thread; it ends when nobody can give it work any more, and gives up what is under
-/// way.
+/// Starts the thread; it ends when all senders are dropped, and aborts the migrations in progress.
 fn start() -> Option<mpsc::UnboundedSender<Job>> {
     let (jobs, given) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -83,7 +82,7 @@ async fn serve(mut given: mpsc::UnboundedReceiver<Job>) {
     while let Some(Job { migration, ended }) = given.recv().await {
         let turns = turns.clone();
         tokio::spawn(async move {
-            // The client may have gone.
+            // The client may have disconnected.
             let _ = ended.send(talk(&migration, &turns).await);
         });
     }

@@ -45,7 +45,7 @@ use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::stream::exchange;
-use crate::connections::tls::{self, Encrypted, Speaks, Tls, TlsEntrance, Transport};
+use crate::connections::tls::{Encrypted, Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::{ConnectionWaker, ThreadWaker};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace, sent_at_once};
@@ -61,16 +61,16 @@ use crate::tenants::turns::FairShare;
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Replies larger than this are sent before the next request is executed.
 const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
-/// How long a migration waits for a script that keeps the lock before it looks again.
+/// Time for which a migration waits for a script that holds the lock before it checks again.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
-/// How often WAIT looks whether enough replicas have answered.
+/// Interval at which WAIT checks the number of replicas.
 const REPLICA_LOOK: Duration = Duration::from_millis(5);
 /// A connection that was silent for so long gives its buffers back until it speaks again.
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// Requests that took less are answered together with those of other connections. Waking a peer
 /// takes about a tenth of it.
 const BRIEF: Duration = Duration::from_micros(40);
-/// How long a peer has to take the farewell of TLS.
+/// Time limit of TLS's closing.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes the connections that are idle give their buffers back, and closes listeners that have not
@@ -104,7 +104,7 @@ pub struct Conversations {
 /// The way in for clients that another home passes on.
 pub const LISTENER: &str = "redis";
 
-/// The answer to a client whose database has no home at the moment; clients come again.
+/// The answer to a client whose database currently has no home; clients retry.
 const NO_HOME: &[u8] = b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
 
 /// The answer to a client for which there is no place.
@@ -135,7 +135,7 @@ impl Entrance for RespEntrance {
         })
     }
 
-    /// Everybody who is there looks at `stop` when woken.
+    /// All connections check `stop` when woken.
     fn closed(&self) {
         self.layer.connections.clients.wake_all();
         self.tenants.wake_all();
@@ -195,8 +195,8 @@ impl RespEntrance {
     }
 }
 
-/// A connection on its way to its I/O thread. The layer knows it from the moment it was accepted,
-/// so whoever looks at the list of clients afterwards finds it.
+/// A connection on its way to its I/O thread. The layer knows it from the moment of its acceptance,
+/// so any later list of clients contains it.
 struct Accepted {
     socket: std::net::TcpStream,
     client: Arc<Client>,
@@ -218,7 +218,7 @@ impl Arrival for Accepted {
     }
 }
 
-/// Serves a connection until either side closes it. A peer that goes away is no event; everything
+/// Serves a connection until either side closes it. A disconnected peer is no event; everything
 /// else was answered on the wire.
 async fn serve(accepted: Accepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
     let _ = serve_opened(accepted, waiters, stop).await;
@@ -261,7 +261,7 @@ async fn open(socket: TcpStream, tls: Option<TlsEntrance>, takes: Takes) -> io::
     match tls {
         None if takes == Takes::TlsOnly => Err(io::ErrorKind::ConnectionRefused.into()),
         None => Ok(Transport::Clear(socket)),
-        Some(tls) if takes == Takes::TlsOnly || tls::begins_handshake(&socket).await? => {
+        Some(tls) if takes == Takes::TlsOnly || tls.is_asked_for(&socket).await? => {
             Ok(Transport::Encrypted(tls.shake_hands(socket).await?))
         }
         Some(_) => Ok(Transport::Clear(socket)),
@@ -363,7 +363,7 @@ enum Event {
     Input(usize),
     /// A resting connection has something to read.
     Readable,
-    /// Another thread left something: mail, or the wish that the connection ends.
+    /// Another thread left something: mail, or a request to end the connection.
     Rung,
     Deadline,
     /// The peer has said nothing, or not its password, for too long.
@@ -371,8 +371,8 @@ enum Event {
 }
 
 impl Connection {
-    /// Waits for the transport, unless the connection is killed, the server stops, or a peer that
-    /// owes a password takes too long.
+    /// Waits for the transport, unless the connection is killed, the server stops, or an
+    /// unauthenticated peer takes too long.
     async fn wait_for(
         &mut self,
         opening: impl Future<Output = io::Result<Transport>>,
@@ -422,7 +422,7 @@ impl Connection {
                     self.collect_mail();
                 }
             }
-            // Mail needs no turn of its own: whoever has sent it has had one.
+            // Mail needs no turn of its own: its sender has had one.
             let is_mail_alone = matches!(event, Event::Rung) && self.consumed == self.input.len();
             let close = !is_mail_alone && self.execute(&mut socket).await?;
             if self.permit.is_stranger() && !self.may_stay_a_stranger() {
@@ -436,7 +436,7 @@ impl Connection {
                 // All requests that have arrived on this thread are executed, then all replies
                 // leave: the peer wakes once for many, writes of many wait for one sync, and code
                 // and data stay in the caches. A reply that took longer leaves at once: its peer
-                // can go on beside this thread.
+                // can continue in parallel with this thread.
                 tokio::task::yield_now().await;
             }
             self.send(&mut socket).await?;
@@ -490,7 +490,7 @@ impl Connection {
         Instant::now() + Duration::from_millis(time_ms.saturating_sub(now_ms))
     }
 
-    /// When a peer that stays silent is disconnected: one that owes a password, or any, if
+    /// The time at which a silent peer is disconnected: an unauthenticated peer, or any peer if
     /// `timeout` is set.
     fn silence_ends(&self, must_authenticate_by: Instant) -> Option<Instant> {
         if !self.session.is_authenticated() {
@@ -516,7 +516,7 @@ impl Connection {
         }
     }
 
-    /// Tells the others how much is in the buffers.
+    /// Publishes the sizes of the buffers to other threads.
     fn note_buffers(&mut self) {
         let buffers = &self.session.client().buffers;
         let input = self.input.len() - self.consumed;
@@ -542,8 +542,8 @@ impl Connection {
         }
     }
 
-    /// Returns true if a peer that has not authenticated stays within its bytes. A peer that has
-    /// authenticated is no stranger any more.
+    /// Returns true if an unauthenticated peer is within its limit of bytes. An authenticated peer
+    /// is no longer limited.
     fn may_stay_a_stranger(&mut self) -> bool {
         if self.session.is_authenticated() {
             self.permit.authenticated();
@@ -563,7 +563,7 @@ impl Connection {
         bytes_max.is_some_and(|bytes_max| self.output.len() + self.session.lacking_bytes() > bytes_max)
     }
 
-    /// How long the peer may leave replies unread.
+    /// Time for which the peer may leave replies unread.
     fn stall_timeout(&self) -> Duration {
         let number = |field: &std::sync::atomic::AtomicI64| field.load(Ordering::Relaxed) as u64;
         let config = &self.layer.config;
@@ -584,7 +584,7 @@ impl Connection {
         }
     }
 
-    /// Executes every whole request that has arrived. True if the connection is to be closed.
+    /// Executes every complete received request. Returns true if the connection must be closed.
     async fn execute(&mut self, socket: &mut impl Socket) -> io::Result<bool> {
         loop {
             if let Some(pause) = self.scheduler_handle.pause() {
@@ -673,9 +673,9 @@ impl Connection {
         Ok(true)
     }
 
-    /// Passes the connection on to the home of another database's partition, which judges whether
-    /// the credentials in the next request are right. False: they are not, the request is answered,
-    /// and the connection stays. Otherwise it is over.
+    /// Forwards the connection to the home of another database's partition, which checks the
+    /// credentials in the next request. False: they are wrong, the request is answered, and the
+    /// connection remains. Otherwise it has ended.
     async fn go_elsewhere(
         &mut self,
         socket: &mut impl Socket,
@@ -698,8 +698,8 @@ impl Connection {
         let (Some(partition), Some(nodes), Ok(peer)) = (partition, nodes, peer) else {
             return Ok(true);
         };
-        // Another home of the catalogue may know better where the database is: a refusal leaves
-        // only if this node was home still, whatever the durability.
+        // Another home of the catalogue may have newer information about the database's partition:
+        // a refusal is sent only if this node is still home, at any durability.
         let arrival = self.waiters.arrival(Durability::Always);
         let introduction = self.session.introduction(database_login);
         let (request, behind) = self.input[self.consumed..].split_at(request_bytes);
@@ -751,7 +751,8 @@ impl Connection {
         Ok(is_over)
     }
 
-    /// The session went on in another logical database. True if that is in another partition.
+    /// Follows the session into another logical database. Returns true if that is in another
+    /// partition.
     fn follow_session(&mut self) -> bool {
         self.layer = self.session.layer().clone();
         let database = self
@@ -763,7 +764,7 @@ impl Connection {
         self.partition != self.scheduler_handle.partition()
     }
 
-    /// From here on replies rest on the partition of the session's database. None is waiting.
+    /// From here on replies depend on the partition of the session's database. No reply is waiting.
     fn enter_partition(&mut self) {
         debug_assert!(self.output.is_empty());
         self.partition = self.scheduler_handle.partition();
@@ -940,10 +941,10 @@ impl Connection {
         }
     }
 
-    /// Keys sent to another server can not be taken back, so they wait until they are durable here.
+    /// Keys sent to another server cannot be rolled back, so they wait until they are durable here.
     async fn migrate(&mut self, migration: Arc<Migration>) {
         if self.waiters.released(self.hold).await.is_err() {
-            // Nothing is sent anywhere; the connection ends when its replies are to leave.
+            // Nothing is sent to any target; the connection ends when its replies would be sent.
             return;
         }
         let (mut stop, conversations) = (self.stop.clone(), self.conversations.clone());
@@ -987,7 +988,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers how many replicas have what was committed when it was asked. Zero as the time is
+    /// Answers the number of replicas that have all commits up to the request. Zero as the time is
     /// none.
     async fn await_replicas(&mut self, count: u64, timeout_ms: u64) {
         if self.waiters.released(self.hold).await.is_err() {
@@ -1018,8 +1019,8 @@ impl Connection {
     }
 }
 
-/// Writes a checkpoint, and the RDB file beside it if there is to be one. Blocks while it does. The
-/// error is a reply.
+/// Writes a checkpoint, and the RDB file next to it if configured. Blocks while it does. The error
+/// is a reply.
 pub fn save(layer: &Redis) -> Result<(), String> {
     let written = layer.engine.checkpoint();
     written.map_err(|_| "ERR the checkpoint failed; see the server's log".to_owned())?;

@@ -1,5 +1,5 @@
-//! Makes the Redis layers: that of the default database when the server starts, those of others
-//! when a client comes in.
+//! Builds the Redis layers: the default database's layer at the start of the server, other layers
+//! when a client connects.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,8 +23,8 @@ use crate::settings::{Data, Settings, appendfsync};
 use crate::tenants::admission_control::RedisAdmissionControl;
 use crate::tenants::users::{READER, UsersInDatabase};
 
-/// Where there is no room, keys with a deadline go first, then any: what `eviction` of a database
-/// means.
+/// Without free room, keys with a deadline are evicted first, then any: the meaning of a database's
+/// `eviction`.
 const EVICTION_POLICY: &str = "optimistic-volatile";
 
 /// The parts that the Redis layers of all databases share.
@@ -37,7 +37,7 @@ pub struct RedisParts {
 }
 
 impl RedisParts {
-    /// `tcp_port` is that of the listener without TLS; 0 without one.
+    /// `tcp_port` is the port of the listener without TLS; 0 without such a listener.
     pub fn new(parts: &Parts, tcp_port: u16) -> RedisParts {
         let memory = parts.engine.memory().clone();
         RedisParts {
@@ -71,7 +71,7 @@ impl RedisParts {
         use_tls(named.map(|name| layer.config.text_of(name))).context("TLS")?;
         layer.process.use_tls = Some(Box::new(move |named| {
             use_tls(named).map_err(|error| {
-                tracing::error!("the certificate stays as it was, the new one cannot be used: {error:#}");
+                tracing::error!("the certificate is unchanged, the new certificate cannot be used: {error:#}");
                 format!("{error:#}")
             })
         }));
@@ -81,7 +81,7 @@ impl RedisParts {
         match &settings.redis.users_file {
             Some(path) => read_users(&mut layer, UsersOnDisk::new(path.clone()))?,
             None if parts.partitions.has(PartitionId(0)) => keep_users_in_database(&mut layer, parts)?,
-            // The default database is elsewhere.
+            // Another node is home of the default database.
             None => {}
         }
         if let Some(sha256) = settings.credentials.root_key() {
@@ -90,7 +90,7 @@ impl RedisParts {
         Ok(layer)
     }
 
-    /// The layer of another database, behind its admission control.
+    /// The layer of another database, inside its admission control.
     pub fn of_database(
         &self,
         parts: &Parts,
@@ -149,23 +149,23 @@ impl RedisParts {
     }
 }
 
-/// Makes CONFIG GET say what was decided here. DEBUG is for everybody where only this machine
-/// can connect, and only for this machine where others can.
-/// Checks a parameter of the configuration file as a layer does that begins. The error says what is
-/// wrong with it.
+/// Checks a parameter of the configuration file like a starting layer. The error has the fault of
+/// its value.
 pub fn check_parameter(settings: &Settings, name: &str, value: &str) -> Result<(), String> {
     let config = Config::default();
     tell(settings, &config);
     config.start_with_file(name, value)
 }
 
+/// Sets the parameters that CONFIG GET shows of the settings. DEBUG is open to all clients if only
+/// this machine can connect, and otherwise limited to this machine.
 fn tell(settings: &Settings, config: &Config) {
     if let Some(folder) = settings.storage.data.folder() {
         let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         config.start_with("dir", path.display().to_string());
     }
     config.start_with("appendfsync", appendfsync(settings.storage.durability).into());
-    // Parameters are signed; nobody means more than that.
+    // Parameters are signed; larger values have no use.
     let number = |setting: usize| i64::try_from(setting).unwrap_or(i64::MAX).to_string();
     let connections = &settings.connections;
     config.start_with("maxclients", number(connections.connections_max));
@@ -217,7 +217,7 @@ fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles
     }
 }
 
-/// Lets the default database's layer keep its users as a row, and gives it those that are there.
+/// Makes the default database's layer keep its users as a row, and loads the existing users.
 fn keep_users_in_database(layer: &mut Redis, parts: &Parts) -> Result<()> {
     let kept = UsersInDatabase::new(parts.engine.clone(), parts.default_space(LayerId::System));
     if let Some(folder) = parts.settings.storage.data.folder() {
@@ -242,12 +242,11 @@ fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
     parsed.map_err(|errors| anyhow!("the file of users {path}: {errors}"))?;
     kept.write(&text).with_context(|| format!("taking in {path}"))?;
     let aside = file.set_aside().with_context(|| format!("setting {path} aside"))?;
-    tracing::info!("{path} was taken in, and is {} now", aside.display());
+    tracing::info!("{path} was imported, and is {} now", aside.display());
     Ok(())
 }
 
-/// Gives the layer the users in the file that was named, which has to be there, and lets it keep
-/// them there.
+/// Loads users from the named file, which must exist, and makes the layer save them there.
 fn read_users(layer: &mut Redis, file: UsersOnDisk) -> Result<()> {
     let path = file.path().display().to_string();
     layer.config.start_with("aclfile", path.clone());
@@ -288,7 +287,7 @@ pub fn configure(layer: &Redis, database: &Database) {
 const QUERY_BYTES_MIN: u64 = 1 << 20;
 const QUERY_BYTES_MAX: u64 = 1 << 30;
 
-/// The name of the database whose users' names begin so; the default one's begin with nothing.
+/// The name of the database for a realm of users' names; the default database has an empty realm.
 fn database_of(realm: &[u8]) -> String {
     match realm.strip_suffix(b"/") {
         Some(name) => String::from_utf8_lossy(name).into_owned(),

@@ -19,7 +19,7 @@ pub struct RdbFile {
     path: PathBuf,
     /// One at a time.
     is_writing: AtomicBool,
-    /// When the newest one was whole, in microseconds since the Unix epoch; zero if none was
+    /// The time of the newest complete file, in microseconds since the Unix epoch; zero if none was
     /// written.
     written_micros: AtomicU64,
 }
@@ -62,7 +62,7 @@ impl quartet_layer_redis::RdbFile for RdbFile {
 impl RdbFile {
     fn write_now(&self, layer: &Redis) -> io::Result<Written> {
         let mut image = layer.image(&mut layer.engine.partition());
-        // A file must not show what a crash takes back.
+        // A file must not show commits that a crash can undo.
         if !layer.engine.wait_durable(image.dependency()) {
             return Err(io::Error::other("the log failed"));
         }

@@ -4,13 +4,13 @@
 //! source --PSYNC--> thread --transactions: what was sent, and how far it is--> the layer, by a session of the thread's own
 //! ```
 //!
-//! The position of the copy stands beside the keys and is written with them, so a server that was
-//! killed goes on where it was. A first copy is incomplete until all of it has arrived, and is
-//! shown to nobody: not while it arrives, not when the link breaks or the server starts again, and
-//! not when REPLICAOF NO ONE ends it, which removes it.
+//! The position of the copy is a row among the keys and is written with them, so a server that was
+//! killed continues from its last position. A first copy is incomplete until all of it has arrived,
+//! and is invisible to clients: not while it arrives, not when the link breaks or the server
+//! restarts, and not when REPLICAOF NO ONE ends it, which removes it.
 //!
-//! Nothing of an ended copy is written: whoever ends one holds its gate afterwards, and the thread
-//! looks behind it.
+//! Nothing of an ended copy is written: the thread that ends a copy holds its gate afterwards, and
+//! the copying thread checks it inside the gate.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ use quartet_wire_resp::{Value, decode, encode_command};
 
 use crate::connections::durability::Hold;
 
-/// How long a session waits for what keeps the partition.
+/// Time for which a session waits while the partition is held.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 /// Between two attempts at a source that takes no replicas, or that the target could not follow.
 const RETRY: Duration = Duration::from_secs(5);
@@ -61,7 +61,8 @@ impl Running {
 }
 
 impl ReplicaOf {
-    /// Goes on with what the server was a replica of when it ended. Called before anybody may ask.
+    /// Resumes the replication that was active at the last end of the server. Must be called before
+    /// any client connects.
     pub fn resume(&self, layer: &Arc<Redis>) {
         let Some(text) = layer.standing() else { return };
         let progress: Option<Progress> = serde_json::from_slice(&text).ok();
@@ -75,8 +76,8 @@ impl ReplicaOf {
         *self.running.lock() = start(layer, source);
     }
 
-    /// Begins to copy a server, or ends it. Waits for the disk, and for no other server. The error
-    /// is a reply.
+    /// Starts or ends the replication of a server. Waits for the disk, but not for another server.
+    /// The error is a reply.
     pub fn change(&self, layer: &Arc<Redis>, source: Option<(String, u16)>) -> Result<(), String> {
         let mut running = self.running.lock();
         if let Some(running) = running.take() {
@@ -154,7 +155,7 @@ fn tell_parameter(layer: &Redis, text: String) {
     layer.config.start_with("replicaof", text);
 }
 
-/// How far the copy is that is written down.
+/// The recorded progress of the copy.
 fn standing(layer: &Redis) -> Step {
     let text = layer.standing();
     let progress: Option<Progress> = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -231,8 +232,8 @@ fn source_now(layer: &Redis, source: &Address) -> Address {
     }
 }
 
-/// As Redis does it: the roots of `tls-ca-cert-file`, and the certificate for outgoing connections,
-/// or else that for incoming ones.
+/// As in Redis: the roots of `tls-ca-cert-file`, and the certificate for outgoing connections, or
+/// else the certificate for incoming connections.
 fn tls_now(layer: &Redis) -> Tls {
     let path = |name: &str| Some(PathBuf::from(layer.config.text_of(name))).filter(|path| !path.as_os_str().is_empty());
     let outgoing = path("tls-client-cert-file").zip(path("tls-client-key-file"));
@@ -251,7 +252,7 @@ struct Local {
     replies: Vec<u8>,
     /// Replies that were taken.
     start: usize,
-    /// Where the replies of each sending end, and what they wait for.
+    /// The ends of each sending's replies, and what they wait for.
     sent: VecDeque<(usize, Hold)>,
 }
 
@@ -304,7 +305,7 @@ impl Target for Local {
         let arrival = self.layer.engine.arrival(Durability::Always);
         let (mut consumed, mut dependency) = (0, Dependency::ZERO);
         while consumed < requests.len() {
-            // A transaction that has begun is not executed before its last request is.
+            // A started transaction is not executed before its last request.
             if self.stop.load(Ordering::SeqCst) {
                 return Err(Error::Stopped);
             }
@@ -327,7 +328,7 @@ impl Target for Local {
         Ok(())
     }
 
-    /// Only of what is durable.
+    /// Receives only replies of durable commits.
     fn receive(&mut self) -> Result<Value, Error> {
         if let Some((_, Hold { dependency, arrival })) = self.sent.front()
             && !self.layer.engine.wait_settled(*dependency, *arrival)
@@ -353,7 +354,7 @@ struct Watch {
     stop: Arc<AtomicBool>,
     /// The source, and how it is spoken to.
     source: Address,
-    /// The parameters have come to say otherwise: to try again as before is of no use.
+    /// The parameters have changed: a retry with the old parameters is of no use.
     is_outdated: bool,
 }
 

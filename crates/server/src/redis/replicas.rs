@@ -24,7 +24,7 @@ use quartet_layer_redis::replication::{Attachment, Follower, Given, ReplicaReque
 use quartet_wire_resp::{Limits, Parsed, Parser};
 use tokio::sync::watch;
 
-/// How often a thread with nothing to send looks whether it is to end.
+/// Interval at which an idle thread checks for its end.
 const LOOK: Duration = Duration::from_millis(100);
 const WORD_LOOK: Duration = Duration::from_millis(2);
 /// Time between two signs of life while a replica's copy is being prepared.
@@ -102,8 +102,7 @@ impl Serving {
             Some(image) => {
                 self.send_image(socket, image, follower.acknowledged.load(Ordering::Relaxed))?;
                 if self.request.only_records {
-                    // A client that wanted the records alone closes the connection when it has
-                    // them.
+                    // A client of only the records closes the connection at their end.
                     let mut rest = [0; 1];
                     socket.set_read_timeout(Some(self.stall_timeout))?;
                     return (&mut &*socket).read(&mut rest).map(drop);
@@ -134,8 +133,8 @@ impl Serving {
         Ok(())
     }
 
-    /// A replica looks for the mark at the end of what it has received, so nothing may follow
-    /// before it says that it found it.
+    /// A replica searches for the mark at the end of its received bytes, so nothing may follow
+    /// before it confirms the mark.
     fn await_word(&self, follower: &Follower) -> io::Result<()> {
         while !follower.has_spoken.load(Ordering::Relaxed) {
             self.go_on()?;

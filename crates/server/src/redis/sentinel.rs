@@ -1,11 +1,11 @@
-//! Sentinel's protocol, for clients that ask one where the server is. A server that stands alone
+//! Sentinel's protocol, for clients that query a sentinel for the server's address. A single server
 //! names itself, a node of a cluster the home, and the other nodes as its replicas.
 //!
-//! No credential is needed, as with a Redis Sentinel that was given no password: all that can be
-//! learned is an address. The commands are those that clients send
-//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and that people type to
-//! look at it. Subscribers hear `+switch-master` when another node has become home, and nothing
-//! else: whether a node is down is never said.
+//! No credential is needed, as with a Redis Sentinel without a password: the only information is an
+//! address. The commands are those of clients
+//! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and those for an operator's
+//! inspection. Subscribers receive `+switch-master` after a change of home, and no other message: a
+//! node's failure is not reported.
 
 use std::io;
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ const PACE: Pace = Pace {
 pub struct Sentinel {
     pub master_name: String,
     pub identity: Identity,
-    /// Where the server is; what is absent is the address at which the client has reached the
+    /// The address of the server; for absent parts, the address at which the client has reached the
     /// sentinel.
     pub announcement: Announcement,
     /// The cluster that the server is a node of, if it is one.
@@ -155,7 +155,7 @@ async fn serve_admitted(accepted: SentinelAccepted) -> io::Result<()> {
 
 struct Connection {
     sentinel: Arc<Sentinel>,
-    /// Where the client has reached us.
+    /// The address at which the client has reached us.
     here: SocketAddr,
     protocol: Protocol,
     /// Its subscriptions: the kind's first letter, and the name.
@@ -198,8 +198,7 @@ impl Connection {
         }
     }
 
-    /// Tells subscribers that the master is another: as Redis' sentinels do, by name, old and new
-    /// address.
+    /// Notifies subscribers of a new master: as Redis's sentinels do, by name, old and new address.
     fn switched(&self, old: &str, new: &str, output: &mut Vec<u8>) {
         const CHANNEL: &[u8] = b"+switch-master";
         let (Some((old_host, old_port)), Some((new_host, new_port))) = (split(old), split(new)) else {
@@ -405,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// Where the master is; `None`: no home is known yet.
+    /// The address of the master; `None`: no home is known yet.
     fn announced(&self) -> Option<(String, u16)> {
         if self.sentinel.nodes.is_some() {
             let home = self.sentinel.nodes()?.redis_home().borrow().clone();
@@ -555,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribers_hear_that_the_master_is_another() {
+    fn subscribers_are_notified_of_another_master() {
         let mut connection = connection();
         let mut heard = |request: &str| {
             let (mut input, mut output) = (format!("{request}\r\n").into_bytes(), Vec::new());

@@ -1,5 +1,5 @@
-//! A file of Redis' users: where the settings name one, what ACL SAVE writes and ACL LOAD reads; in
-//! the data folder, what the next start takes in.
+//! A file of Redis users: if the settings name a file, that of ACL SAVE and ACL LOAD; in the data
+//! folder, users that take effect at the next start.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -21,7 +21,7 @@ impl UsersOnDisk {
         UsersOnDisk { path }
     }
 
-    /// The file that is taken in from a data folder.
+    /// The file of new users in a data folder.
     pub fn in_directory(directory: &Path) -> UsersOnDisk {
         UsersOnDisk::new(directory.join(NAME))
     }

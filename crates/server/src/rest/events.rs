@@ -1,5 +1,4 @@
-//! The event stream of a subscriber or a monitor over REST, which goes on until either side ends
-//! it.
+//! The event stream of a subscriber or a monitor over REST, which lasts until either side ends it.
 
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
 //! The commands of one request on their way through a session.
 //!
-//! A session is lent for the request and has nothing of an earlier one: what would outlive a
-//! request is refused. Short work is done on the I/O thread; what takes long (a long pipeline, a
-//! script, a pause of all clients) goes on where it may.
+//! A session is lent for the request and has no state of an earlier request: commands whose effect
+//! would outlive a request are refused. Short work is done on the I/O thread; long work (a long
+//! pipeline, a script, a pause of all clients) continues on a thread that may block.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ impl Sessions {
         }
     }
 
-    /// Those of another database. None is kept, as it would keep the database's layer.
+    /// The sessions of another database. They are not kept, as they would keep the database's
+    /// layer.
     pub fn elsewhere(&self, layer: Arc<Redis>) -> Sessions {
         Sessions {
             layer,
@@ -75,7 +76,7 @@ impl Sessions {
         })
     }
 
-    /// A session of this user's that hears what it is sent.
+    /// A session of this user that receives messages.
     pub fn listen(&self, user: Arc<User>, wake: Arc<dyn Fn() + Send + Sync>) -> Session {
         let now_micros = self.layer.engine.now_micros();
         let client = self
@@ -114,7 +115,7 @@ const ADDRESS: &str = "0.0.0.0:0";
 /// what clients know of Redis.
 pub const BUSY: &str = "BUSY the database is busy with something that takes long";
 
-/// How often it is looked whether a database has arrived in another partition.
+/// Interval of checks for a database's arrival in another partition.
 const MOVE_LOOK: Duration = Duration::from_millis(1);
 
 /// The outcome of a request on an I/O thread.
@@ -203,13 +204,13 @@ impl Execution {
         self.end();
     }
 
-    /// The store was behind, and is so no longer.
+    /// Returns true if the store was behind, and has caught up.
     fn has_room_again(&self) -> bool {
         let engine = &self.sessions.layer().engine;
         engine.is_behind() && engine.wait_for_room() == Admission::Now
     }
 
-    /// The database leaves for another partition: soon it is there, or stays.
+    /// Returns true while the database moves to another partition.
     fn waits_for_a_move(&self) -> bool {
         let is_held = self.sessions.layer().connections.is_held.load(Ordering::SeqCst);
         if is_held {
@@ -324,7 +325,7 @@ impl Execution {
                 layer.engine.checkpoint_in_background();
                 rdb_file::write_in_background(layer.clone());
             }
-            // Nobody waits over REST: as many as there are by now.
+            // REST does not wait: the answer is the present number.
             After::Deferred(Deferred::AwaitReplicas { .. }) => {
                 let replicas = layer.replicas_at(layer.replication.end());
                 Reply::new(&mut self.replies, Protocol::Resp2).integer(replicas as i64);

@@ -1,4 +1,4 @@
-//! Redis over REST: which request is which, who may ask, and the headers around the answers.
+//! Redis over REST: the routing of requests, authentication, and the headers of the answers.
 //!
 //! `docs/rest.md` describes the protocol; `quartet-wire-rest` has its bytes.
 
@@ -33,13 +33,13 @@ use crate::tenants::turns::FairShare;
 /// Most bytes of a body.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// The latest commit that an answer can have seen. A client sends it along with its next request,
-/// so that a server that is behind waits; this one never is.
+/// The latest commit that an answer can have seen. A client sends it with its next request, so that
+/// a server that lags waits; this server never lags.
 const SYNC_TOKEN: &str = "upstash-sync-token";
 const ENCODING: &str = "upstash-encoding";
 const RESPONSE_FORMAT: &str = "upstash-response-format";
 
-/// The listener behind which this is.
+/// The name of this layer's listener.
 const LISTENER: &str = "http";
 
 /// The operations whose durations are measured.
@@ -77,7 +77,7 @@ enum Shape {
     Transaction,
 }
 
-/// The format that the client asks for by headers.
+/// The format that the client requests by headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Json(Encoding),
@@ -143,7 +143,7 @@ impl Rest {
             return Dispatch::Answered(preflight());
         }
         if let Some(partition) = self.elsewhere(head) {
-            // The length of a body that is not sent is not passed on, so the body is asked for.
+            // The length of an unsent body is not forwarded, so the body is requested.
             let method = if head.method == "HEAD" { "GET" } else { head.method };
             let head = Head { method, ..*head };
             return Dispatch::Elsewhere(Elsewhere::new(&self.tenants.parts, partition, LISTENER, &head, body));
@@ -162,7 +162,7 @@ impl Rest {
                 Dispatch::Busy(caller.scheduler_handle.partition())
             }
             Ok(caller) => caller.scheduler_handle.dispatch(|| begun(&caller, head, body)),
-            // Something keeps the partition, or the database leaves for another one.
+            // The partition is held, or the database is moving to another partition.
             Err(refusal) if refusal.status == SERVICE_UNAVAILABLE => Dispatch::Busy(PartitionId(0)),
             Err(refusal) => Dispatch::Answered(refusal.answer()),
         }
@@ -212,8 +212,7 @@ impl Rest {
         }
     }
 
-    /// The partition of the request's database, if that has its home elsewhere, which judges the
-    /// token.
+    /// The partition of the request's database, if another node is its home and checks the token.
     fn elsewhere(&self, head: &Head<'_>) -> Option<PartitionId> {
         if !self.tenants.is_apart() || !METHODS.contains(&head.method) {
             return None;
@@ -257,7 +256,7 @@ impl Rest {
         }
     }
 
-    /// An event stream, if the request asks for one.
+    /// An event stream, if the request is for one.
     pub fn follow(&self, head: &Head<'_>, wake: Wake) -> Option<ResponseStream> {
         if !listens(head) {
             return None;
@@ -302,7 +301,7 @@ pub fn answer_busy() -> Answer {
     Refusal::busy().answer()
 }
 
-/// Does what may be done soon, and tells what is left.
+/// Executes the short part, and returns the rest.
 fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
     let scheduler_handle = caller.scheduler_handle.clone();
     let started_micros = scheduler_handle.tenants().parts.engine.now_micros();
@@ -394,7 +393,7 @@ fn format_of(head: &Head<'_>, shape: Shape) -> Result<Format, Refusal> {
     };
     match head.values(RESPONSE_FORMAT).next() {
         None | Some(b"json") => Ok(Format::Json(encoding)),
-        // A transaction answers in JSON whatever is asked for.
+        // A transaction answers in JSON in any case.
         Some(b"resp2") if shape == Shape::Transaction => Ok(Format::Json(encoding)),
         Some(b"resp2") if encoding == Encoding::Text => Ok(Format::Resp2),
         Some(b"resp2") => Err(Refusal::bad(
@@ -435,7 +434,7 @@ fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str,
         }
     };
     match is_error {
-        Some(is_error) => (status_of(is_error), JSON, body),
+        Some(is_error) => (status_of(is_error, replies), JSON, body),
         None => {
             let refusal = Refusal::bad("ERR the command answers nothing");
             (refusal.status, JSON, refusal.answer().body)
@@ -445,16 +444,28 @@ fn json(replies: &[u8], shape: Shape, encoding: Encoding) -> (u16, &'static str,
 
 fn resp2(replies: Vec<u8>, shape: Shape) -> (u16, &'static str, Vec<u8>) {
     let is_error = shape == Shape::Single && replies.first() == Some(&b'-');
-    (status_of(is_error), "application/octet-stream", replies)
+    (status_of(is_error, &replies), "application/octet-stream", replies)
 }
 
-fn status_of(is_error: bool) -> u16 {
-    if is_error { BAD_REQUEST } else { OK }
+/// The status of an answer with these replies. A request that no home has executed may be sent
+/// again as it is.
+fn status_of(is_error: bool, replies: &[u8]) -> u16 {
+    match is_error {
+        true if replies.starts_with(NO_HOME) => SERVICE_UNAVAILABLE,
+        true => BAD_REQUEST,
+        false => OK,
+    }
 }
+
+/// The beginning of the reply to a command that was not executed because this node is not home.
+const NO_HOME: &[u8] = b"-MASTERDOWN ";
 
 fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency) -> Answer {
     let mut headers: Headers = vec![("content-type", kind.into())];
     allow_pages(&mut headers);
+    if status == SERVICE_UNAVAILABLE {
+        headers.push(("retry-after", "1".into()));
+    }
     Answer {
         status,
         headers,
@@ -467,7 +478,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency
     }
 }
 
-/// Web pages may ask: a token is shown by whoever has it, and no cookie is looked at.
+/// Web pages may send requests: a token must be known, and cookies are ignored.
 fn allow_pages(headers: &mut Headers) {
     headers.push(("access-control-allow-origin", "*".into()));
     headers.push(("access-control-expose-headers", SYNC_TOKEN.into()));

@@ -22,7 +22,7 @@ use crate::settings::RestTokens;
 use crate::tenants::users::READER;
 
 pub const UNAUTHORIZED: &str = "WRONGPASS invalid or missing auth token";
-const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server that asks for no credentials";
+const FROM_ELSEWHERE: &str = "NOPERM a web page of another site may not use a server without credentials";
 
 /// Why a request is not let in.
 pub enum LoginError {

@@ -1,5 +1,5 @@
-//! Partitions that have homes of their own, as a cluster's nodes make them, in one process: each is
-//! served by itself, and clients come in at the home of the first.
+//! Partitions with homes of their own, as in a cluster's nodes, in one process: each is served by
+//! itself, and clients connect at the home of the first.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use crate::settings::{Credentials, Settings};
 use crate::tenants::Tenants;
 use crate::{Running, Server};
 
-/// The homes of the partitions behind the first.
+/// The homes of the partitions other than the first.
 struct Homes {
     all: Vec<(Arc<Entrances>, Arc<Tenants>, Arc<Redis>)>,
     calls: AtomicUsize,
@@ -47,6 +47,10 @@ impl Homes {
 }
 
 impl Nodes for Homes {
+    fn hears_home(&self) -> bool {
+        false
+    }
+
     fn describe(&self) -> serde_json::Value {
         serde_json::Value::Null
     }
@@ -170,7 +174,7 @@ impl Apart {
         }
     }
 
-    /// A database of this name behind the first partition.
+    /// Creates a database of this name in a partition other than the first.
     fn create(&self, name: &str) -> Secrets {
         let (database, secrets) = self.first.tenants.catalogue.create(definition(name)).unwrap();
         assert!(self.first.tenants.elsewhere(&database).is_some());
@@ -196,7 +200,7 @@ impl Apart {
     }
 }
 
-/// Sends a request of Redis' protocol, as a line, and reads as much as is expected.
+/// Sends a Redis request as a line, and reads as many bytes as are expected.
 fn ask(socket: &mut TcpStream, request: &str, expected: &str) {
     socket.write_all(format!("{request}\r\n").as_bytes()).unwrap();
     let mut reply = vec![0; expected.len()];
@@ -230,7 +234,7 @@ fn clients_are_led_to_the_home_of_their_database() {
     ask(&mut redis, &format!("AUTH {}", shop.token), "+OK\r\n");
     ask(&mut redis, "SET key shop", "+OK\r\n");
     ask(&mut redis, "GET key", "$4\r\nshop\r\n");
-    // The name and the protocol go along, and requests that were sent behind.
+    // The name and the protocol are forwarded, together with the pipelined requests.
     let mut third = apart.at("redis");
     third
         .write_all(b"HELLO 3 AUTH default root SETNAME me\r\nECHO agreed\r\n")
@@ -324,7 +328,7 @@ fn requests_of_a_client_share_a_connection_to_a_home() {
     apart.end();
 }
 
-/// Requests were counted where nobody could see them.
+/// Requests were counted in metrics that no page showed.
 #[test]
 fn metrics_show_each_service_of_a_node() {
     let apart = Apart::begin();
@@ -351,7 +355,7 @@ fn metrics_show_each_service_of_a_node() {
     let by_database = format!("quartet_database_request_seconds_count{{{labels},database=\"shop\"}} 1");
     for page in lines(true) {
         assert!(page.contains(&by_operation) && page.contains(&by_database), "{page:#?}");
-        // Samples of a metric stand together, behind one heading.
+        // Samples of a metric are adjacent, after one heading.
         let headings: Vec<_> = page.iter().filter(|line| line.starts_with("# TYPE")).collect();
         let mut different = headings.clone();
         different.sort();

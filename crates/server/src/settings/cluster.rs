@@ -15,7 +15,7 @@ use crate::settings::{Data, Settings};
 /// The certificates by which the nodes of a cluster know each other, all PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCertificates {
-    /// That of the authority that signs the certificates of all nodes.
+    /// The certificate of the authority that signs the certificates of all nodes.
     pub authority: PathBuf,
     pub certificate: PathBuf,
     pub key: PathBuf,
@@ -24,21 +24,20 @@ pub struct NodeCertificates {
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     pub etcd: EtcdOptions,
-    /// Where the cluster's keys are in etcd.
+    /// The root of the cluster's keys in etcd.
     pub root: String,
     /// The name of this node: its own over restarts, and no other's.
     pub node_name: String,
-    /// Where other nodes reach this one.
+    /// The address for other nodes.
     pub node_listen: SocketAddr,
     /// The host and port by which they do; `None`: `node_listen`.
     pub node_advertise: Option<String>,
-    /// How many nodes there are at least, whether they run or not. Those that have joined count
-    /// too, and those that were removed do not.
+    /// The least number of nodes, running or not. Joined nodes count too, and removed nodes do not.
     pub nodes: usize,
-    /// Where the bytes of large transactions are: `s3://BUCKET/PREFIX`, or a folder that all nodes
-    /// share; `None`: such transactions are refused.
+    /// The store for the bytes of large transactions: `s3://BUCKET/PREFIX`, or a folder that all
+    /// nodes share; `None`: such transactions are refused.
     pub store: Option<String>,
-    /// Where the home keeps a continuous backup, which counts for what etcd may drop:
+    /// The place of the home's continuous backup, which counts as a copy of records in etcd:
     /// `s3://BUCKET/PREFIX`, or a folder.
     pub archive: Option<String>,
     /// The archive keeps every version younger than this; `None`: all.
@@ -112,8 +111,8 @@ impl ClusterSettings {
         self.node_advertise.clone().unwrap_or_else(listen)
     }
 
-    /// Where clients reach the listener that is bound to `bound`. A listener on all addresses is
-    /// reached at the host that other nodes know.
+    /// The address for clients of the listener that is bound to `bound`. A listener on all
+    /// addresses is reached at the host that other nodes know.
     pub fn reached_at(&self, bound: &str, announcement: &Announcement) -> String {
         let Ok(bound) = bound.parse::<SocketAddr>() else {
             return bound.to_owned();

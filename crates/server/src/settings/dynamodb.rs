@@ -6,14 +6,13 @@ use super::listen::Listen;
 pub struct DynamoDbSettings {
     pub listen: Listen,
     pub access_keys: AccessKeys,
-    /// Tables may consume no more than what they are provisioned with.
+    /// Tables may consume no more than their provisioned throughput.
     pub throttling: bool,
     /// Each region that a credential names has tables of its own.
     pub regions_are_separate: bool,
-    /// The buckets that exports go to and imports come from: names, and folders or `s3://`
-    /// addresses.
+    /// The buckets for exports and imports: names, and folders or `s3://` addresses.
     pub buckets: Vec<(String, String)>,
-    /// An export is refused what would make a bucket hold more.
+    /// Limit on a bucket's bytes: exports beyond it are refused.
     pub bucket_bytes_max: Option<u64>,
 }
 
@@ -25,12 +24,12 @@ pub enum AccessKeys {
     Any,
     /// Names and secrets; at least one.
     Given(Vec<(String, String)>),
-    /// The one that the data hold. Before anything asks, opening replaces this by `Given`.
+    /// The key in the data. Opening replaces this by `Given` before its first use.
     Kept,
 }
 
 impl AccessKeys {
-    /// Those that are known; empty if any is accepted.
+    /// The known keys; empty if any key is accepted.
     pub fn known(&self) -> &[(String, String)] {
         match self {
             AccessKeys::Any => &[],

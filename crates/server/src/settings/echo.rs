@@ -5,6 +5,6 @@ use super::listen::Listen;
 #[derive(Clone, Debug, Default)]
 pub struct EchoSettings {
     pub listen: Listen,
-    /// Stands before each line that comes back.
+    /// Prefixes each echoed line.
     pub greeting: String,
 }

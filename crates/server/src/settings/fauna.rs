@@ -11,8 +11,8 @@ pub struct FaunaSettings {
     pub listen: Listen,
     /// Operations in a second for each credential; `None`: unlimited.
     pub rate_limits: Option<Operations>,
-    /// Certificates of issuers of access providers, trusted instead of the public ones; such
-    /// issuers may have private addresses.
+    /// Certificates of access providers' issuers, trusted instead of the public ones. Such issuers
+    /// may have private addresses.
     pub issuer_roots: Option<PathBuf>,
 }
 

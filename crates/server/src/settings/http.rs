@@ -8,11 +8,11 @@ pub struct HttpSettings {
     pub rest_tokens: RestTokens,
 }
 
-/// Tokens of REST, besides those that users have by ACL; only their hashes are kept.
+/// Tokens of REST, in addition to users' tokens by ACL; only their hashes are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestTokens {
-    /// May do what `default` may. If there is one, a server that asks for no password still asks
-    /// for it.
+    /// The token with the rights of `default`. Once it is set, even a server without a password
+    /// requires it.
     pub standard: Option<[u8; 32]>,
     pub read_only: Option<[u8; 32]>,
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use quartet_layer_redis::access::acl::password_hash;
 use quartet_tenancy::AccessKey;
 
-/// Where a listener listens.
+/// The address of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Listen {
     #[default]
@@ -29,9 +29,14 @@ impl std::str::FromStr for Listen {
         if text == "off" {
             return Ok(Listen::Off);
         }
-        text.parse()
-            .map(Listen::On)
-            .map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
+        // As people write an address: this machine by its name, or all of its addresses by none.
+        let spelled = match text.rsplit_once(':') {
+            Some(("localhost", port)) => format!("127.0.0.1:{port}"),
+            Some(("", port)) => format!("0.0.0.0:{port}"),
+            _ => text.to_owned(),
+        };
+        let address = spelled.parse().map(Listen::On);
+        address.map_err(|_| format!("'{text}' is neither ADDRESS:PORT nor \"off\""))
     }
 }
 
@@ -51,7 +56,8 @@ pub enum Credentials {
     None,
     /// The root key; only its hash is kept.
     Key { sha256: [u8; 32] },
-    /// The root key whose hash the data hold. Before anything asks, opening replaces this by `Key`.
+    /// The root key, whose hash is in the data. Opening replaces this by `Key` before its first
+    /// use.
     Kept,
 }
 
@@ -78,8 +84,7 @@ impl Credentials {
         }
     }
 
-    /// Returns the address that a user pastes into a client of Redis; the root key stands for
-    /// itself.
+    /// Returns the address to paste into a Redis client, with a placeholder for the root key.
     pub fn connection_string(&self, scheme: &str, address: SocketAddr) -> String {
         match self {
             Credentials::None => format!("{scheme}://{address}"),
@@ -87,8 +92,7 @@ impl Credentials {
         }
     }
 
-    /// The line of a cluster file by which clients of FoundationDB find the server; the root key
-    /// stands for itself.
+    /// The line of a cluster file for clients of FoundationDB, with a placeholder for the root key.
     pub fn cluster_string(&self, address: SocketAddr) -> String {
         match self {
             Credentials::None => format!("quartet:dev@{address}"),

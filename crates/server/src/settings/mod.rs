@@ -32,7 +32,7 @@ pub use self::redis::{ConfigFile, RedisSettings, appendfsync};
 pub use self::sentinel::SentinelSettings;
 use crate::connections::tls::TlsFiles;
 
-/// Where the log and the checkpoints lie.
+/// The location of the log and the checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
     Folder(PathBuf),
@@ -88,19 +88,19 @@ pub struct Settings {
     pub echo: EchoSettings,
 }
 
-/// Where rows are kept, and when a write is acknowledged.
+/// The storage of rows, and the time at which a write is acknowledged.
 #[derive(Clone, Debug)]
 pub struct StorageSettings {
     pub data: Data,
-    /// `None`: as many as the folder has, one in a new folder.
+    /// `None`: the folder's number of partitions, one in a new folder.
     pub partitions: Option<u32>,
     pub durability: Durability,
-    /// Which store; `None`: whichever the folder holds, the memory engine in an empty one.
+    /// The kind of store; `None`: the folder's kind, or the memory engine in an empty folder.
     pub engine: Option<StoreKind>,
     /// Bytes of disk reads that the ssd engine caches; `None`: a share of the budget.
     pub cache_bytes: Option<u64>,
-    /// How much of the log the ssd engine keeps the changes of in memory, before it writes them to
-    /// its files.
+    /// The log bytes whose changes the ssd engine keeps in memory before it writes them to its
+    /// files.
     pub unflushed_bytes: u64,
 }
 
@@ -118,19 +118,19 @@ pub struct LogSettings {
 /// The memory of the process.
 #[derive(Clone, Debug)]
 pub struct MemorySettings {
-    /// The process' memory budget in bytes; 0: as much as there is; `None`: four fifths of the
-    /// memory available to it.
+    /// The process's memory budget in bytes; 0: unlimited; `None`: four fifths of the memory
+    /// available to it.
     pub bytes: Option<u64>,
-    /// Gives the system back what the allocator keeps for later.
+    /// Returns the allocator's caches to the system.
     pub purge: fn(),
 }
 
 /// Backups and restores at an operator's request.
 #[derive(Clone, Debug)]
 pub struct BackupSettings {
-    /// Where the server takes backups to: names, and folders or `s3://` addresses.
+    /// The targets of the server's backups: names, and folders or `s3://` addresses.
     pub targets: Vec<(String, String)>,
-    /// Where data folders are made that an operator restores.
+    /// The folder for data folders that an operator restores.
     pub restore_folder: Option<PathBuf>,
 }
 
@@ -147,12 +147,14 @@ pub struct ConnectionSettings {
     /// Most bytes of requests that a connection may have waiting, one whole request included: what
     /// CONFIG's `client-query-buffer-limit` starts with.
     pub request_bytes_max: usize,
-    /// How long a peer may take nothing of a reply before it is cut off.
+    /// Time for which a peer may take nothing of a reply before it is cut off.
     pub output_stall_timeout: Duration,
     /// How long a new connection may take to authenticate.
     pub authentication_timeout: Duration,
     /// All listeners take TLS, beside clear text, if this names a certificate.
     pub tls: TlsFiles,
+    /// Clear text is refused on every listener.
+    pub tls_only: bool,
 }
 
 /// Where metrics and spans are sent by OTLP.
@@ -184,7 +186,7 @@ impl Settings {
         Ok(())
     }
 
-    /// A listener at which the one credential of the server is asked for, if there is one.
+    /// A listener with the server's credential, if there is one.
     pub fn listening(&self, name: &'static str, listen: Listen) -> Listening {
         Listening {
             name,
@@ -240,6 +242,7 @@ impl Settings {
                 output_stall_timeout: Duration::ZERO,
                 authentication_timeout: Duration::ZERO,
                 tls: TlsFiles::default(),
+                tls_only: false,
             },
             telemetry: None,
             slow_requests: None,

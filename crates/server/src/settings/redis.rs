@@ -11,13 +11,13 @@ use super::listen::Listen;
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     pub listen: Listen,
-    /// A listener that takes TLS alone.
+    /// A listener for only TLS.
     pub listen_tls: Listen,
     /// The protocol answers as a cluster of one node.
     pub emulates_cluster: bool,
     /// The address that clients of clusters and sentinels get.
     pub announcement: Announcement,
-    /// Where the operator's MIGRATE may send keys.
+    /// The targets of the operator's MIGRATE.
     pub migration_targets: Targets,
     pub config_file: Option<ConfigFile>,
     /// The file of the users, if it is not the one in the data directory.

@@ -4,8 +4,8 @@ use super::listen::Listen;
 
 #[derive(Clone, Debug, Default)]
 pub struct SentinelSettings {
-    /// Sentinel's protocol, for clients that ask one where the server is.
+    /// Sentinel's protocol, for clients that query a sentinel for the server's address.
     pub listen: Listen,
-    /// By which name they ask.
+    /// The name in clients' queries.
     pub master_name: String,
 }

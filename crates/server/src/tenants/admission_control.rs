@@ -1,7 +1,7 @@
 //! The quotas of a logical database's requests, and each protocol's words for an exceeded one.
 //!
-//! Redis' texts are Upstash's (its documentation, "Troubleshooting"); DynamoDB's exceptions are
-//! those of its "Error handling" page, of which SDKs retry the throttling ones; Fauna answers 429.
+//! Redis's texts are Upstash's (its documentation, "Troubleshooting"); DynamoDB's exceptions are
+//! those of its "Error handling" page, and SDKs retry those for throttling; Fauna answers 429.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use quartet_layer_dynamodb::{Exception, Failure};
 use quartet_layer_redis::access::admission_control::{Admission, AdmissionControl, Cost};
 use quartet_tenancy::{Charge, Database, Exceeded};
 
-/// Stands around the Redis layer of one database.
+/// Wraps the Redis layer of one database.
 pub struct RedisAdmissionControl {
     database: Arc<Database>,
     engine: Arc<Engine>,
@@ -93,7 +93,7 @@ pub fn has_no_room(database: &Database, engine: &Engine) -> Option<Exceeded> {
     database.limits.check_stored(engine.stored_bytes(database.id)).err()
 }
 
-/// Counts a request over HTTP, or tells what it exceeds.
+/// Counts a request over HTTP, or returns the exceeded quota.
 pub fn admit(database: &Database, request_bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
     if let Err(exceeded) = database.limits.check_request(request_bytes) {
         database.meter.refuse();

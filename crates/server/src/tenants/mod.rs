@@ -1,18 +1,18 @@
 //! The logical databases as the server serves them.
 //!
-//! A database's layers are made when a client comes in and dropped once nobody has been there for a
-//! while, so an idle one costs its entry in the catalogue and nothing else. State that a layer must
-//! not forget is in the engine; work that its database's keys owe to time (expiry, indexes being
-//! filled) waits until a client comes in again, and no reader sees the difference.
+//! A database's layers are built when a client connects and dropped after an idle time, so an idle
+//! database costs only its entry in the catalogue. Durable state of a layer is in the engine; timed
+//! work on its database's keys (expiry, indexes being filled) waits until a client connects again,
+//! without a visible difference for readers.
 //!
 //! ```text
 //!   password, signature, secret --catalogue--> database --open--> its layers, made or found
 //! ```
 //!
-//! There are never two layers of one kind for one database, because connections would not hear of
-//! each other. Both making and dropping hold the lock of `open`, and a layer that is still held is
-//! not dropped; only while the connections of a database are asked to come in anew do the last of
-//! the old ones have a layer of their own.
+//! There are never two layers of one kind for one database, because their connections would not see
+//! each other. Both building and dropping hold the lock of `open`, and a layer in use is not
+//! dropped. Only the last old connections of a database that must reconnect have a layer of their
+//! own.
 
 pub mod admission_control;
 pub mod moving;
@@ -59,7 +59,7 @@ pub struct Tenants {
     itself: Weak<Tenants>,
 }
 
-/// A database that somebody uses, or used lately, with those of its layers that were asked for.
+/// A database in current or recent use, with those of its layers that were needed.
 pub struct OpenDatabase {
     pub database: Arc<Database>,
     layers: Vec<Slot>,
@@ -70,24 +70,24 @@ pub struct OpenDatabase {
     is_left: AtomicBool,
 }
 
-/// One layer of a database, once it was asked for.
+/// One layer of a database, after its first use.
 struct Slot {
     id: LayerId,
     layer: OnceLock<Arc<dyn DatabaseLayer>>,
-    /// Held while a layer is made that nobody may use yet.
+    /// Held while a layer is built and not yet usable.
     making: Mutex<()>,
 }
 
-/// A request over HTTP that is being answered: while it is there, the database's rows stay.
+/// A request over HTTP in progress: the database's rows remain until its end.
 pub struct Entered {
     open: Arc<OpenDatabase>,
 }
 
-/// How long a database's layers stay when nobody uses them.
+/// Idle time after which a database's layers are dropped.
 const IDLE_MICROS: u64 = 30_000_000;
-/// A database is active if it executed something so lately.
+/// A database is active if it executed a request within this time.
 const ACTIVE_MICROS: u64 = 300_000;
-/// How long a deletion is waited for. It goes on by itself.
+/// Time limit of the wait for a deletion, which continues by itself.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Tenants {
@@ -118,13 +118,13 @@ impl Tenants {
         let Some(entry) = self.entry(&mut open, database)? else {
             return Ok(None);
         };
-        // With the lock of `open`: a database whose layers are closed meanwhile would have one that
-        // nobody knows of.
+        // Under the lock of `open`: a database whose layers are closed meanwhile would have an
+        // unknown layer.
         self.layer_of(&entry, LayerId::Redis).map(Some)
     }
 
-    /// A layer of the database that was entered. It is made if nobody has asked for it before,
-    /// which takes the partition's lock and waits for it briefly.
+    /// A layer of the entered database. It is built at its first use, which takes the partition's
+    /// lock and waits for it briefly.
     pub fn layer<L: DatabaseLayer>(&self, entered: &Entered, id: LayerId) -> Result<Arc<L>, Busy> {
         self.layer_of(&entered.open, id)
     }
@@ -158,8 +158,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Begins to answer a request over HTTP; `None` if the database is being deleted. `Busy` while
-    /// it leaves for another partition.
+    /// Starts the answer to a request over HTTP; `None` if the database is being deleted. `Busy`
+    /// while it moves to another partition.
     pub fn enter(&self, database: &Arc<Database>) -> Result<Option<Entered>, Busy> {
         let mut all = self.open.lock();
         Ok(self.entry(&mut all, database)?.map(Entered::new))
@@ -173,7 +173,7 @@ impl Tenants {
         if database.is_closed() {
             return Ok(None);
         }
-        // Nobody leads clients of another home's database here.
+        // Clients of another home's database are not led here.
         if database.is_held() || self.elsewhere(database).is_some() {
             return Err(Busy);
         }
@@ -223,7 +223,7 @@ impl Tenants {
         self.kinds.iter().map(count).collect()
     }
 
-    /// Wakes every connection: what it waits for may be over.
+    /// Wakes every connection: its wait may have ended.
     pub fn wake_all(&self) {
         let (open, left) = (self.list_open(), self.left.lock());
         for open in open.iter().chain(&*left) {
@@ -237,7 +237,7 @@ impl Tenants {
         of_it.cloned().collect()
     }
 
-    /// The Redis layers of the databases that somebody uses.
+    /// The Redis layers of the databases in use.
     pub fn redis_layers(&self) -> Vec<Arc<Redis>> {
         let open = self.list_open();
         open.iter()
@@ -308,7 +308,7 @@ impl Tenants {
     /// Tells partitions what they have not heard of yet.
     pub fn tell_homes(&self) {
         if let Err(error) = self.catalogue.tell_again() {
-            tracing::warn!(%error, "a partition has not heard of a change of its databases yet");
+            tracing::warn!(%error, "a partition has not received a change of its databases yet");
         }
         for database in self.catalogue.unfinished() {
             if self.elsewhere(&database).is_some() {
@@ -330,13 +330,13 @@ impl Tenants {
         self.catalogue.is_elsewhere(partition).then_some(partition)
     }
 
-    /// True while a database goes from one partition to another.
+    /// Returns true while a database moves to another partition.
     pub fn is_any_moving(&self) -> bool {
         self.catalogue.is_any_moving()
     }
 
-    /// Takes what the home of the catalogue has decided about databases of the partition that is
-    /// served. It is durable here, and holds for all who come in, when this returns.
+    /// Applies a decision of the catalogue's home about databases of the served partition. When
+    /// this returns, the change is durable here, and applies to all new connections.
     pub fn take_push(&self, number: u64, push: &[u8]) -> Result<(), CatalogueError> {
         let changed = self.catalogue.take(number, push, |database| self.let_go(database))?;
         for Changed { database, before } in changed {
@@ -351,7 +351,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Makes everybody leave a closed database. True if nobody who could write is left.
+    /// Ends all connections of a closed database. Returns true if none that can write remains.
     fn let_go(&self, database: &Database) -> bool {
         let _brief = BriefWaits::begin();
         self.take_from(&mut self.open.lock(), database)
@@ -385,8 +385,8 @@ impl Tenants {
         }
     }
 
-    /// Changes what is decided about a database. A new durability holds for connections that come
-    /// in afterwards: those that are there are closed.
+    /// Changes the definition of a database. A new durability applies to new connections: the
+    /// existing connections are closed.
     pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
         let before = self
             .catalogue
@@ -401,7 +401,7 @@ impl Tenants {
         Ok(database)
     }
 
-    /// Makes the connections of a database come in anew.
+    /// Forces the connections of a database to reconnect.
     pub fn close_layers(&self, database: &Database) {
         let open = self.open.lock().remove(&database.id);
         for open in open.iter().chain(&self.left_of(database.id)) {
@@ -419,7 +419,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Removes a closed database's rows, once nobody uses its layers. True if it is gone.
+    /// Removes a closed database's rows, when its layers are unused. Returns true if it was
+    /// removed.
     fn finish_deletion(&self, database: &Database) -> bool {
         let _brief = BriefWaits::begin();
         // One that is being moved ends that first.
@@ -427,7 +428,7 @@ impl Tenants {
             return false;
         }
         if self.elsewhere(database).is_some() {
-            // Its home makes everybody leave, and may take a while.
+            // Its home ends all connections, which may take a while.
             let finishing = self.finishing.try_lock();
             return finishing.is_some() && self.forget(database);
         }
@@ -487,7 +488,7 @@ impl OpenDatabase {
         self.layers.iter().find(|slot| slot.id == id)
     }
 
-    /// Those that were asked for.
+    /// The layers that were built.
     fn layers(&self) -> impl Iterator<Item = &Arc<dyn DatabaseLayer>> {
         self.layers.iter().filter_map(|slot| slot.layer.get())
     }
@@ -496,12 +497,12 @@ impl OpenDatabase {
         self.layers().map(|layer| layer.connections()).sum()
     }
 
-    /// Nobody holds any layer.
+    /// Returns true if no layer is in use.
     fn is_unused(&self) -> bool {
         self.in_use.load(Ordering::SeqCst) == 0 && self.layers().all(|layer| Arc::strong_count(layer) == 1)
     }
 
-    /// Nobody is left who could write: streams, which only read, do not count.
+    /// Returns true if no writer remains: streams, which only read, do not count.
     fn writes_nothing(&self) -> bool {
         let is_harmless =
             |layer: &Arc<dyn DatabaseLayer>| !layer.is_written_by_holders() || Arc::strong_count(layer) == 1;
@@ -542,8 +543,8 @@ impl Drop for Entered {
 struct TenantDirectory(Weak<Tenants>);
 
 impl Directory for TenantDirectory {
-    /// The token is the password of the user `default` and of the one named as the database; the
-    /// read-only token that of `default_ro`. A user of the database's own comes in as
+    /// The token is the password of the user `default` and of the user named like the database; the
+    /// read-only token is the password of `default_ro`. A user of the database logs in as
     /// `DATABASE/USER`.
     fn find(&self, name: &[u8], password: &[u8]) -> Option<DatabaseLogin> {
         let tenants = self.0.upgrade()?;

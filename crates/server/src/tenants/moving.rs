@@ -26,21 +26,21 @@ use serde_json::{Value, json};
 
 use crate::tenants::Tenants;
 
-/// How long clients are held at first for requests that are running; twice as long each time.
+/// The first hold of clients for running requests; twice as long each time.
 const HOLD_FIRST: Duration = Duration::from_millis(50);
 const HOLD_LONGEST: Duration = Duration::from_secs(2);
-/// How often it is looked whether they have ended.
+/// Interval of checks for the end of these requests.
 const LOOK: Duration = Duration::from_micros(200);
-/// How long clients go on between two attempts, for each time they were held in vain.
+/// Time for which clients continue between two attempts, for each failed attempt.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
-/// After this number of attempts the database stays where it is.
+/// After this number of attempts the move is given up.
 const ATTEMPTS_MAX: u32 = 20;
-/// How long the changes of a held database may take to be copied.
+/// Time limit of copying a held database's changes.
 const FOLLOW_LONGEST: Duration = Duration::from_secs(2);
-/// How often the end of a move that finds a partition busy is tried again.
+/// Interval between attempts to end a move in a busy partition.
 const END_RETRY: Duration = Duration::from_millis(50);
 
-/// The moves that were begun since the server started: of each database the last.
+/// The moves since the server's start: the last of each database.
 #[derive(Default)]
 pub struct Moves {
     all: Mutex<HashMap<DatabaseId, Arc<Progress>>>,
@@ -54,7 +54,7 @@ pub struct Moves {
 pub struct MoveFigures {
     pub moved: AtomicU64,
     pub failed: AtomicU64,
-    /// How long clients were held, in all and the longest.
+    /// The time for which clients were held, in all and the longest.
     pub held_micros: AtomicU64,
     pub longest_micros: AtomicU64,
 }
@@ -82,10 +82,10 @@ struct Progress {
     moving: Move,
     phase: AtomicU8,
     copied: Arc<CopyFigures>,
-    /// Rows of the database when it began.
+    /// Rows of the database at the start.
     rows: u64,
     attempts: AtomicU64,
-    /// How long clients were held before they went on at the target.
+    /// Time for which clients were held before they continued at the target.
     held_micros: AtomicU64,
     is_cancelled: AtomicBool,
     error: Mutex<Option<String>>,
@@ -174,7 +174,7 @@ impl Moves {
 }
 
 impl Tenants {
-    /// Begins to move a database. Returns at once; false: it is there.
+    /// Starts to move a database. Returns at once; false: it is already there.
     pub fn begin_move(&self, name: &str, to: PartitionId) -> Result<bool, CatalogueError> {
         let Some(tenants) = self.itself.upgrade().filter(|_| !self.moves.is_stopping()) else {
             return Err(CatalogueError::LogFailed);
@@ -213,7 +213,7 @@ impl Tenants {
         }
     }
 
-    /// Ends a move that has not come so far that the database is at the target.
+    /// Cancels a move before the database is at the target.
     pub fn cancel_move(&self, name: &str) -> Result<(), CatalogueError> {
         let database = self.catalogue.named(name).ok_or(CatalogueError::Unknown)?;
         let progress = self.moves.all.lock().get(&database.id).cloned();
@@ -233,7 +233,7 @@ impl Tenants {
         named.collect()
     }
 
-    /// How many are under way.
+    /// The number of moves in progress.
     pub fn moves_under_way(&self) -> usize {
         self.moves.count()
     }
@@ -307,7 +307,8 @@ impl Tenants {
         }
         let mut patience = HOLD_FIRST;
         for attempt in 1..=ATTEMPTS_MAX {
-            // First while clients go on, so that little is left for when they wait.
+            // The first part is copied while clients continue, so that little remains for their
+            // wait.
             while copy.follow_some()? {
                 self.look_whether_to_go_on(database, progress)?;
             }
@@ -336,8 +337,8 @@ impl Tenants {
         if ends { Err(Stays::Cancelled) } else { Ok(()) }
     }
 
-    /// Holds the database, copies the last of it, and lets its clients go on at the target. `None`:
-    /// it could not be held, and its clients go on at the source.
+    /// Holds the database, copies the rest, and lets its clients continue at the target. `None`:
+    /// the hold failed, and its clients continue at the source.
     fn switch(
         &self,
         database: &Arc<Database>,
@@ -378,8 +379,8 @@ impl Tenants {
         };
         match self.arrive(database, progress, copy, (source, target), left) {
             Ok(()) => {}
-            // It may have arrived, and the source stays fenced: the process ends, or a home that
-            // was deposed drops its layers, which nobody who waits may hold up.
+            // The database may be at the target, and the source remains fenced: the process ends,
+            // or a deposed home drops its layers, which waiting clients must not delay.
             Err(error @ Stays::Catalogue(CatalogueError::LogFailed)) => {
                 let_go();
                 return Err(error);

@@ -19,7 +19,7 @@ pub struct FairShare {
     database: Option<Arc<Database>>,
 }
 
-/// How often a connection looks whether a long turn of its database has ended.
+/// Interval at which a connection checks for the end of its database's long turn.
 const LONG_TURN_RETRY: Duration = Duration::from_millis(2);
 
 /// A turn that takes long; it ends when this is dropped.
@@ -33,7 +33,8 @@ impl Drop for LongTurn {
     }
 }
 
-/// When a turn began, in microseconds; `None`: nobody else wants one, and it is not measured.
+/// The start of a turn, in microseconds; `None`: no other database wants a turn, and it is not
+/// measured.
 pub type Turn = Option<u64>;
 
 impl FairShare {
@@ -41,7 +42,7 @@ impl FairShare {
         FairShare { tenants, database }
     }
 
-    /// The connection went on in another database.
+    /// Notes that the connection continues in another database.
     pub fn moved(&mut self, database: Option<Arc<Database>>) {
         self.database = database;
     }
@@ -73,8 +74,8 @@ impl FairShare {
         }
     }
 
-    /// Waits until a turn that takes long may begin: alone of its database, and once nothing is
-    /// owed. The default database's are its operator's, and begin at once.
+    /// Waits for the start of a long turn: the only one of its database, and after all debts are
+    /// paid. The default database's turns belong to the operator, and start at once.
     pub async fn begin_long(&self) -> LongTurn {
         if self.database.is_none() {
             return LongTurn(None);
@@ -90,7 +91,7 @@ impl FairShare {
         }
     }
 
-    /// How long to wait before the next turn.
+    /// The wait before the next turn.
     pub fn pause(&self) -> Option<Duration> {
         if self.tenants.catalogue.is_empty() || !self.share().is_contended() {
             return None;

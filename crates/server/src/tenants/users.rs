@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quartet_engine::{Busy, Engine, ExecuteError, Space};
 use quartet_layer_redis::access::acl::UserFile;
 
-/// The user who comes in with a database's read-only token.
+/// The user of a database's read-only token.
 pub const READER: &[u8] = b"default_ro";
 
 pub struct UsersInDatabase {

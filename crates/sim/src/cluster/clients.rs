@@ -1,5 +1,5 @@
-//! The clients' work: registers, a bank, and lists to which they append, at whoever thinks that it
-//! is home.
+//! The clients' work: registers, a bank, and appends to lists, sent to any node that believes it is
+//! home.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const REGISTERS: u64 = 4;
 const ACCOUNTS: u64 = 4;
 pub const OPENING_BALANCE: u64 = 100;
 pub const MONEY: u64 = ACCOUNTS * OPENING_BALANCE;
-/// Lists in use at a time, and values after which others are used.
+/// Number of lists in use, and number of values after which a list is replaced.
 const LISTS: u64 = 3;
 const LIST_VALUES: u64 = 60;
 /// Two such values in one epoch take several records of the shared log; one fits a record.
@@ -26,7 +26,7 @@ const LARGE_BYTES: usize = 300_000;
 /// Longest time that a request waits before it executes.
 const WAITS_MILLIS: u64 = 1_500;
 
-/// A confirmation is begun too early by up to this time, as a mistake.
+/// For a mistake: the time by which a confirmation starts too early.
 const EARLIER: Duration = Duration::from_millis(300);
 
 pub fn space(durability: Durability) -> Space {
@@ -41,7 +41,13 @@ fn full(key: &[u8]) -> Vec<u8> {
     [&space(Durability::Always).prefix()[..], key].concat()
 }
 
-/// True if this is the full key of an account.
+/// A row of the folder of a cluster with data: its full key, and its value.
+pub fn founded_row(number: u64) -> (Vec<u8>, Vec<u8>) {
+    let value = vec![number as u8; (number % 90) as usize + 1];
+    (full(format!("founded/{number}").as_bytes()), value)
+}
+
+/// Returns true if this is the full key of an account.
 pub fn is_account(key: &[u8]) -> bool {
     key.starts_with(&full(b"account/"))
 }
@@ -318,7 +324,7 @@ impl Cluster {
         self.written as u32
     }
 
-    /// Notes a transaction whose outcome nobody knows yet.
+    /// Records a transaction with an unknown outcome.
     fn note(&mut self, transaction: Transaction) -> usize {
         self.history.push(transaction);
         self.history.len() - 1
@@ -448,7 +454,7 @@ impl Cluster {
         }
     }
 
-    /// A mistake: the home is over, and the reply is given by the node's next term.
+    /// A mistake: the home has been deposed, and the node's next term answers.
     fn wait_for_the_next(&mut self, mut reply: Reply) {
         if let Some(engine) = &self.nodes[reply.node].engine
             && !matches!(reply.answer, Answered::Relaxed(_))

@@ -1,5 +1,5 @@
-//! How nodes without data are filled with a copy of another, over many ticks, while everything else
-//! goes on.
+//! Filling nodes without data with a copy of another, over many ticks, while all other work
+//! continues.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use quartet_model::LogSequence;
 
 use crate::cluster::node::Given;
 
-/// How often a hold is kept, and the seconds after which it ends by itself.
+/// Renewal interval of a hold, and the lifetime of its lease.
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 const LEASE_SECONDS: u32 = 10;
 
@@ -86,7 +86,7 @@ pub struct Copying {
 }
 
 pub enum Stage {
-    /// The source is to give its state.
+    /// The source has been requested to return its state.
     Asked(Given),
     Carries(Box<(CopySource, CopyTarget)>),
 }
@@ -99,7 +99,7 @@ pub enum Copied {
 }
 
 impl Stage {
-    /// Carries the next piece. `target` begins to fill the node's directory.
+    /// Carries the next piece. `target` starts to fill the node's directory.
     pub fn step(self, target: impl FnOnce() -> Result<CopyTarget, CopyError>) -> (Option<Stage>, Copied) {
         match self {
             Stage::Asked(given) => {
@@ -125,7 +125,7 @@ impl Stage {
     }
 }
 
-/// Carries a piece; true if there is none any more.
+/// Carries a piece; returns true at the end.
 fn carried((source, target): &mut (CopySource, CopyTarget)) -> Result<bool, CopyError> {
     match source.next()? {
         Some(piece) => target.take(&piece).map(|()| false),

@@ -1,4 +1,4 @@
-//! The faults of the nodes, who takes over, and how nodes get back to work.
+//! The faults of the nodes, take-overs, and the recovery of nodes.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::cluster::state::Cluster;
 const HOUR_MICROS: u64 = 3_600_000_000;
 
 impl Cluster {
-    /// The disk of a node that is filled with a copy has no faults but loss: a thread beside the
-    /// simulation's writes to it (`Restoration`), and when it meets a fault is not the seed's to
-    /// say.
+    /// The disk of a node that is filled with a copy has no faults but loss: a concurrent thread of
+    /// the simulation writes to it (`Restoration`), and the seed does not determine when that would
+    /// see a fault.
     pub fn disturb(&mut self) -> Result<(), Violation> {
         let at = self.random.below(NODES as u64) as usize;
         match self.random.below(6_000) {
@@ -147,8 +147,8 @@ impl Cluster {
         }
     }
 
-    /// A node takes over when none seems to be home, and now and then when one is: often the one
-    /// that was before.
+    /// A node takes over when none seems to be home, and occasionally when one is: often the
+    /// previous home.
     pub fn lead(&mut self) {
         let home = (0..NODES).find(|&at| self.is_awake(at) && self.nodes[at].is_home());
         if let Some(home) = home.filter(|home| *home != self.homes.0) {
@@ -178,7 +178,7 @@ impl Cluster {
         }
     }
 
-    /// Notes how the homes stood that others have taken over from.
+    /// Records the states of homes that others have taken over from.
     pub fn note_take_overs(&mut self) {
         for by in self.judge.take_begun() {
             let candidates = self
@@ -241,7 +241,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Goes on filling a node that is empty.
+    /// Continues to fill an empty node.
     fn copy(&mut self, at: usize) -> Result<(), Violation> {
         let node = &self.nodes[at];
         let has_caught_up = node.engine.as_ref().is_some_and(|engine| {

@@ -1,7 +1,7 @@
-//! Judges a history of transactions that read lists and append to them.
+//! Checks a history of transactions that read lists and append to them.
 //!
-//! Every value is appended once, so a list that was read says who wrote each of its elements, and
-//! in which order. From that follow the dependencies between transactions (Adya, Liskov and O'Neil,
+//! Every value is appended once, so a list that was read shows the writers of its elements, in
+//! order. The dependencies between transactions follow from that (Adya, Liskov and O'Neil,
 //! "Generalized Isolation Level Definitions", 2000):
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Strictly serializable means that there is no cycle among all of them. Each transaction reads
-//! every list before it appends to it. One whose outcome is unknown counts as committed if anybody
-//! saw something of it.
+//! every list before it appends to it. A transaction with an unknown outcome counts as committed if
+//! any of its writes was read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -182,12 +182,13 @@ fn dependencies(
     (writes, reads, anti)
 }
 
-/// From each transaction to those that began behind its end; what follows from others is left out.
+/// Edges from each transaction to every transaction that started after its end; edges implied by
+/// others are left out.
 fn real_time(history: &[Transaction], committed: &BTreeSet<usize>) -> Edges {
     let mut events = Vec::new();
     for &index in committed {
         let transaction = &history[index];
-        // An end at the very time of a beginning did not come before it.
+        // An end at the same time as a start does not precede it.
         events.push((transaction.began, 0, index));
         if transaction.outcome == Outcome::Ok {
             events.push((transaction.ended, 1, index));
@@ -210,8 +211,8 @@ fn real_time(history: &[Transaction], committed: &BTreeSet<usize>) -> Edges {
     edges
 }
 
-/// The transactions that are left when those with nothing before them are taken away, again and
-/// again: the cycles, and what follows them.
+/// The number of transactions that remain after repeatedly removing those without predecessors: the
+/// cycles, and their successors.
 fn in_cycles(kinds: &[&Edges]) -> usize {
     let mut ahead: BTreeMap<usize, usize> = BTreeMap::new();
     for (from, to) in kinds.iter().flat_map(|edges| edges.iter()) {
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_behind_the_other_is_right() {
+    fn sequential_operations_are_valid() {
         let (first, second) = (
             transaction((0, 1), &[("a", &[])], &[("a", 1)]),
             transaction((2, 3), &[("a", &[1]), ("b", &[])], &[("b", 2)]),

@@ -8,7 +8,7 @@ use quartet_log_replicated::model::{Change, Store};
 use quartet_log_replicated::{Body, EVIDENCE_LASTS, Operation, Place, Record, StopReason};
 use quartet_model::{Effect, EffectsReader, LogSequence, Version};
 
-/// The judge's finding.
+/// A violation of the cluster's guarantees.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     #[error("record {at} was written again")]
@@ -31,6 +31,10 @@ pub enum Violation {
     Diverged { node: usize, version: u64 },
     #[error("node {node} has another state hash than its home")]
     HashDiffers { node: usize },
+    #[error("with the same records, node {node} has another state hash than node 0")]
+    EndsDifferently { node: usize },
+    #[error("the nodes did not come to the same record at the end{nodes}")]
+    NeverAlike { nodes: String },
     #[error("node {node} stopped: {reason}")]
     Stopped { node: usize, reason: StopReason },
     #[error("node {node} reported record {synced} as synced, and opened at record {found}")]
@@ -59,7 +63,8 @@ pub struct Judge {
     last: LogSequence,
     version: Version,
     group: Vec<u8>,
-    /// Terms that began since they were taken, and groups that they cut.
+    /// Homes of new terms since the last call of `take_begun`, and the number of groups that those
+    /// terms cut.
     begun: Vec<usize>,
     groups_cut: u64,
     trims: u64,
@@ -68,7 +73,7 @@ pub struct Judge {
     rows: BTreeMap<Vec<u8>, Vec<Written>>,
     acknowledged: BTreeMap<Vec<u8>, Version>,
     trimmed_below: LogSequence,
-    /// When each term began, and the node that is its home.
+    /// The start of each term, and the node that is its home.
     terms: Vec<(Duration, usize)>,
 }
 
@@ -89,6 +94,18 @@ impl Judge {
             trimmed_below: LogSequence::ZERO,
             terms: Vec::new(),
         }
+    }
+
+    /// The log starts after a folder's last record, with this row of it.
+    pub fn begins_with(&mut self, key: Vec<u8>, version: Version, value: Vec<u8>) {
+        self.last = self.last.next();
+        self.version = self.version.max(version);
+        self.wrote(&key, version, Some(value));
+    }
+
+    /// The last record that was put.
+    pub fn last(&self) -> LogSequence {
+        self.last
     }
 
     /// Records below were dropped from the log.
@@ -141,7 +158,7 @@ impl Judge {
                     false => Ok(()),
                 }
             }
-            Body::Term { floor } => {
+            Body::Term { floor } | Body::Founding { floor, .. } => {
                 self.groups_cut += u64::from(!self.group.is_empty());
                 self.group.clear();
                 self.version = self.version.max(floor);
@@ -200,7 +217,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Returns the homes of the terms that have begun since the last call.
+    /// Returns the homes of the terms that have started since the last call.
     pub fn take_begun(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.begun)
     }
@@ -214,21 +231,21 @@ impl Judge {
         ]
     }
 
-    /// A key's row in the log as of a version: by which version, and what.
+    /// A key's row in the log as of a version, with the version that wrote it.
     fn row_at(&self, key: &[u8], version: Version) -> Option<&Written> {
         let history = self.rows.get(key)?;
         let count = history.partition_point(|(at, _)| *at <= version);
         history.get(count.checked_sub(1)?)
     }
 
-    /// The sum of what the log's last rows hold, of the keys that count.
+    /// The sum over the last rows of the counted keys.
     pub fn sum(&self, counts: fn(&[u8]) -> bool, number: fn(&[u8]) -> u64) -> u64 {
         let keys = self.rows.keys().filter(|key| counts(key));
         let rows = keys.filter_map(|key| self.row_at(key, Version::MAX));
         rows.filter_map(|(_, value)| value.as_deref()).map(number).sum()
     }
 
-    /// A client hears that these writes are durable.
+    /// Records that a client received an acknowledgement of these writes.
     pub fn acknowledge(&mut self, version: Version, writes: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Violation> {
         for (key, value) in writes {
             let found = self.row_at(key, version);
@@ -241,7 +258,8 @@ impl Judge {
         Ok(())
     }
 
-    /// A client hears at `now` of a relaxed write by a node that was home in its term `term`.
+    /// Records that a client received, at `now`, an acknowledgement of a relaxed write by a node
+    /// that was home in its term `term`.
     pub fn acknowledge_relaxed(&self, node: usize, term: u64, now: Duration) -> Result<(), Violation> {
         let Some((ended, _)) = self.terms.get(term as usize) else {
             return Ok(());

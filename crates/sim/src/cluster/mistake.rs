@@ -4,10 +4,10 @@ use quartet_log_replicated::StopReason;
 
 use crate::cluster::judgement::Violation;
 
-/// A mistake made on purpose, for the judge to find.
+/// A deliberate mistake that the checker must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// Appends do not compare that the record before is there.
+    /// Appends do not check that the record before is present.
     WithoutPredecessor,
     /// Appends compare neither the term nor the record before.
     WithoutTerm,
@@ -17,15 +17,15 @@ pub enum Mistake {
     UnknownTakenAsDone,
     /// Clients are answered when a transaction has committed here.
     EarlyReply,
-    /// Reads are answered before what they have read is durable.
+    /// Reads are answered before the rows that they read are durable.
     UnsettledRead,
-    /// A reply of a home that is over waits for the next one.
+    /// A reply of a former home waits for the next one.
     ForgottenTerm,
-    /// A reply takes a confirmation begun before its request arrived.
+    /// A reply accepts a confirmation that started before its request arrived.
     EarlyConfirmation,
     /// A reply leaves without a confirmation.
     NoConfirmation,
-    /// A home's reads of `term` are answered with what it was.
+    /// A home's reads of `term` return its former value.
     StaleConfirmation,
     /// Relaxed replies leave however old the evidence is.
     RelaxedForever,
@@ -35,15 +35,15 @@ pub enum Mistake {
     TrimWithoutCopies,
     /// A node reports as synced what it has applied.
     ReportBeforeSync,
-    /// A follower goes on behind a record that it has not applied.
+    /// A follower continues after a record that it has not applied.
     SkippedGap,
-    /// Chunks are applied as they come, so also those of a group that a term has cut.
+    /// Chunks are applied on arrival, so also those of a group that a term has cut.
     CutGroupApplied,
     /// A piece of an object without an answer is taken for kept, and the record is appended.
     PointerBeforeObject,
     /// An object is removed once its record is appended.
     ObjectRemovedEarly,
-    /// Interactive transactions are not judged by what they have read.
+    /// Interactive transactions are not certified against their reads.
     UncertifiedReads,
 }
 
@@ -70,7 +70,7 @@ impl Mistake {
         Mistake::UncertifiedReads,
     ];
 
-    /// True if the violation is one that the mistake leads to.
+    /// Returns true if the mistake can cause the violation.
     pub fn explains(self, violation: &Violation) -> bool {
         use Violation as V;
         match self {

@@ -1,8 +1,8 @@
-//! Three whole engines that share a log, on one thread and from one seed: their disks lose what is
-//! not synced, fill up, fail and are slow, their processes crash and stand still, the network
-//! between them and a model of the sequencer loses, delays, repeats and reorders, in one direction
-//! or both, and clocks are set forward and back by up to an hour. Clients write, read, move money
-//! and append to lists; a judge replays the sequencer's journal, and another looks for cycles among
+//! Three whole engines that share a log, on one thread and from one seed: their disks lose unsynced
+//! data, fill up, fail and are slow, their processes crash and are suspended, the network between
+//! them and a model of the sequencer loses, delays, repeats and reorders, in one direction or both,
+//! and clocks are set forward and back by up to an hour. Clients write, read, move money and append
+//! to lists; one checker replays the sequencer's journal, and another searches for cycles among
 //! transactions.
 //!
 //! A tick is a millisecond: the network delivers, each node takes its steps, clients act, and
@@ -11,6 +11,7 @@
 mod clients;
 mod copying;
 mod faults;
+mod founding;
 mod histories;
 mod judgement;
 mod mistake;
@@ -30,20 +31,23 @@ pub use judgement::Violation;
 pub use mistake::Mistake;
 
 use crate::cluster::clients::{MONEY, is_account, number, space};
-use crate::cluster::node::NODES;
+use crate::cluster::node::{NODES, Node};
 use crate::cluster::state::Cluster;
 
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks of a run in which everything may happen, and of the calm behind it.
+/// Ticks of a run with all kinds of faults, of the calm after it, and of the final time in which
+/// clients send no requests and all nodes reach the same record.
 const WILD_TICKS: u64 = 8_000;
 const CALM_TICKS: u64 = 4_000;
+const REST_TICKS_MIN: u64 = 300;
+const REST_TICKS_MAX: u64 = 20_000;
 
 /// How one seed ended well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Hash of everything that was observed: the same each time the seed is run.
     pub hash: u64,
-    /// How often each state was reached.
+    /// The number of times that each state was reached.
     pub reached: BTreeMap<&'static str, u64>,
     /// Simulated time.
     pub simulated: Duration,
@@ -59,6 +63,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Result<Report, Violation> {
     for _ in 0..CALM_TICKS {
         cluster.tick(false)?;
     }
+    cluster.rest()?;
     cluster.end()
 }
 
@@ -69,6 +74,10 @@ pub fn first_finding(mistake: Mistake, mut seeds: Range<u64>) -> Option<(u64, Vi
 
 impl Cluster {
     fn tick(&mut self, is_wild: bool) -> Result<(), Violation> {
+        self.tick_of(is_wild, true)
+    }
+
+    fn tick_of(&mut self, is_wild: bool, clients_act: bool) -> Result<(), Violation> {
         self.now += TICK;
         let now = self.now;
         loop {
@@ -90,7 +99,9 @@ impl Cluster {
         }
         self.lead();
         self.tend()?;
-        self.act()?;
+        if clients_act {
+            self.act()?;
+        }
         self.reply()?;
         if self.random.one_in(50) {
             self.compare()?;
@@ -98,7 +109,45 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node that stood still finds the time gone.
+    /// Waits until all nodes have the same records, without requests of clients, and compares the
+    /// hashes of their states.
+    fn rest(&mut self) -> Result<(), Violation> {
+        for tick in 0..REST_TICKS_MAX {
+            self.tick_of(false, false)?;
+            if tick >= REST_TICKS_MIN && self.are_alike() {
+                return self.compare_hashes();
+            }
+        }
+        let nodes = (0..NODES).map(|at| format!("\nnode {at}: {}", self.describe(at)));
+        Err(Violation::NeverAlike { nodes: nodes.collect() })
+    }
+
+    /// Returns true if all nodes have applied everything that the log has.
+    fn are_alike(&self) -> bool {
+        let last = self.judge.last();
+        let applied = |node: &Node| {
+            let engine = node.engine.as_ref()?;
+            Some(LogSequence(engine.replication().applied))
+        };
+        self.nodes.iter().all(|node| applied(node) == Some(last))
+    }
+
+    fn compare_hashes(&mut self) -> Result<(), Violation> {
+        let hash = |node: &Node| {
+            let engine = node.engine.as_ref().expect("all nodes run");
+            engine.state_hash(None).expect("a disk without faults")
+        };
+        let hashes: Vec<u128> = self.nodes.iter().map(hash).collect();
+        match hashes.iter().position(|hash| *hash != hashes[0]) {
+            Some(node) => Err(Violation::EndsDifferently { node }),
+            None => {
+                self.reach("all nodes had one state hash at the end");
+                Ok(())
+            }
+        }
+    }
+
+    /// A paused node finds that time has passed.
     fn live(&mut self, at: usize) -> Result<(), Violation> {
         let now = self.now;
         let node = &mut self.nodes[at];
@@ -146,7 +195,7 @@ impl Cluster {
         self.compare()?;
         let in_the_log = self.judge.sum(is_account, number);
         for at in 0..NODES {
-            // A home may not know yet that it is over: what it has committed since never happened.
+            // A home may not know yet that it is deposed: its later commits never happened.
             if !matches!(self.nodes[at].role(), Some(Role::Following { .. })) {
                 continue;
             }
@@ -177,7 +226,7 @@ impl Cluster {
         })
     }
 
-    /// A node as it stands, for who reads of a finding.
+    /// The state of a node, for the report of a violation.
     fn describe(&self, at: usize) -> String {
         let node = &self.nodes[at];
         let ahead = node.runtime.now().saturating_sub(self.now);
@@ -219,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_judge_finds_nothing() {
+    fn the_checker_finds_nothing() {
         for seed in 0..10 {
             run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         }
@@ -229,7 +278,7 @@ mod tests {
     /// fault of the engine's test of parts at the end of a log; in the others the disks of two
     /// nodes were slow to the end.
     #[test]
-    fn the_judge_finds_nothing_where_it_once_did() {
+    fn the_checker_finds_nothing_in_past_failures() {
         for seed in [137, 5800, 7325, 7379] {
             run(seed, None).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         }
@@ -244,9 +293,9 @@ mod tests {
         assert_ne!(first[0].hash, first[1].hash);
     }
 
-    /// Those that take many seeds are looked for by `quartet-sim --cluster --mistakes`.
+    /// Mistakes that need many seeds are run by `quartet-sim --cluster --mistakes`.
     #[test]
-    fn the_judge_finds_mistakes() {
+    fn the_checker_finds_mistakes() {
         for mistake in [
             Mistake::WithoutTerm,
             Mistake::ChangedEpoch,

@@ -26,7 +26,7 @@ pub const NODES: usize = 3;
 /// Records that the sequencer may hold, in bytes.
 const BUDGET_BYTES: u64 = 3 << 20;
 
-/// The answer of a node that was asked for a copy of itself.
+/// The answer of a node to a request for a copy of itself.
 pub type Given = Arc<Mutex<Option<Result<CopySource, CopyError>>>>;
 
 pub struct Node {
@@ -41,23 +41,23 @@ pub struct Node {
     log: FileLogOptions,
     objects: Option<ObjectOptions>,
     pub engine: Option<Arc<Engine>>,
-    /// Its disk is empty and is to be filled with a copy.
+    /// Its disk is empty and shall be filled with a copy.
     pub is_empty: bool,
-    /// Its disk is slow until then; the longest time that a sync takes meanwhile.
+    /// The end of its disk's slowness; the longest time that a sync takes meanwhile.
     slow_until: Duration,
     sync_micros: Arc<AtomicU64>,
-    /// It stands still until then.
+    /// The end of its suspension.
     pub asleep_until: Duration,
     pub stood_still: bool,
     /// The highest record that it has ever reported as durable.
     pub synced: LogSequence,
-    /// The record at which it must open at least.
+    /// The lowest record at which it must open.
     kept: LogSequence,
-    /// How often its processes have reached each state.
+    /// The number of times that its processes have reached each state.
     pub counts: BTreeMap<&'static str, u64>,
     /// A layer's memory: what the row of a key says, by version.
     cache: BTreeMap<(Vec<u8>, Version), Vec<u8>>,
-    /// The cache is to be dropped.
+    /// The cache must be dropped.
     was_deposed: Arc<AtomicBool>,
     mistake: Option<Mistake>,
     has_failed: Arc<AtomicBool>,
@@ -73,7 +73,7 @@ impl Node {
         random: &mut Random,
         mistake: Option<Mistake>,
     ) -> Node {
-        // One node's clock is an hour ahead: behind its terms, versions go on one by one.
+        // One node's clock is an hour ahead: after its terms, versions increase by one.
         let ahead = if id == 0 { 3_600_000_000 } else { 0 };
         let clock = Arc::new(ManualClock::new(1_700_000_000_000_000 + ahead));
         let segment_bytes = random.pick(&[16 << 10, 64 << 10]);
@@ -195,6 +195,13 @@ impl Node {
         self.disk = disk;
     }
 
+    /// What the disk has not synced is gone, while no process runs.
+    pub fn lose_unsynced(&mut self, random: &mut Random) {
+        self.disk = self.disk.fork();
+        self.disk.crash_keeping_some(random.next());
+        slow_syncs(&self.disk, &self.sync_micros, &self.runtime);
+    }
+
     /// The process ends in order, with its file log closed.
     pub fn stop(&mut self) {
         self.sum_up();
@@ -209,7 +216,7 @@ impl Node {
         self.asleep_until = Duration::ZERO;
     }
 
-    /// Everything that it had is gone.
+    /// Loses all its data.
     pub fn empty(&mut self) {
         self.end_process();
         self.disk = FaultyDisk::new();
@@ -270,7 +277,7 @@ impl Node {
         self.sync_micros.store(sync_takes.as_micros() as u64, Ordering::SeqCst);
     }
 
-    /// Its disk is quick again, and nothing waits for it any more but what has begun to.
+    /// Makes its disk fast again; only waits that have started continue.
     pub fn end_slowness(&mut self) {
         self.slow_until = Duration::ZERO;
         self.sync_micros.store(0, Ordering::SeqCst);
@@ -281,12 +288,12 @@ impl Node {
         self.slow_until > now
     }
 
-    /// True while the flusher waits for a slow disk.
+    /// Returns true while the flusher waits for a slow disk.
     pub fn is_stalled(&self) -> bool {
         self.runtime.is_stalled()
     }
 
-    /// The flusher waits for the slow disk, now and then.
+    /// Makes the flusher wait for the slow disk, occasionally.
     pub fn drag(&mut self, now: Duration, random: &mut Random) {
         let micros = self.sync_micros.load(Ordering::SeqCst);
         if micros == 0 {
@@ -317,7 +324,7 @@ impl Node {
         self.clock.set(self.clock.now_micros().saturating_sub(micros));
     }
 
-    /// Begins to fill its empty directory.
+    /// Starts to fill its empty directory.
     pub fn begin_target(&self) -> Result<CopyTarget, CopyError> {
         CopyTarget::begin(self.parts(), self.store())
     }
@@ -326,7 +333,7 @@ impl Node {
         self.disk.clear_faults();
     }
 
-    /// Asks for a copy of this node, which the process gives in its own time.
+    /// Requests a copy of this node, which its process returns in its own time.
     pub fn begin_copy(&self) -> Option<Given> {
         let (engine, given) = (self.engine.clone()?, Given::default());
         let slot = given.clone();
@@ -358,13 +365,13 @@ impl Node {
         self.engine.as_ref().is_some_and(|engine| engine.is_home())
     }
 
-    /// True if its time has run ahead of the world's, as when it has waited for its own work: what
-    /// it does next lies in the world's future.
+    /// Returns true if its time is ahead of the world's, as after waiting for its own work: its
+    /// next actions are in the world's future.
     pub fn is_ahead(&self, now: Duration) -> bool {
         self.runtime.now() > now
     }
 
-    /// The time in which it stood still is gone.
+    /// Skips the time in which it was suspended.
     pub fn wake(&self, now: Duration) {
         self.runtime.skip(now.saturating_sub(self.runtime.now()));
     }

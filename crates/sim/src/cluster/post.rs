@@ -74,13 +74,13 @@ pub struct Post {
     mistake: Option<Mistake>,
     /// The record that was appended last, and whether its answer was missing.
     last_append: Option<LogSequence>,
-    /// The value of `term` by which the node has become home.
+    /// The value of `term` with which the node has become home.
     home_by: Option<Vec<u8>>,
     /// The records that this node was shown, since it was first deceived.
     shown: BTreeMap<LogSequence, Vec<u8>>,
     /// The chunks as they are.
     chunks: BTreeMap<LogSequence, Vec<u8>>,
-    /// How often each kind of answer has come.
+    /// Number of answers of each kind.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
@@ -104,7 +104,7 @@ impl Post {
         self.sequencer.client()
     }
 
-    /// The kind of record whose append has no answer yet.
+    /// The kind of record whose append is unanswered.
     pub fn appends(&self) -> Option<&'static str> {
         self.under_way.values().find_map(|(_, sent)| match sent {
             Sent::Append { kind, .. } => Some(*kind),
@@ -112,7 +112,7 @@ impl Post {
         })
     }
 
-    /// A new process' handle; the one before gets nothing any more.
+    /// A new process' handle; the previous one receives nothing further.
     pub fn handle(&mut self) -> impl FnOnce(Waker) -> Box<dyn Sequencer + Send> + Send + use<> {
         self.mailbox = Arc::default();
         self.under_way.clear();
@@ -320,7 +320,7 @@ impl Post {
         }
     }
 
-    /// Shows a node something else than a record, and what is behind it as fitting that.
+    /// Replaces a record by a falsified one, and later records by ones that fit it.
     fn shown_record(&mut self, key: &[u8], value: Vec<u8>) -> Vec<u8> {
         let (Some(at), Some(mistake)) = (self.place.sequence_of(key), self.mistake) else {
             return value;
@@ -369,8 +369,8 @@ impl Post {
     }
 }
 
-/// How many bytes whole transactions take at the beginning: each is a version, a length, and as
-/// many bytes.
+/// Length of the whole transactions at the start of `bytes`: each is a version, a length, and its
+/// bytes.
 fn whole_transactions(bytes: &[u8]) -> usize {
     let mut whole = 0;
     while let Some(length) = bytes[whole..].get(8..12) {

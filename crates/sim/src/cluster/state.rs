@@ -37,11 +37,11 @@ pub struct Cluster {
     /// Large epochs become objects.
     pub has_objects: bool,
     pub acknowledged_at_end: u64,
-    /// Transactions whose reads are answered and that are not committed.
+    /// Transactions with answered reads that are not committed.
     pub open: Vec<Transfer>,
     pub open_lists: Vec<OpenLists>,
     pub history: Vec<Transaction>,
-    /// The home seen last, and the one before it.
+    /// The last two homes, the newest first.
     pub homes: (usize, usize),
     pub hash: u64,
     pub reached: BTreeMap<&'static str, u64>,
@@ -70,7 +70,7 @@ pub struct ArrivedRead {
     pub due: Duration,
 }
 
-/// A reply of a process that runs: those of one that has ended are forgotten.
+/// A reply of a running process: replies of an ended process are dropped.
 pub struct Reply {
     pub node: usize,
     pub arrival: Arrival,
@@ -152,10 +152,16 @@ impl Cluster {
             hash: seed,
             reached: BTreeMap::new(),
         };
-        cluster.found(&place);
+        // Every third seed starts with data.
+        match seed % 3 {
+            0 => cluster.found_with_data(&place)?,
+            _ => cluster.found(&place),
+        }
         for node in &mut cluster.nodes {
             node.runtime.skip(cluster.now);
-            node.start()?;
+            if !node.is_empty {
+                node.start()?;
+            }
         }
         Ok(cluster)
     }
@@ -177,13 +183,13 @@ impl Cluster {
         self.hash = mixed(self.hash ^ value);
     }
 
-    /// True if the node runs and does not stand still.
+    /// Returns true if the node is running and not suspended.
     pub fn is_awake(&self, at: usize) -> bool {
         let node = &self.nodes[at];
         node.engine.is_some() && node.asleep_until <= self.now && !node.is_ahead(self.now)
     }
 
-    /// Its process is over: nobody hears from it any more.
+    /// Removes a node's ended process: its messages and replies are dropped.
     pub fn forget(&mut self, at: usize) {
         self.world.borrow_mut().forget(self.nodes[at].post.client());
         self.replies.retain(|reply| reply.node != at);

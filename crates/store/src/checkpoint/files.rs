@@ -2,12 +2,11 @@
 //! running server.
 //!
 //! A checkpoint is `checkpoint-<log sequence, 20 digits>`: every row as of that epoch. It is
-//! written under a temporary name, synced, renamed, and only then older ones are removed, so a
-//! crash at any moment leaves one whole.
+//! written under a temporary name, synced and renamed; only then are older ones removed, so a crash
+//! at any moment leaves one whole.
 //!
-//! Between checkpoints the file of the temporary name is empty and has some space reserved, so that
-//! a small checkpoint can be written on a full disk: it is what gives back the space of what was
-//! deleted.
+//! Between checkpoints the temporary file is empty and has some space reserved, so that a small
+//! checkpoint can be written on a full disk: the checkpoint releases the space of deleted rows.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use crate::row::Row;
 const PREFIX: &str = "checkpoint-";
 const TEMPORARY: &str = "checkpoint.partial";
 
-/// Where a store's checkpoints are.
+/// The files of a store's checkpoints.
 #[derive(Clone)]
 pub(crate) struct CheckpointFiles {
     disk: Arc<dyn Disk>,
@@ -55,7 +54,7 @@ pub(crate) fn is_checkpoint(name: &str) -> bool {
     digits.is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The point of history that a checkpoint's name tells.
+/// The log sequence in a checkpoint's name.
 pub(crate) fn sequence_of(name: &str) -> LogSequence {
     let digits = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok());
     LogSequence(digits.unwrap_or_default())
@@ -90,11 +89,11 @@ impl CheckpointFiles {
         Ok(Some(FoundCheckpoint { file: name, summary }))
     }
 
-    /// Writes a checkpoint of `rows` and removes the older ones. Returns its bytes.
+    /// Writes a checkpoint of `rows` and removes the older ones. Returns its size in bytes.
     pub fn write(&self, rows: impl Snapshot, position: Position) -> Result<u64, StoreError> {
         let written = self.write_file(rows, position);
         if written.is_err() {
-            // Whatever is left is cut at once.
+            // A partial file is truncated immediately.
             let _ = self.shrink_temporary();
         }
         self.tidy();
@@ -137,8 +136,8 @@ impl CheckpointFiles {
         remove_some(disk, |name| name == TEMPORARY || is_checkpoint(name))
     }
 
-    /// Takes away what an unfinished checkpoint has left, and reserves room for the next one, as
-    /// far as there is any.
+    /// Removes the remains of an unfinished checkpoint, and reserves room for the next one, as far
+    /// as the disk has space.
     pub fn tidy(&self) {
         let reserved = self
             .empty_temporary()
@@ -148,7 +147,7 @@ impl CheckpointFiles {
         }
     }
 
-    /// Cuts what was written for nothing, little by little, beside those who wait for their syncs.
+    /// Truncates a partial file in small steps, so that concurrent syncs are not delayed.
     fn shrink_temporary(&self) -> io::Result<()> {
         let file = self.disk.open(TEMPORARY)?;
         let mut left = file.len()?;
@@ -188,7 +187,7 @@ impl Read for Reading {
     }
 }
 
-/// Bytes that one call cuts off.
+/// Bytes that one call truncates.
 const SHRINK_BYTES: u64 = 4 << 20;
 
 struct Writing<'g> {
@@ -256,7 +255,8 @@ mod tests {
 
     use super::*;
 
-    /// One sync at the end of the file made the log's next one wait until gigabytes were written.
+    /// A single sync at the end of the file made the log's next sync wait until gigabytes were
+    /// written.
     #[test]
     fn little_of_a_checkpoint_ever_waits_for_the_disk() {
         let disk = FaultyDisk::new();

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! All numbers are little-endian. A crc (CRC-32, IEEE) covers everything of its part except itself:
-//! of the header what stands before it, of a block or footer the tag, the length and the payload.
+//! for the header the bytes before it, for a block or footer the tag, the length and the payload.
 //! Rows ascend strictly by key over the whole stream, a block is closed once it holds 64 KiB, and
 //! nothing follows the footer.
 //!
@@ -36,7 +36,7 @@ use crate::row::Row;
 /// A summary of the rows written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointSummary {
-    /// The point of history whose rows it holds.
+    /// The point of history of the rows.
     pub position: Position,
     /// The number of rows.
     pub rows: u64,
@@ -62,8 +62,8 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// No block is larger: twice the longest value and more.
 pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 30;
 
-/// Writes all rows of the snapshot to `out`, which is neither flushed nor synced; `progress` hears
-/// the rows written so far after each block.
+/// Writes all rows of the snapshot to `out`, without a flush or sync; calls `progress` with the
+/// number of rows written after each block.
 pub fn write(
     snapshot: impl Snapshot,
     position: Position,
@@ -133,7 +133,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the rows gathered as a block, which ends in `last_value`, where that lies.
+    /// Writes the gathered rows as a block; `last_value`, which is its end, is not copied.
     fn block(&mut self, last_value: &[u8], progress: &mut dyn FnMut(u64)) -> io::Result<()> {
         let payload = std::mem::take(&mut self.payload);
         self.part(TAG_ROWS, &payload, last_value)?;
@@ -177,12 +177,12 @@ impl Writer<'_> {
     }
 }
 
-/// Reads a checkpoint to its end and gives every row to `sink` in strictly ascending order of keys;
-/// `progress` hears the rows read so far, now and then. After an error the rows given so far are
-/// worth nothing.
+/// Reads a checkpoint to its end and passes every row to `sink` in strictly ascending order of
+/// keys; calls `progress` with the number of rows read, at intervals. After an error the rows
+/// passed before are invalid.
 ///
-/// Blocks are read and verified on a thread of their own, while the rows of those before are made
-/// on this one.
+/// Blocks are read and verified on a separate thread, while this thread builds the rows of earlier
+/// blocks.
 pub fn read(
     input: &mut (dyn Read + Send),
     sink: &mut dyn FnMut(Row),
@@ -207,7 +207,7 @@ pub fn read(
                 sink(row);
             }
             progress(rows);
-            // At the end nobody takes it.
+            // Fails harmlessly at the end, when the reader has stopped.
             let _ = give_back.send(blocks);
         }
         verifying
@@ -224,7 +224,7 @@ pub fn read_position(input: &mut dyn Read) -> Result<Position, CheckpointError> 
 
 struct Reader<'a> {
     input: &'a mut dyn Read,
-    /// Bytes read so far, and where the part being read starts.
+    /// Bytes read, and the start of the current part.
     offset: u64,
     part: u64,
     /// Payloads of the parts that were read, one after the other.
@@ -259,8 +259,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the next block or footer and verifies its checksum; returns its tag, and where in
-    /// `payload` it begins.
+    /// Reads the next block or footer and verifies its checksum; returns its tag, and its start in
+    /// `payload`.
     fn part(&mut self) -> Result<(u8, usize), CheckpointError> {
         self.part = self.offset;
         let frame: FrameBytes = self.array()?;
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes of blocks that are handed over at once; a larger block is handed over alone.
+/// Bytes of blocks that are passed on together; a larger block is passed on by itself.
 const GIVEN_BYTES: usize = 1 << 20;
 
 /// Reads blocks, and watches over what spans them.
@@ -353,7 +353,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Gives blocks that are sound, and takes back what was used for them.
+    /// Passes on sound blocks, and receives used buffers.
     fn run(
         mut self,
         give: &SyncSender<Vec<u8>>,
@@ -370,13 +370,13 @@ impl<'a> Verifier<'a> {
             if self.reader.payload.len() >= GIVEN_BYTES {
                 let mut next = used.try_recv().unwrap_or_default();
                 next.clear();
-                // A receiver that is gone has failed by itself.
+                // A dropped receiver has failed on its side.
                 let _ = give.send(std::mem::replace(&mut self.reader.payload, next));
             }
         }
     }
 
-    /// Judges the rows of the block that begins there.
+    /// Verifies the rows of the block that starts at `start`.
     fn block(&mut self, start: usize) -> Result<(), &'static str> {
         let mut rest = &self.reader.payload[start..];
         if rest.is_empty() {
@@ -422,7 +422,7 @@ struct RowBytes<'a> {
 }
 
 impl RowBytes<'_> {
-    /// The first row of `payload`, and what stands behind it.
+    /// The first row of `payload`, and the remaining bytes.
     fn parse(payload: &[u8]) -> Option<(RowBytes<'_>, &[u8])> {
         let (header, rest) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
         let (key, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
@@ -533,8 +533,8 @@ mod tests {
         }
     }
 
-    /// Only the block being verified and the block being taken apart are in memory, however slow
-    /// the one is beside the other.
+    /// Only the block being verified and the block being parsed are in memory, even if the speeds
+    /// of the two threads differ much.
     #[test]
     fn little_is_read_ahead_of_the_rows() {
         let (bytes, _) = written(store(100_000, 100).snapshot());
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_set_to_all_ones_or_zeros_is_refused() {
+    fn every_byte_set_to_255_or_0_is_refused() {
         let (bytes, _) = written(store(20, 10).snapshot());
         for (index, byte) in (0..bytes.len()).flat_map(|index| [(index, 0), (index, 0xff)]) {
             let mut damaged = bytes.clone();
@@ -592,7 +592,7 @@ mod tests {
         assert!(read_back(&bytes).is_err());
     }
 
-    /// Each block is sound by itself; only order, count and state hash can tell.
+    /// Each block is sound in itself; only order, count and state hash can reveal it.
     #[test]
     fn lost_repeated_and_exchanged_blocks_are_refused() {
         let (bytes, _) = written(store(2_000, 100).snapshot());

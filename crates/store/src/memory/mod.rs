@@ -1,4 +1,5 @@
-//! The store that keeps every row in memory: the counted tree behind the traits of this crate.
+//! The store that keeps every row in memory: the counted tree as an implementation of this crate's
+//! traits.
 //!
 //! A snapshot is a clone of the tree, that is, of its root. A flush writes one to a checkpoint.
 
@@ -21,15 +22,15 @@ use crate::options::StoreOptions;
 use crate::position::Position;
 use crate::row::Row;
 
-/// The latest state in memory. A new one is empty; a filled one comes from a [`MemoryBuilder`].
+/// The latest state in memory. A new store is empty; a filled one is built by a [`MemoryBuilder`].
 #[derive(Default)]
 pub struct MemoryStore {
     tree: Tree,
-    /// Where keys are that will be written next.
+    /// The places of keys that will be written next.
     fetched: Fetched,
     /// The position of the newest checkpoint.
     applied: Position,
-    /// Where checkpoints are; none for a store that is never flushed.
+    /// The checkpoints' files; none for a store that is never flushed.
     files: Option<CheckpointFiles>,
 }
 
@@ -39,8 +40,8 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// The store of the newest checkpoint in `disk`; an empty one if there is none. Changes nothing
-    /// on the disk.
+    /// Opens the store of the newest checkpoint in `disk`; an empty store if there is none. Changes
+    /// nothing on the disk.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         options: &StoreOptions,
@@ -84,7 +85,7 @@ struct Fetched {
     written: usize,
 }
 
-/// Tells a key from most others: its end and its length.
+/// A short fingerprint of a key: its end and its length.
 type Mark = (u32, u32);
 
 fn mark(key: &[u8]) -> Mark {
@@ -103,7 +104,7 @@ impl Fetched {
         *way
     }
 
-    /// Which of these keys, the next ones to be written, have not been looked for yet.
+    /// The keys that have not been looked up yet, of these next keys to be written.
     fn missing<'a, 'k>(&mut self, keys: &'a [&'k [u8]]) -> &'a [&'k [u8]] {
         let ahead = &self.keys[self.written..];
         let known = ahead.iter().zip(keys).take_while(|((next, _), key)| *next == mark(key));
@@ -131,7 +132,7 @@ pub struct MemoryBuilder {
 }
 
 impl MemoryBuilder {
-    /// Begins with no row.
+    /// Starts without rows.
     pub fn new() -> MemoryBuilder {
         MemoryBuilder::default()
     }
@@ -141,7 +142,7 @@ impl MemoryBuilder {
         self.tree.push(row);
     }
 
-    /// The store of the rows pushed. Like a new one it belongs to no disk.
+    /// Returns the store of the pushed rows. Like a new store it belongs to no disk.
     pub fn finish(self) -> MemoryStore {
         MemoryStore {
             tree: self.tree.finish(),
@@ -278,9 +279,9 @@ impl Snapshot for MemorySnapshot {
     }
 }
 
-/// Below this number of rows, rows lie near enough, in the processor's caches: looking them up
-/// twice costs more than the first time saves. With small rows and a shared cache of 32 MiB walks
-/// of ten rows gain from 60,000 rows on. Single lookups gain with any number.
+/// Below this number, rows are mostly in the processor's caches: looking them up twice costs more
+/// than the prefetch saves. With small rows and a shared cache of 32 MiB, walks of ten rows gain
+/// from 60,000 rows on. Single lookups gain with any number.
 pub(crate) const FAR_FROM_ROWS: u64 = 1 << 16;
 
 fn is_far(tree: &Tree) -> bool {
@@ -332,7 +333,7 @@ impl<T: Rows> Read for T {
     }
 
     fn walk(&self, start: &[u8], visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) -> Result<(), StoreError> {
-        // The visitor decides how far; that it stopped is no news to the caller.
+        // The visitor decides when to stop; the caller knows that it did.
         let _ = self.tree().rows_from(start).try_for_each(visit);
         Ok(())
     }
@@ -395,7 +396,7 @@ mod tests {
         crate::conformance::check(MemoryStore::new);
     }
 
-    /// How many keys wait to be written, with a way or without.
+    /// The number of keys that wait to be written, with a way or without.
     fn waiting(store: &MemoryStore) -> (usize, usize) {
         let keys = &store.fetched.keys[store.fetched.written..];
         let known = keys.iter().filter(|(_, way)| way.is_some()).count();
@@ -424,7 +425,7 @@ mod tests {
         assert!(!replaces(&mut store, 5) && replaces(&mut store, 6));
         fetch(&mut store, &[8, 10]);
         assert_eq!(waiting(&store), (2, 0));
-        // Others are written than those that were to be.
+        // Other keys are written than were announced.
         assert!(replaces(&mut store, 100));
         assert_eq!(waiting(&store), (2, 0));
         fetch(&mut store, &[102, 10]);
@@ -436,7 +437,7 @@ mod tests {
 
     /// Prefetching reads rows' headers, of any length of theirs, and of keys that are not there.
     #[test]
-    fn rows_are_fetched_whatever_their_size() {
+    fn rows_of_any_size_are_fetched() {
         let mut store = MemoryStore::new();
         let key = |number: u64| number.to_be_bytes();
         for number in (0..2 * FAR_FROM_ROWS).step_by(2) {

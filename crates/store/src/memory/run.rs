@@ -1,25 +1,25 @@
 //! A short sorted run of rows, the body of every node of the tree: the rows of a leaf, the
 //! separators of an inner node.
 //!
-//! Following row pointers is what makes searching expensive, so beside each row stands its *head*:
-//! eight bytes of its key as a big-endian number. Heads order as keys do, except that different
-//! keys may have equal heads; only then are rows followed. Eight bytes tell little when all keys
-//! begin alike, so heads start behind `skip` bytes:
+//! Following row pointers dominates the cost of a search, so next to each row the run keeps its
+//! *head*: eight bytes of its key as a big-endian number. Heads order as keys do, except that
+//! different keys may have equal heads; only then are rows followed. Eight bytes distinguish little
+//! when all keys share a prefix, so heads start after `skip` bytes:
 //!
 //! ```text
 //! keys    user:1047  user:1051  user:1998      skip = 6
 //! heads     047·····   051·····   998·····
 //! ```
 //!
-//! A key being searched must begin with those skipped bytes as well. Mostly that needs no test: the
-//! separators left and right of a node (its *fences*) begin with the same `assured` bytes, hence so
-//! does every key led there. Where the rows share enough beyond the fences that all heads would be
-//! equal (at the edges of the tree, at the border of two tables), `skip > assured` and a search
+//! A searched key must start with the skipped bytes as well. Mostly that needs no test: the
+//! separators left and right of a node (its *fences*) share a prefix of `assured` bytes, hence so
+//! does every key routed to it. Where the rows share enough beyond the fences that all heads would
+//! be equal (at the edges of the tree, at the border of two tables), `skip > assured` and a search
 //! compares the skipped bytes with the first row's.
 //!
-//! Invariants: rows strictly ascend by key; all begin with the same `skip` bytes; `heads[i]` is the
-//! head of `rows[i]` behind `skip`; `assured` is the length of the fences' common prefix; an empty
-//! run has `skip <= assured`.
+//! Invariants: rows strictly ascend by key; all share the same first `skip` bytes; `heads[i]` is
+//! the head of `rows[i]` after `skip`; `assured` is the length of the fences' common prefix; an
+//! empty run has `skip <= assured`.
 
 use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut, Range};
@@ -28,8 +28,8 @@ use crate::interface::number_of;
 use crate::prefetch::prefetch;
 use crate::row::Row;
 
-/// Laid out as it is searched: the count of whoever holds it, these fields and the landmarks share
-/// a cache line.
+/// Laid out in the order of a search: the reference counts of the enclosing `Arc`, these fields and
+/// the landmarks share a cache line.
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Run<const N: usize> {
@@ -41,13 +41,13 @@ pub(crate) struct Run<const N: usize> {
     rows: Rows<N>,
 }
 
-/// The heads, of which one per row is used. Those beyond the first fill lines of their own; the
-/// first of each such line is a landmark, so that a search visits the line of the landmarks and the
-/// one that they point to.
+/// The heads, one in use per row. Those after the first fill cache lines of their own; the first
+/// head of each such line is a landmark, so that a search visits the line of the landmarks and the
+/// line that they select.
 #[derive(Clone)]
 #[repr(C)]
 struct Heads<const N: usize> {
-    /// Those of lines that are not used are the greatest number.
+    /// The landmark of an unused line is the greatest number.
     landmarks: [u64; LINES],
     heads: [u64; N],
 }
@@ -74,8 +74,7 @@ impl<const N: usize> Heads<N> {
         }
     }
 
-    /// Where the heads begin among which the first one not below `head` is, or behind which it
-    /// follows.
+    /// The start of the line that contains the first head not below `head`, or that precedes it.
     #[inline]
     fn line_of(&self, head: u64) -> usize {
         let below: usize = self
@@ -94,11 +93,11 @@ impl<const N: usize> Heads<N> {
     }
 }
 
-/// How far a search in a run has come.
+/// The state of a search in a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup {
     head: u64,
-    /// Where the line of heads to look at begins.
+    /// The start of the line of heads to be searched.
     line: usize,
 }
 
@@ -121,8 +120,8 @@ impl<const N: usize> DerefMut for Heads<N> {
     }
 }
 
-/// Handles of rows that lie anywhere in memory. Copying and dropping them changes the count in each
-/// row, so all are fetched first.
+/// Handles of rows at arbitrary addresses. Copying and dropping them changes the count in each row,
+/// so all rows are prefetched first.
 struct Rows<const N: usize>([Option<Row>; N]);
 
 impl<const N: usize> Rows<N> {
@@ -171,7 +170,7 @@ pub(crate) struct Fences<'a> {
 impl Fences<'_> {
     pub const OPEN: Fences<'static> = Fences { low: None, high: None };
 
-    /// How many bytes every key between the fences is sure to begin with.
+    /// The length of the prefix that every key between the fences shares.
     fn assured(&self) -> u32 {
         match (self.low, self.high) {
             (Some(low), Some(high)) => common_prefix(low.key(), high.key()) as u32,
@@ -208,12 +207,12 @@ impl<const N: usize> Run<N> {
         usize::from(self.len)
     }
 
-    /// All rows; every one is present.
+    /// All rows; each is present.
     pub fn rows(&self) -> &[Option<Row>] {
         &self.rows[..self.len()]
     }
 
-    /// The places of all rows that there is room for. Needs nothing of the run to be near.
+    /// The slots of all rows that fit. Accesses no memory of the run.
     pub fn slots(&self) -> &[Option<Row>; N] {
         &self.rows
     }
@@ -226,9 +225,9 @@ impl<const N: usize> Run<N> {
         self.row(self.len() - 1)
     }
 
-    /// Begins to search for a key that lies between the fences, which visits the first line of the
-    /// run, and has the line brought near that the search visits next. None where the rest of the
-    /// search depends on more than heads.
+    /// Starts a search for a key between the fences: visits the first line of the run, and
+    /// prefetches the line that the search visits next. Returns `None` where the rest of the search
+    /// depends on more than heads.
     #[inline]
     pub fn seek(&self, key: &[u8]) -> Option<Lookup> {
         if self.skip > self.assured {
@@ -240,7 +239,8 @@ impl<const N: usize> Run<N> {
         Some(Lookup { head, line })
     }
 
-    /// Goes on with a search: the row that the heads alone say to be at the key, or to follow it.
+    /// Continues a search: the index of the row that, by the heads only, is at the key or follows
+    /// it.
     #[inline]
     pub fn index_near(&self, sought: Lookup) -> usize {
         self.heads.first_from(sought.line, sought.head, self.len())
@@ -252,7 +252,7 @@ impl<const N: usize> Run<N> {
         self.rows.get(self.index_near(sought))
     }
 
-    /// The one row that the heads alone say to be at the key.
+    /// The index of the single row that, by the heads only, may be at the key.
     #[inline]
     pub fn index_at(&self, sought: Lookup) -> Option<usize> {
         let index = self.index_near(sought);
@@ -261,7 +261,7 @@ impl<const N: usize> Run<N> {
         is_alone.then_some(index)
     }
 
-    /// Where `key` is, or would have to be inserted. The key lies between the fences.
+    /// The index of `key`, or its place of insertion. The key is between the fences.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         if self.skip > self.assured {
             match self.beside_prefix(key) {
@@ -275,7 +275,7 @@ impl<const N: usize> Run<N> {
         self.find_sought(Lookup { head, line }, key)
     }
 
-    /// The end of a search that [`Run::seek`] began.
+    /// Completes a search started by [`Run::seek`].
     #[inline]
     pub fn find_sought(&self, sought: Lookup, key: &[u8]) -> Result<usize, usize> {
         let first = self.heads.first_from(sought.line, sought.head, self.len());
@@ -286,8 +286,8 @@ impl<const N: usize> Run<N> {
         let skip = self.skip as usize;
         let equal = heads[first..].iter().take_while(|other| **other == sought.head).count();
         let rest = &key[skip..];
-        // Keys that come in ascending order, as a stream's do, have the head of those before them
-        // now and then.
+        // Keys in ascending order, such as a stream's, sometimes have the same head as their
+        // predecessors.
         if equal > 1 && first + equal == heads.len() && rest_of(&self.rows[heads.len() - 1], skip) < rest {
             return Err(heads.len());
         }
@@ -302,8 +302,8 @@ impl<const N: usize> Run<N> {
         self.find(key).unwrap_or_else(|index| index)
     }
 
-    /// Reads the last eight bytes of keys as big-endian numbers: those of some rows, whose keys are
-    /// `key_bytes` long. Follows all rows only where the heads do not hold the ends of the keys.
+    /// Reads the last eight bytes of keys as big-endian numbers, for a range of rows with keys of
+    /// `key_bytes` bytes. Follows all rows only where the heads do not hold the ends of the keys.
     pub fn read_numbers(&self, rows: Range<usize>, key_bytes: usize, numbers: &mut [u64]) {
         let Some(Some(first)) = self.rows[rows.clone()].first() else {
             return;
@@ -328,7 +328,8 @@ impl<const N: usize> Run<N> {
     pub fn insert(&mut self, index: usize, row: Row) {
         let len = self.len();
         if self.skip > self.assured && self.beside_prefix(row.key()).is_ne() {
-            // It stands before or behind all others, which share more with each other than with it.
+            // It sorts before or after all others, which share a longer prefix with each other than
+            // with it.
             let alike = common_prefix(row.key(), self.row(0).key()) as u32;
             self.move_heads(self.worthwhile(alike));
         }
@@ -340,7 +341,7 @@ impl<const N: usize> Run<N> {
         self.heads.mark(len + 1);
     }
 
-    /// Replaces the row with the same key and returns the old one.
+    /// Replaces the row with the same key and returns the old row.
     pub fn replace(&mut self, index: usize, row: Row) -> Row {
         self.rows[index]
             .replace(row)
@@ -386,7 +387,7 @@ impl<const N: usize> Run<N> {
         self.len += right.len;
     }
 
-    /// Adapts to new fences. Heads that still tell keys apart are kept, because making new ones
+    /// Adapts to new fences. Heads that still distinguish keys are kept, because computing new ones
     /// follows every row.
     pub fn fit(&mut self, fences: Fences<'_>) {
         self.assured = fences.assured();
@@ -437,9 +438,9 @@ impl<const N: usize> Run<N> {
         if alike >= self.assured + 8 { alike } else { self.assured }
     }
 
-    /// Makes the heads those behind `skip` bytes, in which all rows are alike. If that is fewer
-    /// than before, one row is followed and not every one: what a head takes in at its front is
-    /// alike in all, too.
+    /// Recomputes the heads after `skip` bytes, in which all rows agree. If `skip` decreases, one
+    /// row is followed and not all of them: the bytes that enter the heads at the front are equal
+    /// in all rows, too.
     fn move_heads(&mut self, skip: u32) {
         let before = std::mem::replace(&mut self.skip, skip);
         if skip > before {
@@ -463,7 +464,7 @@ impl<const N: usize> Run<N> {
         self.heads.mark(self.len());
     }
 
-    /// How the beginning of `key` compares with the bytes all rows skip.
+    /// Compares the first bytes of `key` with the bytes that all rows skip.
     fn beside_prefix(&self, key: &[u8]) -> Ordering {
         let skip = self.skip as usize;
         key[..key.len().min(skip)].cmp(&self.row(0).key()[..skip])
@@ -502,7 +503,7 @@ pub(crate) fn separator(left: &Row, right: &Row) -> Row {
     Row::new(&right.key()[..=shared], b"", quartet_model::Version::ZERO)
 }
 
-/// Eight bytes of `key` behind `skip`, as a number that orders as they do; a shorter rest is filled
+/// Eight bytes of `key` after `skip`, as a number with the same order; a shorter rest is padded
 /// with zeros.
 fn head(key: &[u8], skip: usize) -> u64 {
     let rest = &key[skip..];
@@ -518,7 +519,7 @@ fn rest_of(row: &Option<Row>, skip: usize) -> &[u8] {
     &row.as_ref().expect("a row below the length is present").key()[skip..]
 }
 
-/// How many bytes both begin with.
+/// The length of the common prefix.
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -9,25 +9,25 @@
 //! ```
 //!
 //! Nodes are shared by reference counts. A clone of the tree is a clone of its root; a writer
-//! copies the nodes it changes only while somebody else holds them, and otherwise changes them in
-//! place. The counts make the rank of a key and the n-th row cost one descent, and let an iterator
-//! be two ranks: at the end of a leaf it descends again to the next rank, so it needs no stack, no
+//! copies the nodes it changes only while a snapshot holds them, and otherwise changes them in
+//! place. With the counts, the rank of a key and the n-th row cost one descent, and an iterator is
+//! two ranks: at the end of a leaf it descends again to the next rank, so it needs no stack, no
 //! parent pointers and no allocation.
 //!
-//! Beside each child stands a version that no row below it exceeds, so whether anything in a range
-//! is newer than a version is answered without visiting its rows. A write raises what stands on its
-//! way down. Nothing is lowered when rows are removed or split off, which would mean looking at all
-//! that are left: a version above all rows costs a look into that subtree, and no more. Putting
-//! back an older row, as a rollback does, lowers it again.
+//! Each child has a version that no row below it exceeds, so a check whether a range has a row
+//! newer than a version visits no rows. A write raises the versions on its path. Removing or
+//! splitting off rows lowers none, which would require visiting all remaining rows: a version above
+//! all rows only costs a visit of that subtree. Restoring an older row, as a rollback does, lowers
+//! it again.
 //!
 //! Nodes are freed when empty and merged with a neighbour when both are small; they are not kept
 //! half full, because deletions are rarely the end of a key range's life and moving rows between
 //! leaves costs more than it saves. A leaf that overflows at the left or right edge of the tree, or
-//! of keys that begin alike, splits there, so that ascending and descending loads leave full leaves
-//! behind, and the rows of a leaf begin alike. It splits behind rows that came one after the other,
-//! as numbered names do; elsewhere it splits in halves.
+//! of keys with a common prefix, splits there, so that ascending and descending loads leave full
+//! leaves, and the rows of a leaf share a prefix. It splits behind rows that came one after the
+//! other, as numbered names do; elsewhere it splits in halves.
 //!
-//! Invariants: keys of child `i` lie between separators `i - 1` and `i`; `counts[i]` is the number
+//! Invariants: keys of child `i` are between separators `i - 1` and `i`; `counts[i]` is the number
 //! of rows below child `i` and is never 0; no row below a child is newer than its `newest`; an
 //! inner node has at least one child; the root is a leaf if the tree is empty.
 
@@ -85,8 +85,8 @@ struct Inner<const LEAF: usize, const INNER: usize> {
     children: Children<LEAF, INNER>,
 }
 
-/// Like the rows of a run they lie anywhere, and each has a count, so all are fetched before they
-/// are copied or dropped.
+/// Like the rows of a run they have arbitrary addresses and a count each, so all are prefetched
+/// before they are copied or dropped.
 struct Children<const LEAF: usize, const INNER: usize>([Option<Child<LEAF, INNER>>; INNER]);
 
 /// A subtree as its parent holds it.
@@ -132,21 +132,19 @@ impl<const LEAF: usize, const INNER: usize> DerefMut for Children<LEAF, INNER> {
     }
 }
 
-/// A row is fetched when a visit of its leaf has this many rows before it: they lie anywhere in
-/// memory.
+/// Prefetch distance of a visit of a leaf, in rows, which have arbitrary addresses.
 const VISITED_AHEAD: usize = 4;
 
 /// Number of descents that run side by side: about the number of lines that a processor fetches at
 /// a time.
 const SIDE_BY_SIDE: usize = 16;
 
-/// How a row was come to, by the number of the child in each inner node and then that of the row.
-/// Found out by heads alone, and true until rows are added or removed: whoever goes it looks at the
-/// row's key.
+/// The path to a row: the index of the child in each inner node, then the index of the row. Derived
+/// from heads only, and valid until rows are added or removed: its user compares the row's key.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     steps: [u8; WAY_STEPS_MAX],
-    /// More than there is room for is no way.
+    /// A longer path is not stored.
     len: u8,
 }
 
@@ -204,7 +202,7 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
         found.zip(self.keys).map(|((node, sought), key)| (*node, *sought, *key))
     }
 
-    /// Goes on to the children where the keys belong. False if the nodes are leaves.
+    /// Descends to the children that contain the keys. Returns false if the nodes are leaves.
     fn descend(&mut self) -> bool {
         for ((node, sought), key) in self.nodes.iter().zip(&mut self.sought).zip(self.keys) {
             *sought = match node {
@@ -247,8 +245,8 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
         slots.into_iter().flatten().flatten().for_each(Row::prefetch);
     }
 
-    /// Prefetches the rows that walks from the keys visit, as far as they are in the leaf or the
-    /// one beside it.
+    /// Prefetches the rows that walks from the keys visit, as far as they are in the leaf or its
+    /// neighbour.
     fn fetch_walks(&self, root: &'t Node<LEAF, INNER>, walks: &[Walk<'_>]) {
         let mut parts: [&[Option<Row>]; 2 * SIDE_BY_SIDE] = [&[]; 2 * SIDE_BY_SIDE];
         for ((((node, sought, key), way), walk), parts) in
@@ -263,7 +261,7 @@ impl<'t, 'k, const LEAF: usize, const INNER: usize> Searches<'t, 'k, LEAF, INNER
             if missing > 0
                 && let Some(Node::Leaf(beside)) = root.beside(way, walk.reverse)
             {
-                // How many there are is not known before they are near.
+                // Their number is unknown until they are in the cache.
                 let from = if walk.reverse { LEAF } else { 0 };
                 parts[1] = part(beside.slots(), from, missing, walk.reverse);
                 prefetch(Arc::as_ptr(beside));
@@ -318,12 +316,12 @@ fn fetch_slots(slots: &[Option<Row>]) {
 enum Inserted<const LEAF: usize, const INNER: usize> {
     Replaced(Row),
     Added,
-    /// One row was added and the node's upper part moved out, to be linked behind the separator.
+    /// One row was added and the node's upper part moved out, to be linked after the separator.
     Split(Row, Node<LEAF, INNER>),
 }
 
-/// Which row of a range is to be removed, beside the bound it is looked for from: the first at or
-/// above that, or the last below it.
+/// The row of a range to be removed, relative to the bound from which it is searched: the first at
+/// or above it, or the last below it.
 #[derive(Clone, Copy)]
 struct EndOfRange<'a> {
     /// The range's other bound.
@@ -341,7 +339,7 @@ enum EndFound {
     Removed(Row),
     /// The range is empty.
     Empty,
-    /// Nothing in this subtree lies on the wanted side of the bound: the neighbour has the row.
+    /// No row of this subtree is on the searched side of the bound: the neighbour has the row.
     Beyond,
 }
 
@@ -367,7 +365,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         self.len
     }
 
-    /// True if there is no row. O(1).
+    /// Returns true if there is no row. O(1).
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -393,9 +391,9 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// Descends to the keys side by side, so that work done there soon afterwards waits for little.
-    /// Passes the paths on in order: `None` for a key that is not there, or cannot be distinguished
-    /// from others so far.
+    /// Descends to the keys in parallel, so that operations on them soon afterwards rarely miss the
+    /// cache. Passes the paths on in order: `None` for an absent key, or a key that heads do not
+    /// distinguish from others.
     pub fn fetch(&self, keys: &[&[u8]], found: &mut dyn FnMut(Option<Way>)) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
             let searches = Searches::new(&self.root, keys);
@@ -404,8 +402,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// Prefetches the rows under the keys with the beginnings of their values: those who read walk
-    /// through them.
+    /// Prefetches the rows under the keys with the first bytes of their values, for callers that
+    /// read whole rows.
     pub fn fetch_rows(&self, keys: &[&[u8]]) {
         for keys in keys.chunks(SIDE_BY_SIDE) {
             let searches = Searches::new(&self.root, keys);
@@ -414,7 +412,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         }
     }
 
-    /// The same for walks, and has the rows that they visit brought near.
+    /// The same for walks, and prefetches the rows that they visit.
     pub fn fetch_walks(&self, walks: &[Walk<'_>]) {
         for walks in walks.chunks(SIDE_BY_SIDE) {
             let mut keys: [&[u8]; SIDE_BY_SIDE] = [&[]; SIDE_BY_SIDE];
@@ -430,7 +428,7 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         let Some((children, index)) = way.steps() else {
             return Err(row);
         };
-        // Here and below also if another row is there: see the file's header.
+        // Raised even if the path leads to another row: see the file's header.
         self.newest = self.newest.max(version);
         let mut node = &mut self.root;
         for child in children {
@@ -510,8 +508,8 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Some(removed)
     }
 
-    /// Takes out the rows from `start` up to, not including, `end`. O(log n): whole subtrees are
-    /// handed over, and the cost of freeing them falls to whoever drops the answer.
+    /// Removes the rows from `start`, inclusive, to `end`, exclusive. O(log n): whole subtrees move
+    /// to the returned value, and dropping it pays for freeing them.
     pub fn remove_range(&mut self, start: &[u8], end: &[u8]) -> Removed<LEAF, INNER> {
         let mut removed = Removed {
             count: 0,
@@ -558,23 +556,23 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         self.rank(end) - self.rank(start)
     }
 
-    /// Whether a row from `start` up to, not including, `end` is newer than `version`. About O(log
-    /// n): see the file's header.
+    /// Returns true if a row from `start` up to, not including, `end` is newer than `version`.
+    /// About O(log n): see the file's header.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> bool {
         start < end && self.newest > version && self.root.has_newer(Some(start), Some(end), version)
     }
 
     /// Visits the rows from `start` up to, not including, `end`, in key order or backwards, until
-    /// the visitor breaks. One descent to the first row; where the range ends is looked for in the
-    /// nodes that are met, not beforehand.
+    /// the visitor breaks. One descent to the first row; the end of the range is searched in each
+    /// node on the way, not beforehand.
     pub fn visit(&self, start: &[u8], end: &[u8], reverse: bool, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         if start < end {
-            // The visitor decides how far; that it stopped is no news to the caller.
+            // The visitor decides when to stop; the caller knows that it did.
             let _ = self.root.visit(Some(start), Some(end), reverse, visit);
         }
     }
 
-    /// Visits the numbers with which the keys of a range end, those of a leaf together: see
+    /// Visits the last eight bytes of a range's keys as numbers, those of a leaf together: see
     /// [`crate::Read::scan_numbers`].
     pub fn visit_numbers(
         &self,
@@ -611,9 +609,9 @@ impl<const LEAF: usize, const INNER: usize> CountedTree<LEAF, INNER> {
         Range::new(&self.root, self.rank(start), self.len)
     }
 
-    /// Visits all rows in key order until the visitor breaks, and lets go of each node behind it.
-    /// An inner node goes when its children are known, so a clone that is written meanwhile copies
-    /// only nodes that are still to be visited.
+    /// Visits all rows in key order until the visitor breaks, and releases each node after its
+    /// visit. An inner node is released once its children are known, so a concurrently written
+    /// clone copies only nodes that have yet to be visited.
     pub fn drain(self, visit: &mut dyn FnMut(&Row) -> ControlFlow<()>) {
         let mut waiting = vec![self.root];
         while let Some(node) = waiting.pop() {
@@ -671,7 +669,7 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
-    /// Prefetches what a visit to all rows reads before it comes to them.
+    /// Prefetches the memory that a visit of all rows reads first.
     fn prefetch_to_visit(&self) {
         self.prefetch();
         if let Node::Leaf(run) = self {
@@ -679,7 +677,7 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         }
     }
 
-    /// The node beside the one that the way leads to, where both have the same parent.
+    /// The neighbour of the node that the path leads to, if both have the same parent.
     fn beside(&self, way: &Way, before: bool) -> Option<&Self> {
         let (parents, index) = way.steps()?;
         let mut node = self;
@@ -713,8 +711,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         newest.unwrap_or(Version::ZERO)
     }
 
-    /// Whether a row from `start` up to `end` is newer than `version`; `None` is this node's own
-    /// end.
+    /// Returns true if a row from `start` up to `end` is newer than `version`; `None` is this
+    /// node's own end.
     fn has_newer(&self, start: Option<&[u8]>, end: Option<&[u8]>, version: Version) -> bool {
         #[cfg(test)]
         tests::VISITED.with(|count| count.set(count.get() + 1));
@@ -760,8 +758,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         })
     }
 
-    /// The leaves from `start` up to `end`, each with the indexes of those of its rows that lie
-    /// between them; there may be none. `None` is this node's own end.
+    /// Visits the leaves from `start` up to `end`, each with the index range of its rows between
+    /// them, which may be empty. `None` is this node's own end.
     fn visit_leaves(
         &self,
         start: Option<&[u8]>,
@@ -901,7 +899,8 @@ impl<const LEAF: usize, const INNER: usize> Node<LEAF, INNER> {
         held <= room / 4
     }
 
-    /// Whether one node could hold both and still take a good many more before it splits again.
+    /// Returns true if one node could hold both and still take a good many more before it splits
+    /// again.
     fn merges_with(&self, other: &Self) -> bool {
         let ((held, room), (more, _)) = (self.occupancy(), other.occupancy());
         held + more <= room * 3 / 4
@@ -928,8 +927,8 @@ impl<const LEAF: usize, const INNER: usize> Child<LEAF, INNER> {
         Child { node, newest }
     }
 
-    /// A part of a subtree in which no row was newer. Looking at the rows of a leaf would cost more
-    /// than it saves.
+    /// A part of a subtree that had no newer row. Visiting the rows of a leaf would cost more than
+    /// it saves.
     fn split_off(node: Node<LEAF, INNER>, newest: Version) -> Self {
         match node {
             Node::Leaf(_) => Child { node, newest },
@@ -965,7 +964,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         child.expect("a child below the length is present")
     }
 
-    /// The child to which `key` belongs.
+    /// The index of the child that contains `key`.
     fn child_of(&self, key: &[u8]) -> usize {
         self.separators.find(key).map_or_else(|index| index, |index| index + 1)
     }
@@ -1062,7 +1061,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
         Inserted::Split(middle, Node::Inner(Arc::new(right)))
     }
 
-    /// Puts a child at `index` behind its separator, into a node that is not full.
+    /// Inserts a child at `index` after its separator, into a node that is not full.
     fn link(&mut self, index: usize, separator: Row, child: Child<LEAF, INNER>) {
         let len = self.len();
         self.separators.insert(index - 1, separator);
@@ -1189,8 +1188,7 @@ impl<const LEAF: usize, const INNER: usize> Inner<LEAF, INNER> {
     }
 
     /// Frees the children among `from..to` that became empty, which are neighbours, and merges
-    /// small ones around them. A node left without any row stays as it is: the node above frees it
-    /// whole.
+    /// small neighbours around them. A node left without rows remains: its parent frees it whole.
     fn tidy(&mut self, from: usize, to: usize, fences: Fences<'_>) {
         let is_empty = |index: &usize| self.counts[*index] == 0;
         let first = (from..to).find(is_empty).unwrap_or(to);
@@ -1260,11 +1258,11 @@ fn fences_of_child<'a, const N: usize>(separators: &'a Run<N>, index: usize, fen
     Fences { low, high }
 }
 
-/// Where a node stands. Its fences are looked up only if it is split: they lie in lines of its
-/// parents that finding it does not visit.
+/// The position of a node. Its fences are looked up only if it splits: they are in cache lines of
+/// its parents that the descent does not visit.
 struct Place<'a, const INNER: usize> {
     separators: &'a Run<INNER>,
-    /// The node is this child of the one with the separators.
+    /// The node's index among the children of the node with the separators.
     index: usize,
     parent: Option<&'a Place<'a, INNER>>,
 }
@@ -1324,7 +1322,7 @@ fn split_leaf<const LEAF: usize, const INNER: usize>(
     Inserted::Split(middle, Node::Leaf(Arc::new(right)))
 }
 
-/// At which end of what belongs together a key stands.
+/// The end of a group of keys at which a key is.
 #[derive(Clone, Copy)]
 enum Edge {
     Low,
@@ -1351,11 +1349,11 @@ fn follows<const LEAF: usize>(left: &Run<LEAF>, index: usize, row: &Row, above: 
 }
 
 /// A key that shares at least this many more bytes with one neighbour than with the other belongs
-/// with the first alone.
+/// only with the former.
 const EDGE_BYTES: usize = 8;
 
-/// Whether a key stands at the edge of the tree, or of keys that begin alike, as those of one
-/// collection do. `below` and `above` are its neighbours, or the fences.
+/// Returns the edge that the key is at: of the tree, or of keys with a common prefix, such as one
+/// collection's. `below` and `above` are its neighbours, or the fences.
 fn edge(key: &[u8], below: Option<&Row>, above: Option<&Row>) -> Option<Edge> {
     let (Some(below), Some(above)) = (below, above) else {
         return Some(if below.is_none() { Edge::Low } else { Edge::High });
@@ -1473,7 +1471,7 @@ pub struct TreeBuilder<const LEAF: usize, const INNER: usize> {
 }
 
 impl<const LEAF: usize, const INNER: usize> TreeBuilder<LEAF, INNER> {
-    /// Begins with no row.
+    /// Starts without rows.
     pub fn new() -> Self {
         TreeBuilder {
             leaves: Vec::new(),
@@ -1556,7 +1554,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// Nodes in which this thread has looked for newer rows.
+        /// Nodes that this thread has searched for newer rows.
         pub static VISITED: Cell<u64> = const { Cell::new(0) };
     }
 
@@ -1622,7 +1620,7 @@ mod tests {
         Snapshot,
     }
 
-    /// Few letters and a few long beginnings: many equal keys, prefixes of others, equal heads and
+    /// Few letters and a few long prefixes: many equal keys, prefixes of others, equal heads and
     /// long shared parts.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let beginning = prop::sample::select(vec!["", "a", "shared beginning ", "shared beginning, longer "]);
@@ -1741,7 +1739,7 @@ mod tests {
         compare_both_ends(tree.range(a, b), expected);
     }
 
-    /// Visitors meet the same rows from either side, and none after they have broken off.
+    /// Visits from either side return the same rows, and none after the visitor has stopped.
     fn compare_visits<const L: usize, const I: usize>(
         tree: &CountedTree<L, I>,
         a: &[u8],
@@ -1859,7 +1857,7 @@ mod tests {
     #[test]
     fn newer_rows_are_found_without_visiting_the_others() {
         let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
-        // New rows lie between the old ones and split their leaves; others replace them.
+        // New rows fall between the old ones and split their leaves; others replace them.
         for number in (0..100_000).step_by(1_000) {
             tree.insert(row(&numbered(number), 2 + number));
             (0..40).for_each(|end| drop(tree.insert(row(&[numbered(number), vec![end]].concat(), 2 + number))));
@@ -1871,7 +1869,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_put_back_leaves_no_trace_of_the_newer_one() {
+    fn a_restored_row_leaves_no_trace_of_the_newer_row() {
         let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
         for number in 0..50_000 {
             let old = tree.insert(row(&numbered(number), 7)).expect("a row that was loaded");
@@ -1900,7 +1898,7 @@ mod tests {
             let older = tree.replace(&way.unwrap(), row(key, 2));
             assert_eq!(older.map_err(|row| row.version().0), Err(2));
         }
-        // Behind a row that was added, and one that was removed, others lie where these were.
+        // After an added and a removed row, these positions hold other rows.
         tree.remove(&numbered(0)).unwrap();
         tree.insert(row(&numbered(4_443), 3));
         tree.check();
@@ -1910,7 +1908,7 @@ mod tests {
         tree.check();
     }
 
-    /// True if a writer would copy nothing on the way to the row of this rank.
+    /// Returns true if a writer would copy nothing on the way to the row of this rank.
     fn is_held_alone(tree: &Tree, mut rank: u64) -> bool {
         let mut node = &tree.root;
         loop {
@@ -1926,10 +1924,10 @@ mod tests {
         }
     }
 
-    /// A checkpoint held the whole tree until its end: whoever overwrote everything meanwhile took
-    /// twice the memory.
+    /// A checkpoint held the whole tree until its end: overwriting everything meanwhile took twice
+    /// the memory.
     #[test]
-    fn draining_lets_go_of_what_was_visited() {
+    fn draining_releases_visited_rows() {
         let tree = Tree::from_sorted((0..10_000).map(|number| row(&numbered(number), 1)));
         let held = tree.clone();
         let (mut visited, mut let_go) = (0, 0);
@@ -1974,9 +1972,9 @@ mod tests {
     }
 
     /// A list grows at its ends between the rows of others: its leaves were left half full, and
-    /// beside a row of another kind a leaf could not tell its rows apart without following them.
+    /// next to a row of another kind a leaf could not distinguish its rows without following them.
     #[test]
-    fn keys_that_begin_alike_leave_full_leaves_wherever_they_stand() {
+    fn keys_with_a_common_prefix_leave_full_leaves_in_any_range() {
         let others = [b"a key of its own".to_vec(), b"z".to_vec()];
         let mut tree = Tree::from_sorted(others.iter().map(|key| row(key, 1)));
         let element = |number: u64| [b"elements of a list ".as_slice(), &numbered(number)].concat();

@@ -1,10 +1,10 @@
 //! Recovers the trustworthy blocks of a damaged checkpoint, one by one.
 //!
-//! A block without its checksum is lost. The next part begins where the lengths in the block's rows
-//! lead, if a sound part is there; else where the block's own length leads; else at the first place
-//! from which sound parts follow each other up to the footer at the end of the file. So a value
-//! that looks like a part is not taken for one. A block whose length alone was damaged is whole
-//! again once its checksum holds with the length that its rows give.
+//! A block that fails its checksum is lost. The next part starts where the lengths in the block's
+//! rows lead, if a sound part is at that offset; else where the block's own length leads; else at
+//! the first offset from which sound parts follow each other up to the footer at the end of the
+//! file. So a value that looks like a part is not mistaken for one. A block with only a damaged
+//! length is whole again once its checksum holds with the length computed from its rows.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ pub(super) fn salvage(
     Ok(salvaged)
 }
 
-/// A checkpoint's parts, wherever they are looked for.
+/// Access to a checkpoint's parts by offset.
 struct Parts {
     file: Box<dyn File>,
     length: u64,
@@ -76,7 +76,7 @@ enum Part {
     Footer { payload: Vec<u8> },
 }
 
-/// A damaged block: where the next part begins, and the block itself if it is whole after all.
+/// A damaged block: the start of the next part, and the block's payload if it could be repaired.
 struct Resumed {
     next: u64,
     mended: Option<Vec<u8>>,
@@ -95,14 +95,14 @@ impl Parts {
         Ok(self.bytes(offset, FRAME_BYTES as u64)?.try_into().ok())
     }
 
-    /// Where the part would end by its own length, if that is possible.
+    /// The end of the part by its own length, if that is possible.
     fn end_by_frame(&self, offset: u64, frame: &FrameBytes) -> Option<u64> {
         let bytes = u64::from(u32_at(frame, 1));
         let end = offset + FRAME_BYTES as u64 + bytes;
         (bytes <= BLOCK_BYTES_MAX as u64 && end <= self.length).then_some(end)
     }
 
-    /// The part that begins there, if it is sound.
+    /// The part at `offset`, if it is sound.
     fn sound(&self, offset: u64) -> io::Result<Option<Part>> {
         let Some(frame) = self.frame(offset)? else {
             return Ok(None);
@@ -124,7 +124,7 @@ impl Parts {
         })
     }
 
-    /// True if sound parts follow each other from there up to the footer.
+    /// Returns true if sound parts follow each other from there up to the footer.
     fn leads_to_the_end(&self, mut offset: u64) -> io::Result<bool> {
         while let Some(part) = self.sound(offset)? {
             match part {
@@ -135,7 +135,7 @@ impl Parts {
         Ok(false)
     }
 
-    /// Where to go on behind the damaged block at `offset`.
+    /// Finds the next part after the damaged block at `offset`.
     fn resume(&self, offset: u64) -> io::Result<Resumed> {
         let lost = |next| Resumed { next, mended: None };
         let Some(frame) = self.frame(offset)? else {
@@ -174,7 +174,7 @@ impl Parts {
         Ok(lost(self.length))
     }
 
-    /// The key of the row whose bytes would begin there, and where they would end.
+    /// Parses the bytes at `offset` as a row. Returns its key, and the row's end.
     fn row(&self, offset: u64) -> io::Result<Option<(Vec<u8>, u64)>> {
         let header = self.bytes(offset, ROW_HEADER_BYTES as u64)?;
         if header.len() < ROW_HEADER_BYTES {
@@ -231,7 +231,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads all parts. How many rows are missing, if the footer says so.
+    /// Reads all parts. Returns the number of missing rows, if the footer states it.
     fn read(&mut self) -> Result<Option<u64>, OpenError> {
         let mut offset = HEADER_BYTES as u64;
         while offset < self.parts.length {
@@ -269,7 +269,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Where the part behind it begins.
+    /// Handles a damaged block. Returns the start of the next part.
     fn damaged_block(&mut self, offset: u64) -> Result<u64, OpenError> {
         let Resumed { next, mended } = self.parts.resume(offset)?;
         if let Some(payload) = mended {
@@ -303,7 +303,7 @@ impl Reading<'_> {
         Ok(likely)
     }
 
-    /// Notes what is missing behind the last row that was trusted.
+    /// Records a gap after the last trusted row.
     fn lose(&mut self, offset: u64, what: &str, likely: Vec<Vec<u8>>) {
         self.is_damaged = true;
         let what = format!("{} from byte {offset} on: {what}", self.name);

@@ -1,10 +1,10 @@
 //! Recovers every trustworthy row of a damaged checkpoint or a damaged tree, and names the gaps as
 //! far as that is possible.
 //!
-//! A row is trusted if its bytes have the checksum that was written with them, and if its place
-//! fits its neighbours. An unreadable part is a [`Lost`] piece: an interval of keys outside of
-//! which nothing is missing. Wherever a checksum of 64 bits holds again once one bit is flipped,
-//! that bit was the damage, and nothing is lost.
+//! A row is trusted if its bytes match the checksum written with them, and if its key fits its
+//! neighbours. An unreadable part is a [`Lost`] piece: an interval of keys outside of which no row
+//! is missing. If flipping one bit makes a 64-bit checksum hold again, that bit was the damage, and
+//! nothing is lost.
 //!
 //! Nothing on the disk is changed. A disk that fails ends it: only what was read and is wrong
 //! counts as damage.
@@ -22,8 +22,7 @@ use crate::options::StoreKind;
 use crate::row::Row;
 use crate::ssd;
 
-/// Reads what can be trusted, in the order of the keys, and tells each damage. `row` ends it by
-/// `Break`.
+/// Reads the trustworthy rows in key order, and reports each damage. `row` ends it by `Break`.
 ///
 /// Errors: what nothing can be saved of (the root of a tree), a format that this program does not
 /// know, a disk that fails.
@@ -38,8 +37,8 @@ pub fn salvage(
     }
 }
 
-/// Makes the empty directory `anew` one for the rows that are saved of `damaged`: the files that
-/// will be written there can be moved beside those that are here.
+/// Prepares the empty directory `anew` for the rows that are saved from `damaged`: the files
+/// written there can be moved next to those in `damaged`.
 pub fn begin_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<StoreKind, OpenError> {
     let kind = StoreKind::of(damaged)?.unwrap_or(StoreKind::Memory);
     if kind == StoreKind::Ssd {

@@ -59,8 +59,8 @@ struct Outcome {
     missing: u64,
 }
 
-/// Saves what can be saved, and expects that every row that is not said to be lost is there as it
-/// was, and no other.
+/// Salvages a disk, and expects every row that is not reported as lost to be present unchanged, and
+/// no other.
 fn salvage_and_judge(disk: &FaultyDisk, rows: &BTreeMap<Vec<u8>, Row>) -> Outcome {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (mut saved, mut lost, mut mended) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ fn checkpoint_name(disk: &FaultyDisk) -> String {
     crate::checkpoint::files::newest(disk).unwrap().unwrap()
 }
 
-/// Where its parts begin.
+/// The offsets of its parts.
 fn parts(content: &[u8]) -> Vec<usize> {
     let mut starts = vec![HEADER_BYTES];
     while let Some(&last) = starts.last()
@@ -159,9 +159,9 @@ fn the_keys_that_a_damaged_block_names_are_listed() {
     assert_eq!(outcome.salvaged.missing, Some(outcome.missing));
 }
 
-/// A sector that reads as zeros, wherever it is: a frame, rows, the footer.
+/// A sector that reads as zeros, at any offset: a frame, rows, the footer.
 #[test]
-fn a_sector_of_zeros_costs_no_more_than_what_it_touches() {
+fn a_sector_of_zeros_costs_only_the_rows_it_overlaps() {
     for kind in StoreKind::ALL {
         let (disk, rows) = directory(kind, value);
         for name in disk.list().unwrap().iter().filter(|name| name.contains('-')) {
@@ -182,7 +182,7 @@ fn a_sector_of_zeros_costs_no_more_than_what_it_touches() {
 }
 
 #[test]
-fn the_beginning_of_a_checkpoint_that_ends_early_is_saved() {
+fn the_start_of_a_truncated_checkpoint_is_saved() {
     let (disk, rows) = directory(StoreKind::Memory, value);
     let name = checkpoint_name(&disk);
     let third = parts(&disk.content(&name))[2] as u64;

@@ -1,4 +1,4 @@
-//! Tests that leaves are asked for together before they are read.
+//! Tests that leaves are requested together before they are read.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,7 +10,7 @@ use quartet_model::{LogSequence, Version};
 
 use super::*;
 
-/// A disk that knows which places somebody said would be needed, and counts reads of others.
+/// A disk that records announced places, and counts reads of other places.
 #[derive(Clone, Default)]
 struct WatchedDisk {
     disk: FaultyDisk,
@@ -39,7 +39,7 @@ impl WatchedDisk {
         }))
     }
 
-    /// Reads of what was announced and of other places while `work` runs.
+    /// Reads of announced and of other places while `work` runs.
     fn reads_of(&self, work: impl FnOnce()) -> (u64, u64) {
         *self.reads.lock() = Reads::default();
         work();
@@ -125,7 +125,7 @@ impl File for WatchedFile {
 /// Little, so that few leaves are cached.
 const CACHE_BYTES: u64 = 64 << 10;
 const ROWS: u64 = 20_000;
-/// How far apart the rows are that are wanted: more than a leaf has, so that each is in another.
+/// Distance between the read rows: more than the rows of a leaf, so that each is in another.
 const APART: u64 = 100;
 
 fn row(number: u64, version: u64) -> Row {
@@ -141,10 +141,11 @@ fn flush(store: &mut SsdStore, sequence: u64) {
     drop(store.end_flush(Some(flushed)));
 }
 
-/// Each read waited for the one before: rows in no order were written at the pace of one read after
-/// the other, by the flush as well as by what filled it, while the disk had done five in that time.
+/// Each read waited for the previous one: rows in random order were written at the pace of
+/// sequential reads, both by the flush and by the writer before it, although the disk could do five
+/// reads in that time.
 #[test]
-fn leaves_are_asked_for_before_the_first_of_them_is_read() {
+fn leaves_are_requested_before_the_first_of_them_is_read() {
     let disk = WatchedDisk::default();
     create(&disk).unwrap();
     let mut store = SsdStore::open(Arc::new(disk.clone()), CACHE_BYTES, 0).unwrap();

@@ -16,7 +16,8 @@ use crate::row::Row;
 /// Number of keys that are looked up together.
 const SIDE_BY_SIDE: usize = 16;
 
-/// Leaves that the disk is asked for at once: enough to keep it busy while the first are taken up.
+/// Number of leaves requested from the disk together: enough to keep it busy while the first are
+/// processed.
 const REQUESTED_AT_ONCE: usize = 256;
 
 /// One of each key.
@@ -33,7 +34,7 @@ pub(super) struct Base {
     pub pin: Arc<Pin>,
 }
 
-/// How many rows lie below a key, and what they take in memory.
+/// The number of rows below a key, and their size in memory.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Rank {
     pub rows: u64,
@@ -45,8 +46,7 @@ impl Base {
         self.tree.as_ref().map_or(0, |open| open.tree.root.rows)
     }
 
-    /// The leaf at the end of the way by the children that `child_of` tells; `None` if there is no
-    /// tree.
+    /// The leaf that the path of `child_of` leads to; `None` without a tree.
     fn leaf(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Result<Option<Arc<Node>>, StoreError> {
         let Some(open) = &self.tree else { return Ok(None) };
         let step = open.step(&mut child_of);
@@ -87,8 +87,9 @@ impl Base {
         Ok(rows)
     }
 
-    /// Prefetches the rows under the keys, as far as they can be read. The disk is given the leaves
-    /// of many keys at once, and those that have arrived are taken up while it reads the others.
+    /// Prefetches the rows under the keys, as far as they can be read. The disk receives the
+    /// requests for many leaves at once, and leaves that have arrived are processed while it reads
+    /// the others.
     pub fn fetch(&self, keys: &[&[u8]]) {
         let Some(open) = &self.tree else { return };
         for keys in keys.chunks(REQUESTED_AT_ONCE) {
@@ -101,9 +102,9 @@ impl Base {
         }
     }
 
-    /// The leaves where the keys belong, behind the first steps of their ways, and which of the
-    /// leaves' rows may be those under the keys. Each further step is done for all keys, so that
-    /// none waits for another's memory.
+    /// The leaves that contain the keys, reached from the first steps of their paths, and the
+    /// candidate rows in each leaf. Each further step is done for all keys, so that their cache
+    /// misses overlap.
     fn seek_behind(&self, steps: &[Step<'_>], keys: &[&[u8]]) -> Result<SideBySide<Lookup>, StoreError> {
         steps.iter().for_each(Step::prefetch);
         let mut leaves = SideBySide::new();
@@ -150,8 +151,8 @@ impl Base {
         Ok(rank)
     }
 
-    /// Whether a row of the range is newer than `version`. Passes over whole subtrees that hold
-    /// none.
+    /// Returns true if a row of the range is newer than `version`. Passes over whole subtrees that
+    /// hold none.
     pub fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
         match &self.tree {
             Some(open) if start < end => self.child_has_newer(&open.tree.root, start, end, version),
@@ -305,7 +306,7 @@ impl Found {
     }
 }
 
-/// How many rows lie before each child.
+/// The number of rows before each child.
 fn starts(inner: &Inner, before: u64) -> Vec<u64> {
     let rows = inner.children.iter().map(|child| child.rows);
     rows.scan(before, |next, rows| {
@@ -332,11 +333,11 @@ fn leaf_of(node: &Node) -> &Leaf {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheMode {
     Leaves,
-    /// Inner nodes all the same: they are few, and the cursor itself comes back to them.
+    /// Inner nodes are cached all the same: they are few, and the cursor itself returns to them.
     Nothing,
 }
 
-/// A place between rows, from which rows are read in either direction.
+/// A position between rows, which reads rows in either direction.
 pub(super) struct Cursor<'b> {
     base: &'b Base,
     keeps: CacheMode,
@@ -381,7 +382,7 @@ impl Cursor<'_> {
         Ok(self.leaf.as_ref().map(|leaf| leaf_of(leaf).entry(self.index - 1)))
     }
 
-    /// Goes behind the row that `after` has answered.
+    /// Advances past the row that `after` has returned.
     pub fn step(&mut self) {
         self.index += 1;
     }

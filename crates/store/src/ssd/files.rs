@@ -2,8 +2,8 @@
 //! needed.
 //!
 //! A file `base-<number, 10 digits>` is written once, by one flush, and never changed. Numbers are
-//! never given twice while the program runs. A file of which nothing is needed is removed as soon
-//! as no snapshot can read it any more.
+//! never reused while the program runs. An unneeded file is removed as soon as no snapshot can read
+//! it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -26,7 +26,7 @@ pub(super) struct Files {
     pub kept_bytes: u64,
     pub next_number: AtomicU32,
     pins: Mutex<Pins>,
-    /// Bytes of files that nothing but snapshots needs.
+    /// Bytes of files that only snapshots need.
     pinned_bytes: AtomicU64,
 }
 
@@ -47,8 +47,8 @@ impl Weighter<(u32, u32), Arc<Node>> for Bytes {
     }
 }
 
-/// The readers of each generation of the tree, and the files that go when nobody reads the older
-/// ones.
+/// The readers of each generation of the tree, and the files to be removed once the older
+/// generations have no readers.
 #[derive(Default)]
 struct Pins {
     readers: BTreeMap<u64, usize>,
@@ -66,8 +66,7 @@ const NODES_EXPECTED_BYTES: u64 = 4096;
 /// Divisor of the cache for inner nodes that are kept: with it they are all kept, if the tree is
 /// cached whole.
 const KEPT_PART: u64 = 16;
-/// More files are not kept open: the one that has been open for the longest time is closed for
-/// another.
+/// Limit of open files: the file that has been open for the longest time is closed for another.
 const OPEN_MAX: usize = 256;
 
 impl Files {
@@ -95,13 +94,13 @@ impl Files {
         digits.parse().ok()
     }
 
-    /// Above the numbers of all files that are there.
+    /// Returns a number above those of all existing files.
     pub fn next_unused(disk: &dyn Disk) -> io::Result<u32> {
         let listed = disk.list()?.iter().filter_map(|name| Files::number(name)).max();
         Ok(listed.map_or(1, |number| number.saturating_add(1)))
     }
 
-    /// The node at `place`, and that is kept at hand from now on.
+    /// The node at `place`, which is cached from now on.
     pub fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
         self.count_node();
         if let Some(node) = self.cached(place) {
@@ -130,7 +129,7 @@ impl Files {
         }
     }
 
-    /// The node at `place`, for who needs it once: what is kept at hand stays as it is.
+    /// The node at `place`, for a caller that needs it once: the cache stays unchanged.
     pub fn node_once(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
         match self.peek(place) {
             Some(node) => Ok(node),
@@ -152,7 +151,7 @@ impl Files {
         self.cache.peek(&(place.file, place.offset))
     }
 
-    /// Makes room for what is needed instead.
+    /// Evicts nodes, to make room for others.
     pub fn uncache(&self, places: &[Place]) {
         for place in places {
             self.cache.remove(&(place.file, place.offset));
@@ -177,14 +176,14 @@ impl Files {
         }
     }
 
-    /// As many bytes as the place says, whichever they are.
+    /// Reads the number of bytes that the place states, without verifying them.
     pub fn read_unverified(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => damaged(place, "the file is not there"),
             _ => StoreError::io(Files::name(place.file), source),
         };
         let file = self.file(place.file).map_err(failed)?;
-        // Nothing large is allocated because a damaged place says so.
+        // A damaged place cannot cause a large allocation.
         if place.bytes > UNASKED_BYTES_MAX {
             let length = file.len().map_err(failed)?;
             if u64::from(place.offset) + u64::from(place.bytes) > length {
@@ -221,7 +220,7 @@ impl Files {
         }
     }
 
-    /// Removes a file that nobody reads.
+    /// Removes a file without readers.
     pub fn remove(&self, number: u32) {
         self.close(number);
         if let Err(error) = self.disk.remove_gently(&Files::name(number)) {
@@ -230,7 +229,7 @@ impl Files {
         }
     }
 
-    /// Gives a file that nobody reads another name.
+    /// Renames a file without readers.
     pub fn rename(&self, number: u32, name: &str) -> io::Result<()> {
         self.close(number);
         self.disk.rename(&Files::name(number), name)
@@ -253,7 +252,7 @@ impl Files {
         self.pins.lock().doomed.iter().any(|(_, other, _)| *other == number)
     }
 
-    /// Bytes of files that are kept for snapshots alone.
+    /// Bytes of files that are kept only for snapshots.
     pub fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes.load(Ordering::Relaxed)
     }
@@ -285,7 +284,7 @@ impl Files {
         }
     }
 
-    /// Removes what no reader needs any more.
+    /// Removes files that no reader needs.
     fn sweep(&self) {
         let mut pins = self.pins.lock();
         let oldest = pins.readers.keys().next().copied().unwrap_or(u64::MAX);
@@ -311,7 +310,7 @@ impl Files {
 
 const PREFIX: &str = "base-";
 const ENDS_BEFORE: &str = "the file ends before it";
-/// Bytes that are read without asking for the file's length: any node.
+/// Bytes that are read without querying the file's length: any node.
 const UNASKED_BYTES_MAX: u32 = 64 << 10;
 
 pub(super) fn damaged(place: &Place, what: &'static str) -> StoreError {
@@ -356,10 +355,10 @@ pub(super) mod tests {
         pub static NODES: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// All of them were closed for one more, and a tree of more files opened each anew for nearly
-    /// each read.
+    /// All of them were closed for one more, and a tree of more files opened one for nearly each
+    /// read.
     #[test]
-    fn one_file_too_many_closes_the_oldest_alone() {
+    fn one_file_too_many_closes_only_the_oldest() {
         let disk = Arc::new(FaultyDisk::new());
         let files = Files::new(disk.clone(), 0);
         let last = OPEN_MAX as u32 + 2;

@@ -1,4 +1,4 @@
-//! Finding a key among those of a node without going to where each lies.
+//! Searches the keys of a node without accessing each key's bytes.
 //!
 //! Each key has a *head* here: the four bytes after the prefix that all keys share, as a big-endian
 //! number. Heads order as keys do, except that different keys may have equal heads; only such keys
@@ -36,8 +36,8 @@ impl Heads {
         self.shared.len() + self.heads.len() * size_of::<u32>()
     }
 
-    /// The number of keys that are before a place, which lies before `key` or right behind it.
-    /// `is_before` says it of a key by its index; it is asked for few.
+    /// The number of keys before a position that is directly before `key` or directly after it.
+    /// `is_before` decides it for a key by its index; it is called for few.
     pub fn partition(&self, key: &[u8], is_before: impl Fn(usize) -> bool) -> usize {
         let Range { start, end } = self.like(key);
         start + partition(end - start, |index| is_before(start + index))
@@ -49,8 +49,7 @@ impl Heads {
         self.heads.chunks(16).for_each(|line| prefetch(line.as_ptr()));
     }
 
-    /// The keys that have the head of `key`: all before them are below it, and all behind them
-    /// above.
+    /// The keys with the head of `key`: all earlier keys are below it, and all later keys above.
     pub fn like(&self, key: &[u8]) -> Range<usize> {
         let Some(own) = key.strip_prefix(&*self.shared) else {
             let end = if *key < *self.shared { 0 } else { self.heads.len() };
@@ -70,8 +69,8 @@ fn head(key: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
-/// The number of indexes below `count` for which `holds` holds; it holds for all up to some, and
-/// for none after.
+/// The number of indexes below `count` for which `holds` is true; it is true up to some index, and
+/// false from there on.
 pub(super) fn partition(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -94,8 +93,8 @@ mod tests {
 
     use super::*;
 
-    /// Many begin alike, some are the beginning of others, and zeros stand where a short key has
-    /// nothing.
+    /// Many share a prefix, some are prefixes of others, and zeros are where a shorter key has
+    /// ended.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(255)];
         (any::<bool>(), vec(byte, 0..9)).prop_map(|(is_long, key)| match is_long {
@@ -122,7 +121,8 @@ mod tests {
         }
     }
 
-    /// A search among 128 keys that differ after their shared prefix looks at the wanted key only.
+    /// A search among 128 keys that differ after their shared prefix accesses only the searched
+    /// key.
     #[test]
     fn few_keys_are_looked_at() {
         let keys: Vec<String> = (0..128).map(|number| format!("product:{number:08}")).collect();

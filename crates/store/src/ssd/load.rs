@@ -1,8 +1,8 @@
-//! A tree of rows that arrive in key order, written as they come.
+//! A tree of rows that arrive in key order, written as they arrive.
 //!
 //! Memory holds the leaf that is being filled and, of each height, the nodes that have no parent
-//! yet: a few hundred at most, however many rows there are. Nothing of it is in force before the
-//! root is written, and what is given up is removed.
+//! yet: a few hundred at most, for any number of rows. The tree takes effect only once the root is
+//! written, and an abandoned load is removed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -52,7 +52,7 @@ impl SsdLoad {
         }
     }
 
-    /// Adds a row whose key is above all before it.
+    /// Adds a row with a key above all previous keys.
     pub fn push(&mut self, key: &[u8], value: &[u8], version: Version) -> Result<(), StoreError> {
         let value = match value.len() >= APART_FROM {
             true => Value::Apart(self.writer.put(value)?),
@@ -106,8 +106,8 @@ impl SsdLoad {
         self.add(0, child)
     }
 
-    /// As many nodes stay without a parent as make a whole one, so that the last parent is no
-    /// smaller than half of one.
+    /// Keeps as many nodes without a parent as fill one node, so that the last parent is at least
+    /// half full.
     fn add(&mut self, height: usize, child: Child) -> Result<(), StoreError> {
         if self.levels.len() == height {
             self.levels.push(Vec::new());

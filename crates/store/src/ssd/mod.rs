@@ -7,11 +7,11 @@
 //!              tree      on disk: checksummed nodes that are never changed, a cache of those that were read
 //! ```
 //!
-//! A flush writes a new generation of the tree from the one before and the overlay, together with
-//! the position of the log that this reaches, while reads and writes go on. Writes that arrive
-//! meanwhile go into the overlay and into a second one, `ahead`, which stands on the state that the
-//! flush began with. When the flush has ended, `ahead` stands on the new tree and replaces the
-//! first; nothing has to be sorted out, and it costs no time under a lock. If the flush fails,
+//! A flush writes a new generation of the tree from the previous generation and the overlay,
+//! together with the position of the log that it reaches, while reads and writes continue. Writes
+//! that arrive meanwhile go into the overlay and into a second one, `ahead`, which is based on the
+//! state at the start of the flush. When the flush has ended, `ahead` is based on the new tree and
+//! replaces the first; no sorting is needed, and it costs no time under a lock. If the flush fails,
 //! `ahead` is dropped.
 //!
 //! The tree has no log of its own: the partition's log holds what is not in it yet.
@@ -19,18 +19,18 @@
 //!
 //! | file      | what it is                                                           |
 //! |-----------|----------------------------------------------------------------------|
-//! | `overlay` | what has changed, and what of the tree it hides, counted             |
-//! | `view`    | reading both as one                                                  |
-//! | `base`    | reading the tree                                                     |
-//! | `kept`    | which of its nodes stay open                                         |
-//! | `node`    | its nodes, byte by byte                                              |
-//! | `heads`   | finding a key in one                                                 |
-//! | `files`   | its files, what of them is cached, who still reads them              |
-//! | `rebuild` | a new generation of it                                               |
-//! | `load`    | the first one, of rows in key order                                  |
-//! | `space`   | which files are emptied, so that they take little beside what is needed |
-//! | `writer`  | writing that                                                         |
-//! | `root`    | the file that says which generation is the newest                    |
+//! | `overlay` | the changes, and the rows of the tree that they hide, counted        |
+//! | `view`    | reads of overlay and tree as one                                     |
+//! | `base`    | reads of the tree                                                    |
+//! | `node_cache` | the nodes that stay open                                          |
+//! | `node`    | the tree's nodes, byte by byte                                       |
+//! | `heads`   | the search for a key in a node                                       |
+//! | `files`   | the tree's files, their cache, their readers                         |
+//! | `rebuild` | a new generation of the tree                                         |
+//! | `load`    | the first generation, from rows in key order                         |
+//! | `space`   | the choice of files to be emptied, which bounds the dead space       |
+//! | `writer`  | the writer of new nodes and files                                    |
+//! | `root`    | the file that names the newest generation                            |
 
 mod base;
 mod files;
@@ -89,7 +89,7 @@ pub struct SsdStore {
     reserved_bytes: u64,
 }
 
-/// The changes since a flush began.
+/// The changes since the start of a flush.
 struct Ahead {
     overlay: Overlay,
     since: SsdSnapshot,
@@ -98,7 +98,7 @@ struct Ahead {
 /// The rows that a range clear removed.
 pub struct SsdCleared {
     count: u64,
-    /// Size of the tree's rows that are hidden now, including those that were hidden one by one
+    /// Size of the tree's rows that are hidden now, including rows that were hidden individually
     /// before.
     bytes_below: u64,
     part: Option<ClearedPart>,
@@ -122,8 +122,8 @@ pub struct SsdFlushed {
     freed: Vec<Place>,
 }
 
-/// The state that a flush has replaced. Dropping it frees the changes up to the beginning of the
-/// flush, and cached nodes of the older tree that are not needed any more.
+/// The state that a flush has replaced. Dropping it frees the changes up to the start of the flush,
+/// and unneeded cached nodes of the older tree.
 pub struct SsdOutdated {
     view: SsdSnapshot,
     freed: Vec<Place>,
@@ -140,17 +140,17 @@ pub struct DiskUse {
     pub pinned_bytes: u64,
 }
 
-/// Files kept for snapshots alone never take more than this, or half of what is needed if that is
-/// more: older snapshots then answer that they cannot be read.
+/// Lower bound of the limit of files kept only for snapshots; the limit is this, or half of the
+/// live size if that is more. Beyond it, older snapshots return errors.
 const PINNED_BYTES_MIN: u64 = 1 << 30;
 
 /// Size of a tree's nodes in memory per row; rows in no order fill them to two thirds.
 const NODE_BYTES: u64 = 28;
-/// Bytes that a flush holds for each row that it writes: the list of changes, and the entries of
-/// the leaf that it comes to.
+/// Bytes that a flush holds per written row: the list of changes, and the entries of the current
+/// leaf.
 const FLUSHED_ROW_BYTES: u64 = 72;
 
-/// True if the directory is this store's.
+/// Returns true if the directory is this store's.
 pub(crate) fn is_in(disk: &dyn Disk) -> io::Result<bool> {
     disk.exists(root::NAME)
 }
@@ -170,7 +170,7 @@ fn create_from(disk: &dyn Disk, next_file: u32) -> io::Result<()> {
     empty.rename_partial(disk)
 }
 
-/// Makes the empty directory `anew` a store's whose files have other names than those of `damaged`.
+/// Creates a store in the empty directory `anew`, with other file names than those of `damaged`.
 pub(crate) fn create_beside(anew: &dyn Disk, damaged: &dyn Disk) -> Result<(), OpenError> {
     let (root, _) = Root::read_mended(damaged)?;
     Ok(create_from(anew, root.next_file.max(Files::next_unused(damaged)?))?)
@@ -195,7 +195,7 @@ pub(crate) fn fill(disk: Arc<dyn Disk>, rows: &impl Read, position: Position) ->
 
 const FILL_CACHE_BYTES: u64 = 16 << 20;
 
-/// Removes every file of this store, and first the one that says that the directory is its own.
+/// Removes every file of this store, starting with the file that marks the directory as a store's.
 pub(crate) fn remove(disk: &dyn Disk) -> io::Result<()> {
     if disk.exists(root::NAME)? {
         disk.remove(root::NAME)?;
@@ -231,8 +231,8 @@ impl SsdStore {
         })
     }
 
-    /// Begins to fill the store, which is empty and stays so until the load has ended. Meanwhile
-    /// there is no flush.
+    /// Starts to fill the store, which is empty and stays so until the load has ended. Meanwhile no
+    /// flush may run.
     pub(crate) fn begin_load(&self) -> SsdLoad {
         SsdLoad::new(self.files.clone())
     }
@@ -262,7 +262,7 @@ impl SsdStore {
 
     fn remove_leftovers(&self) -> io::Result<()> {
         let disk = &self.files.disk;
-        // A flush may have failed behind the renaming of its root: that is the one which the next
+        // A flush may have failed after renaming its root: then that root is the one that the next
         // start reads.
         let on_disk = Root::read_and_copy(disk.as_ref()).map_err(io::Error::other)?;
         let is_needed = |number: &u32| self.uses.contains_key(number) || on_disk.files.contains_key(number);
@@ -272,7 +272,7 @@ impl SsdStore {
         })
     }
 
-    /// Sums over the files, from what is known in memory: nothing is read.
+    /// Sums over the files, from figures in memory: no file is read.
     pub(crate) fn disk_use(&self) -> DiskUse {
         DiskUse {
             bytes: self.uses.values().map(|usage| usage.bytes).sum(),
@@ -288,9 +288,9 @@ impl SsdStore {
         let nodes = view.entries() * NODE_BYTES;
         match &self.ahead {
             None => view.bytes() + nodes,
-            // The rows that were written since are the same in both overlays. The nodes of the one
-            // that the flush began with are there as long as it runs, however many of them the view
-            // has copied.
+            // The rows written since are the same in both overlays. The nodes of the overlay at the
+            // start of the flush exist as long as the flush runs, even those that the view has
+            // copied.
             Some(Ahead { overlay, since }) => {
                 let flushed = &since.overlay;
                 let own = flushed.bytes() + flushed.entries() * (NODE_BYTES + FLUSHED_ROW_BYTES);
@@ -299,7 +299,7 @@ impl SsdStore {
         }
     }
 
-    /// True if a flush would give back much of what the files take.
+    /// Returns true if a flush would free much of the size of the files.
     pub(crate) fn is_loose(&self) -> bool {
         let used = self.disk_use();
         space::is_loose(used.bytes, used.live_bytes)
@@ -329,7 +329,7 @@ fn reserve(disk: &dyn Disk, bytes: u64) -> io::Result<()> {
         true => disk.open(RESERVE)?,
         false => disk.create(RESERVE)?,
     };
-    // One that was a file of a flush may be longer.
+    // A file that was used by a flush may be longer.
     if file.len()? > bytes {
         file.set_len(bytes)?;
     }
@@ -553,8 +553,7 @@ impl SsdFlush {
         })
     }
 
-    /// Writes the new tree and makes it durable. Files of which it needs nothing are no longer
-    /// among the writer's.
+    /// Writes the new tree and makes it durable. Unneeded files are removed from the writer's.
     fn write_tree(&self, writer: &mut Writer) -> Result<Option<Tree>, StoreError> {
         let (base, overlay) = (&self.since.base, &self.since.overlay);
         let mut rebuild = Rebuild {
@@ -575,8 +574,8 @@ impl SsdFlush {
         Ok(tree)
     }
 
-    /// Removes the files of which the new tree needs nothing: at once, or when no snapshot reads
-    /// them any more.
+    /// Removes the files that the new tree does not need: immediately, or once no snapshot reads
+    /// them.
     fn remove_unneeded(&self, writer: &Writer) {
         let generation = self.since.base.pin.generation() + 1;
         for (number, usage) in &writer.dropped {
@@ -591,7 +590,7 @@ impl SsdFlush {
 }
 
 impl Files {
-    /// Writes the root of what the writer has written; it is in force once it has its name.
+    /// Writes the root of the written tree; it takes effect once it is renamed.
     fn write_root(&self, position: Position, tree: Option<Tree>, writer: &Writer) -> Result<Root, StoreError> {
         let root = Root {
             position,

@@ -1,4 +1,4 @@
-//! Nodes of the tree on disk, byte by byte, and where they lie.
+//! Nodes of the tree on disk, byte by byte, and their places.
 //!
 //! ```text
 //! leaf    1 u8 | row count u32 | rows, each
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! All numbers are little-endian; those without a width are varints, seven bits a byte, the lowest
-//! first. So a child takes about 30 bytes: inner nodes are what every flush writes anew, since each
-//! change below reaches them. A checksum is XXH3-64 of the bytes at the place; it stands with
-//! whoever points there, so that a write that was lost or went astray shows as well. A child's key
+//! first. So a child takes about 30 bytes: every flush rewrites inner nodes, since each change
+//! below reaches them. A checksum is XXH3-64 of the bytes at the place; it is stored with the
+//! reference to the place, so that a lost or misdirected write is detected as well. A child's key
 //! is its low end: its rows, and those of its right neighbours, are at or above it. Neither a leaf
 //! nor an inner node is ever empty.
 
@@ -26,7 +26,7 @@ use super::heads::{Heads, partition};
 use crate::prefetch::prefetch;
 use crate::row::Row;
 
-/// Where a node or a value lies.
+/// The location of a node or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub file: u32,
@@ -47,7 +47,7 @@ pub(super) enum Node {
     Inner(Inner),
 }
 
-/// Rows where they were read, and where each begins.
+/// The bytes of a leaf as read, and the offset of each row.
 pub(super) struct Leaf {
     bytes: Vec<u8>,
     starts: Vec<u32>,
@@ -75,7 +75,7 @@ pub(super) struct Inner {
     heads: Heads,
 }
 
-/// A subtree, as its parent knows it.
+/// A subtree, as described by its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Child {
     pub low: Box<[u8]>,
@@ -175,7 +175,7 @@ fn put_varint(mut value: u64, output: &mut Vec<u8>) {
 }
 
 impl Node {
-    /// `None` for what cannot have been written as a node.
+    /// Parses a node; `None` if the bytes cannot have been written as one.
     pub fn parse(bytes: Vec<u8>) -> Option<Node> {
         match *bytes.first()? {
             TAG_LEAF => Leaf::parse(bytes).map(Node::Leaf),
@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// About what it takes in memory.
+    /// Its approximate size in memory.
     pub fn memory_bytes(&self) -> u64 {
         let bytes = match self {
             Node::Leaf(leaf) => leaf.bytes.capacity() + leaf.starts.capacity() * 4 + leaf.heads.memory_bytes(),
@@ -240,8 +240,8 @@ impl Leaf {
         self.starts.chunks(16).for_each(|line| prefetch(line.as_ptr()));
     }
 
-    /// The rows of which one is that under `key`, if it is there. The first of them is brought
-    /// near.
+    /// The range of rows that contains the row under `key`, if it exists. Prefetches the first of
+    /// them.
     pub fn seek(&self, key: &[u8]) -> Range<usize> {
         let sought = self.heads.like(key);
         if let Some(start) = self.starts.get(sought.start) {
@@ -251,7 +251,7 @@ impl Leaf {
         sought
     }
 
-    /// The row under `key`, among those that were [sought](Leaf::seek) for it.
+    /// The row under `key`, within the range that [`Leaf::seek`] returned for it.
     pub fn find_sought(&self, sought: Range<usize>, key: &[u8]) -> Option<Entry<'_>> {
         let rank = partition(sought.len(), |index| self.key(sought.start + index) < key);
         let index = sought.start + rank;
@@ -281,13 +281,13 @@ impl Leaf {
         }
     }
 
-    /// Says how many rows the leaf has that these bytes begin.
+    /// Sets the row count of the leaf whose first bytes are given.
     pub fn set_len(bytes: &mut [u8], rows: u32) {
         bytes[1..5].copy_from_slice(&rows.to_le_bytes());
     }
 }
 
-/// The row that begins there, in a leaf that was parsed.
+/// The row at `start`, in a parsed leaf.
 fn entry_at(bytes: &[u8], start: u32) -> Entry<'_> {
     take_entry(&mut Input(&bytes[start as usize..])).expect("a leaf was parsed whole")
 }
@@ -335,7 +335,7 @@ impl<'a> Entry<'a> {
         Row::stored_bytes_of(self.key.len(), self.value_bytes())
     }
 
-    /// Adds it to `output`. Where its key begins there.
+    /// Appends it to `output`. Returns the offset of its key there.
     pub fn put(&self, output: &mut Vec<u8>) -> usize {
         output.extend_from_slice(&self.version.0.to_le_bytes());
         output.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
@@ -375,7 +375,7 @@ impl Inner {
         Inner::new(height, children).filter(|_| input.0.is_empty())
     }
 
-    /// The child to which `key` belongs.
+    /// The index of the child that contains `key`.
     pub fn child_of(&self, key: &[u8]) -> usize {
         self.heads.partition(key, |index| *self.children[index + 1].low <= *key)
     }
@@ -396,7 +396,7 @@ impl Inner {
 }
 
 impl Child {
-    /// Adds it behind a child of that low end, to a node of that newest version.
+    /// Appends it after a child with that low end, in a node with that newest version.
     fn put_after(&self, low: &[u8], newest: Version, output: &mut Vec<u8>) {
         let shared = low
             .iter()
@@ -442,7 +442,7 @@ impl Child {
         })
     }
 
-    /// Adds it to `output` in the form of the file `base`, which no child stands before.
+    /// Appends it to `output` in the form of the file `base`, without a preceding child.
     pub fn put(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(&(self.low.len() as u32).to_le_bytes());
         self.place.put(output);

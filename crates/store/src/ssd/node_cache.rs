@@ -1,4 +1,4 @@
-//! One generation of the tree, and its nodes that need not be asked for at the cache.
+//! One generation of the tree, with its nodes that are reached without a look-up in the cache.
 //!
 //! ```text
 //! root ─┬─ inner node ─┬─ leaf      inner nodes that were read are kept, up to a number of bytes;
@@ -6,8 +6,8 @@
 //!       └─ inner node ─ …
 //! ```
 //!
-//! A node that the cache has given up is asked for there from then on: the cache sees what is in
-//! use.
+//! A node that the cache has evicted is looked up there from then on: so the cache sees which nodes
+//! are used.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -39,7 +39,7 @@ struct CachedNode {
     children: Box<[Slot]>,
 }
 
-/// Where a way comes to behind the nodes that are kept.
+/// The end of a path's part through kept nodes.
 pub(super) struct Step<'t> {
     open: &'t OpenTree,
     slot: &'t Slot,
@@ -57,7 +57,8 @@ impl OpenTree {
         })
     }
 
-    /// Goes by the children that `child_of` tells to the first node that is not kept, or is a leaf.
+    /// Follows the children that `child_of` chooses to the first node that is not kept, or is a
+    /// leaf.
     pub fn step(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Step<'_> {
         let (mut slot, mut place, mut height) = (&self.root, &self.tree.root.place, self.tree.height);
         while let Some(Known::CachedNode(kept)) = slot.get()
@@ -127,7 +128,7 @@ impl Step<'_> {
     /// Prefetches the node, if its place in the cache is known.
     pub fn prefetch(&self) {
         if let Some(Known::Cached(node)) = self.slot.get() {
-            // The counts of those who hold it lie right before it.
+            // The reference counts are directly before it.
             let node = node.as_ptr();
             prefetch(node.cast::<u64>().wrapping_sub(1));
             prefetch(node.wrapping_add(1).cast::<u8>().wrapping_sub(1));

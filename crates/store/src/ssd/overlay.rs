@@ -1,18 +1,18 @@
-//! The changes since a state that lies still: new rows, and which of the old ones they hide.
+//! The changes since an immutable state: new rows, and the old rows that they hide.
 //!
-//! The state below (`lower`) never changes while an overlay stands on it, so it is enough to say of
-//! it, in rows or in ranks:
+//! The state below (`lower`) never changes while an overlay is based on it, so these suffice, in
+//! rows or in ranks:
 //!
 //! - `rows`: the rows that were written since;
-//! - `hidden`: the keys of lower rows that were replaced or removed one by one, each with what its
-//!   row takes (its value);
-//! - `masks`: ranges of which every lower row was removed, with their ranks below.
+//! - `hidden`: the keys of lower rows that were replaced or removed individually, each with the
+//!   size of its row (its value);
+//! - `masks`: ranges from which every lower row was removed, with their ranks below.
 //!
 //! The visible rows are `rows`, and the lower rows that nothing hides. Since all three are counted,
 //! so are the visible rows.
 //!
-//! Invariants: a hidden key has a lower row, and lies in no mask; masks are in order, do not touch,
-//! and hold a lower row each; a lower row under the key of one of `rows` is hidden or masked.
+//! Invariants: a hidden key has a lower row, and is in no mask; masks are in order, do not touch,
+//! and each hold a lower row; a lower row under the key of one of `rows` is hidden or masked.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) struct Overlay {
     bytes: u64,
 }
 
-/// A range of which every lower row was removed.
+/// A range from which every lower row was removed.
 #[derive(Clone)]
 pub(super) struct Mask {
     pub start: Box<[u8]>,
@@ -42,11 +42,11 @@ pub(super) struct Mask {
     /// Lower rows below the start and below the end.
     first: u64,
     last: u64,
-    /// Lower rows in the masks before this one.
+    /// Lower rows in the preceding masks.
     before: u64,
 }
 
-/// The state that an overlay stands on.
+/// The state that an overlay is based on.
 pub(super) trait Lower {
     /// The number of rows below `key`.
     fn rank_below(&self, key: &[u8]) -> Result<u64, StoreError>;
@@ -55,8 +55,7 @@ pub(super) trait Lower {
     fn keys(&self, start: &[u8], end: &[u8]) -> Result<Vec<Row>, StoreError>;
 }
 
-/// A range is cleared row by row if there are no more lower rows in it than this; otherwise it
-/// becomes a mask.
+/// Up to this number of lower rows, a range is cleared row by row; otherwise it becomes a mask.
 const CLEARED_ONE_BY_ONE: u64 = 64;
 
 /// How a range will be cleared: what had to be read for it.
@@ -82,7 +81,7 @@ pub(super) struct ClearedPart {
     bytes_before: u64,
 }
 
-/// A hidden key, with what its row counts for.
+/// A hidden key, with the counted size of its row.
 pub(super) fn hidden_row(key: &[u8], row_bytes: u64) -> Row {
     Row::new(key, &row_bytes.to_le_bytes(), Version::ZERO)
 }
@@ -101,7 +100,7 @@ fn share(bytes: u64, some: u64, all: u64) -> u64 {
 }
 
 impl Overlay {
-    /// Writes a row; `seen` is the one under its key until now. No reading: it cannot fail.
+    /// Writes a row; `seen` is the present row under its key. It reads nothing, so it cannot fail.
     pub fn put(&mut self, row: Row, seen: Option<&Row>) {
         self.bytes += row.memory_bytes();
         match (self.rows.insert(row), seen) {
@@ -137,18 +136,18 @@ impl Overlay {
         self.rows.len() + self.hidden.len()
     }
 
-    /// Whether a lower row under `key`, which none of `rows` has, is not seen. Where rows are only
-    /// replaced, it costs no look-up.
+    /// Returns true if a lower row under `key`, which none of `rows` has, is not seen. Where rows
+    /// are only replaced, it costs no look-up.
     pub fn hides_unwritten(&self, key: &[u8]) -> bool {
         self.mask_of(key).is_some() || self.has_removed && self.is_hidden(key)
     }
 
-    /// Whether a lower row under `key` is not seen.
+    /// Returns true if a lower row under `key` is not seen.
     pub fn hides(&self, key: &[u8]) -> bool {
         self.mask_of(key).is_some() || self.is_hidden(key)
     }
 
-    /// Whether a lower row was replaced or removed by itself.
+    /// Returns true if a lower row was replaced or removed individually.
     pub fn is_hidden(&self, key: &[u8]) -> bool {
         !self.hidden.is_empty() && self.hidden.get(key).is_some()
     }
@@ -159,7 +158,7 @@ impl Overlay {
         (key < &*mask.end).then_some(mask)
     }
 
-    /// The masks, of which some lie outside the range.
+    /// The masks, including some outside of the range.
     pub fn masks(&self) -> &[Mask] {
         &self.masks
     }
@@ -227,10 +226,9 @@ impl Overlay {
         }
     }
 
-    /// Takes back a clearing after which everything else was taken back.
+    /// Undoes a clear; all later writes must have been undone before.
     pub fn restore(&mut self, cleared: &ClearedPart) {
-        // Rows written there since and taken back may have left keys hidden that the mask hid as
-        // well.
+        // Rows written there since and undone may have left hidden keys that the mask hid as well.
         drop(self.rows.remove_range(&cleared.start, &cleared.end));
         self.masks = cleared.masks_before.clone();
         for row in cleared.rows.rows() {
@@ -245,7 +243,7 @@ impl Overlay {
         self.bytes = cleared.bytes_before;
     }
 
-    /// Adds a mask, and joins it with those that it overlaps or touches.
+    /// Adds a mask, and merges it with masks that it overlaps or touches.
     fn mask(&mut self, start: &[u8], end: &[u8], first: u64, last: u64) {
         let masks = Arc::make_mut(&mut self.masks);
         let from = masks.partition_point(|mask| &*mask.end < start);

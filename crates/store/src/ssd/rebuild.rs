@@ -1,16 +1,16 @@
-//! A new generation of the tree from the one before and what has changed since: only what leads to
-//! a change is written anew.
+//! A new generation of the tree from the previous generation and the changes since: only nodes on
+//! the path to a change are rewritten.
 //!
 //! Every node that a change reaches is written to another place, its parent with it, up to the
-//! root; what it replaces stays where it is until no snapshot reads it. Subtrees that a mask covers
-//! are dropped without being read, but for their inner nodes, which say what room comes back.
+//! root; the replaced node stays in place until no snapshot reads it. Subtrees that a mask covers
+//! are dropped without being read, except their inner nodes, which state the freed space.
 //!
-//! Leaves are filled up to a few kilobytes. One that overflows is divided evenly; small neighbours
-//! below one parent are joined when one of them was written anew. Larger values lie apart, so that
-//! changing a neighbour does not write them again.
+//! Leaves are filled up to a few kilobytes. An overflowing leaf is divided evenly; small neighbours
+//! below one parent are joined when either was rewritten. Larger values are stored apart, so that
+//! changing a neighbour does not rewrite them.
 //!
-//! Where much of what the files hold is not needed any more, the emptiest are emptied: what is
-//! still needed of them is written anew as if it had changed.
+//! Where much of the files' content is dead, the emptiest files are emptied: their live content is
+//! rewritten as if it had changed.
 
 use std::collections::BTreeSet;
 
@@ -30,13 +30,13 @@ pub(super) const CHILDREN_MAX: usize = 128;
 /// The same for inner nodes: not even with the shortest children, of 17 bytes, do they have more
 /// than [`CHILDREN_MAX`] then.
 const JOINED_INNER_BYTES_MAX: u64 = 2048;
-/// Values of at least this size lie apart.
+/// Smallest size of a value that is stored apart, in bytes.
 pub(super) const APART_FROM: usize = 2048;
 
 /// One change of a row.
 pub(super) enum Edit {
     Put(Row),
-    /// The row's key is the one to remove.
+    /// Removes the row with this row's key.
     Remove(Row),
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Rebuild<'w> {
     pub writer: &'w mut Writer,
     pub files: &'w Files,
     pub masks: &'w [Mask],
-    /// Files that are to be emptied.
+    /// Files to be emptied.
     pub victims: BTreeSet<u32>,
 }
 
@@ -195,7 +195,7 @@ impl Rebuild<'_> {
         self.inner_nodes(height, span.low, children).map(Rebuilt::Others)
     }
 
-    /// Reads the leaves below a node that the edits reach, or that are to be moved.
+    /// Reads ahead the leaves below a node that the edits reach, or that must be moved.
     fn request_leaves(&self, inner: &Inner, mut edits: &[Edit]) {
         let behind = inner.children.iter().skip(1).map(|next| Some(&*next.low)).chain([None]);
         let touched = inner.children.iter().zip(behind).filter_map(|(child, high)| {
@@ -206,7 +206,7 @@ impl Rebuild<'_> {
         self.files.will_need(touched);
     }
 
-    /// Joins small neighbours of which one is new, as many at once as fit.
+    /// Joins small neighbours if either is new, as many together as fit.
     fn joined(&mut self, pieces: Vec<(Child, bool)>, height: u8) -> Result<Vec<Child>, StoreError> {
         let mut joined = Vec::with_capacity(pieces.len());
         let mut rest = &pieces[..];
@@ -305,7 +305,7 @@ impl Rebuild<'_> {
         Ok(true)
     }
 
-    /// The entry with its value in another file, if it lies in one that is to be emptied.
+    /// The entry with its value moved to another file, if the value's file must be emptied.
     fn moved<'e>(&mut self, entry: Entry<'e>) -> Result<Option<Entry<'e>>, StoreError> {
         let Value::Apart(place) = entry.value else {
             return Ok(None);
@@ -328,7 +328,7 @@ impl Rebuild<'_> {
         }
     }
 
-    /// Frees the nodes below a child that are not needed any more, itself included.
+    /// Frees the unneeded nodes below a child, including itself.
     fn free_subtree(&mut self, child: &Child, height: u8) -> Result<(), StoreError> {
         self.writer.free(&child.place);
         if height == 0 && !child.has_values_apart {
@@ -427,7 +427,7 @@ impl Rebuild<'_> {
     }
 }
 
-/// The children of a node, those that became others replaced by these, and which of them are new.
+/// The children of a node after replacing the rebuilt children, each with whether it is new.
 fn pieces(inner: &Inner, rebuilt: Vec<(usize, Vec<Child>)>) -> Vec<(Child, bool)> {
     let mut rebuilt = rebuilt.into_iter().peekable();
     let mut pieces = Vec::with_capacity(inner.children.len());

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! All numbers are little-endian. It is written as `base.partial`, synced, renamed, and the
-//! directory synced; what it points to is durable before. So a crash leaves the one or the other.
+//! directory synced; the data that it refers to is durable before. So a crash leaves the old root
+//! or the new one.
 //!
 //! `base.copy` is the same again, written next, before anything is removed that the root before
 //! needs. Only a repair reads it: without a root nothing of the tree could be saved.
@@ -53,7 +54,7 @@ pub(super) struct Tree {
     pub root: Child,
 }
 
-/// How much of a file there is, and how much of that the tree needs.
+/// The length of a file, and the part of it that the tree needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub bytes: u64,
@@ -75,8 +76,8 @@ impl Root {
             .transpose()
     }
 
-    /// As [`Root::read`]; if one bit of it is flipped, that one is flipped back, and if more of it
-    /// is wrong, its copy is taken. Also returns a description of the repair.
+    /// As [`Root::read`], with repairs: a single flipped bit is flipped back; a root with more
+    /// damage is replaced by its copy. Also returns a description of the repair.
     pub fn read_mended(disk: &dyn Disk) -> Result<(Root, Option<String>), OpenError> {
         let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
         let damage = match Root::parse(&bytes) {
@@ -135,8 +136,8 @@ impl Root {
         Ok(())
     }
 
-    /// The root that the next start reads. Its copy is written anew if it is missing or another's:
-    /// a crash or a full disk has come in between.
+    /// The root that the next start reads. Its copy is rewritten if it is missing or another
+    /// root's, after a crash or a full disk in between.
     pub fn read_and_copy(disk: &dyn Disk) -> Result<Root, OpenError> {
         let bytes = Root::read_bytes(disk, NAME)?.unwrap_or_default();
         let root = Root::parse(&bytes)?;
@@ -217,8 +218,8 @@ impl Root {
     }
 }
 
-/// Nothing but a repair reads the copy: without one, all else goes on. On a full disk it is a flush
-/// that makes room.
+/// Only a repair reads the copy: failing to write it stops nothing else. On a full disk a flush has
+/// to make room.
 fn keep_copy(disk: &dyn Disk, bytes: &[u8]) {
     if let Err(error) = write_file(disk, COPY, bytes) {
         tracing::warn!(%error, "{COPY} could not be written");

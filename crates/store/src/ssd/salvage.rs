@@ -1,8 +1,8 @@
 //! Recovers the trustworthy part of a damaged tree: everything that the root still leads to.
 //!
-//! Every node and value is verified by the checksum that stands with whoever points there, so what
-//! lies below a node that cannot be read cannot be trusted, wherever it is. How many rows that are,
-//! and between which keys, the parent says.
+//! Every node and value is verified by the checksum that is stored with the reference to it, so
+//! nothing below an unreadable node can be trusted, in any file. The parent states the number of
+//! those rows and the keys around them.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads the subtree, whose keys are below `high`.
+    /// Reads the subtree, with keys below `high`.
     fn child(&mut self, child: &Child, height: u8, high: Option<&[u8]>) -> Result<(), OpenError> {
         let node = match self.bytes(&child.place)? {
             Ok(bytes) => Node::parse(bytes),

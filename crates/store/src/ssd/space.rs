@@ -1,18 +1,19 @@
-//! How much the files of the tree may take beside what is needed of them, and which of them are
-//! emptied so that they keep to that.
+//! The limit of the tree's files in relation to their live content, and the choice of files to be
+//! emptied to keep it.
 //!
 //! Each flush leaves dead bytes of the nodes that it has replaced all over the older files. The
-//! live bytes of a file can be written anew, so that the file can go: the fewer there are, the
-//! cheaper. Three things are weighed:
+//! live bytes of a file can be rewritten, so that the file can be removed: the fewer there are, the
+//! cheaper. Three rules apply:
 //!
-//! - The looser the files may be, the less is left in the emptiest of them. Random overwriting of a
-//!   tree whose files hold 13/8 of what is needed moves about half as many bytes as it writes.
-//! - While a flush runs, what it writes and what it moves is there beside all that was there
-//!   before, which goes only afterwards. So a flush that writes much must begin with tighter files:
-//!   the next one is expected to write as much as this one.
-//! - No flush is to pay for many others: writes wait for it in the end. So each empties about as
-//!   much as it has left behind, and one that has written little moves little, but for the first
-//!   after a busy time, which gives back nearly everything.
+//! - The looser the files may be, the fewer live bytes are in the emptiest of them. Random
+//!   overwriting of a tree with files of 13/8 of its live size moves about half as many bytes as it
+//!   writes.
+//! - While a flush runs, its written and moved bytes coexist with all old files, which are removed
+//!   only afterwards. So a flush that writes much must start with tighter files: the next flush is
+//!   expected to write as much as this one.
+//! - No flush shall pay for many others: writes wait for it in the end. So each empties about as
+//!   much as it has left dead, and a flush that has written little moves little, except the first
+//!   after a busy time, which frees nearly everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ const FLUSHES_KEPT: u64 = 64;
 /// A flush of a large tree does not empty more than this ahead of need.
 const AHEAD_BYTES_MAX: u64 = 1 << 30;
 
-/// When files are emptied, and how far.
+/// The condition on which files are emptied, and the extent.
 struct Bound {
     most_bytes: u64,
     goal_bytes: u64,
@@ -68,7 +69,7 @@ pub(super) fn to_be_emptied(uses: &BTreeMap<u32, Use>, written_bytes: u64) -> BT
     chosen
 }
 
-/// True if a flush that has nothing to write would give back noticeably much.
+/// Returns true if a flush that has nothing to write would give back noticeably much.
 pub(super) fn is_loose(bytes: u64, live_bytes: u64) -> bool {
     bytes > Bound::after(0, live_bytes).most_bytes
 }

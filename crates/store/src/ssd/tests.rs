@@ -99,8 +99,8 @@ struct Walk {
     model: Model,
     /// The contents of the newest flush.
     durable: Model,
-    /// The contents of flushes that have failed since: one that failed at its very end may be in
-    /// force after a loss of power.
+    /// The contents of flushes that have failed since: a flush that failed at its very end may take
+    /// effect after a loss of power.
     uncertain: Vec<Model>,
     flush: Option<(SsdFlush, Model)>,
     snapshots: Vec<(SsdSnapshot, Model)>,
@@ -176,7 +176,7 @@ impl Walk {
         (numbered(start), numbered(start + length))
     }
 
-    /// Kept, or taken back together with what was written after it, as a transaction does.
+    /// Kept, or undone together with later writes, as a transaction does.
     fn clear_range(&mut self) {
         let (start, end) = self.range();
         let expected = in_range(&self.model, &start, &end);
@@ -242,7 +242,7 @@ impl Walk {
                 .fail(operation[self.random.below(4) as usize], nth, Fault::Error);
         }
         let flushed = flush.run(at(self.step));
-        // A fault that did not come up must not fail something else.
+        // A fault that did not occur must not fail another operation.
         self.disk.clear_faults();
         match flushed {
             Ok(flushed) => {
@@ -259,7 +259,7 @@ impl Walk {
         self.compare();
     }
 
-    /// Loses power: what the newest flush holds is there, and nothing else.
+    /// Loses power: the content of the newest flush is present, and nothing else.
     fn restart(&mut self) {
         self.flush = None;
         match self.random.below(2) {
@@ -318,8 +318,8 @@ fn a_walk_agrees_with_a_sorted_map() {
     }
 }
 
-/// Whatever a disk refuses while a flush runs, what was there before is there after a loss of
-/// power, or what the flush made.
+/// For every disk operation that fails during a flush, a loss of power leaves either the previous
+/// state or the flush's.
 #[test]
 fn every_operation_of_a_flush_may_fail() {
     for operation in Operation::ALL {
@@ -373,7 +373,7 @@ fn a_full_disk_refuses_a_flush() {
     assert_eq!(open(&disk).len(), 8999);
 }
 
-/// Whichever byte is damaged, no wrong row is ever returned: an answer is right or an error.
+/// For any damaged byte, no wrong row is ever returned: an answer is right or an error.
 #[test]
 fn a_flipped_byte_is_refused_or_harmless() {
     let disk = FaultyDisk::new();
@@ -425,8 +425,8 @@ fn an_unreadable_node_is_an_error() {
     assert_eq!(store.get(&numbered(900)).unwrap(), Some(row(900, 100, 1)));
 }
 
-/// Operations that take O(log n) in memory look at a few nodes here, however many rows there are
-/// and whatever lies over them.
+/// Operations that take O(log n) in memory visit a few nodes here, regardless of the number of rows
+/// and of the overlay.
 #[test]
 fn counting_looks_at_few_nodes() {
     let disk = FaultyDisk::new();
@@ -467,7 +467,7 @@ fn newer_rows_are_found_at_few_nodes() {
     assert_eq!(nodes(|| check(0, 20_000, newer, false)), 0);
 }
 
-/// The nodes and rows of another format are never read as those of this one.
+/// The nodes and rows of another format are never read as this format's.
 #[test]
 fn trees_of_every_other_format_are_refused() {
     let disk = FaultyDisk::new();
@@ -498,9 +498,9 @@ fn opening_does_not_depend_on_the_rows() {
     assert!(disk.fault_pending(), "three reads");
 }
 
-/// Only a repair reads the copy, so nobody would notice that it is missing or another generation's.
+/// Only a repair reads the copy, so a missing or outdated copy would go unnoticed.
 #[test]
-fn the_copy_of_the_root_is_that_of_the_root() {
+fn the_copy_of_the_root_equals_the_root() {
     let disk = FaultyDisk::new();
     let mut store = filled(&disk, 20, 10);
     let is_copied = || disk.content(root::NAME) == disk.content(root::COPY);
@@ -524,7 +524,7 @@ fn a_root_without_room_for_its_copy_is_in_force() {
     let disk = FaultyDisk::new();
     let mut store = filled(&disk, 20, 10);
     store.set(row(3, 10, 2)).unwrap();
-    // The root itself is created before; the file of rows is the one that was kept for it.
+    // The root itself is created before; the file of rows is the reserved one.
     disk.fail(Operation::Create, 2, Fault::Error);
     flush(&mut store, 2).unwrap();
     assert!(!disk.fault_pending() && !disk.exists(root::COPY).unwrap());
@@ -533,8 +533,8 @@ fn a_root_without_room_for_its_copy_is_in_force() {
     assert_eq!(disk.content(root::NAME), disk.content(root::COPY));
 }
 
-/// A flush that fails behind the renaming of its root, at the directory, leaves a root on disk that
-/// is not the store's. Files that only the former needs were removed when room was made.
+/// A flush that fails after renaming its root, at the directory, leaves a root on disk that is not
+/// the store's. Files that only the former needs were removed to make room.
 #[test]
 fn files_of_a_failed_flush_are_kept_if_the_root_on_disk_needs_them() {
     for operation in [Operation::Create, Operation::Write, Operation::Sync] {
@@ -594,9 +594,9 @@ fn deleted_space_is_given_back() {
     assert!(disk.taken_bytes() < 128 * 1024);
 }
 
-/// Overwrites at random, `writes` of `rows` a flush, large values among it or not, until everything
-/// was overwritten some times. The most that the disk held, in parts of what keys and values take:
-/// while a flush ran, with all that goes only when it has ended.
+/// Overwrites at random, `writes` of `rows` per flush, with or without large values, until
+/// everything was overwritten several times. Returns the largest size on disk relative to the keys
+/// and values: during a flush, including all files that are removed at its end.
 fn most_held_while_overwriting(rows: u64, writes: u64, large_of_ten: u64) -> f64 {
     let disk = FaultyDisk::new();
     let (mut store, mut random) = (open(&disk), Random(writes));
@@ -622,8 +622,8 @@ fn most_held_while_overwriting(rows: u64, writes: u64, large_of_ten: u64) -> f64
     most
 }
 
-/// The disk held 2.9 times what was live while a gigabyte was overwritten. However much a flush
-/// writes, it is less now.
+/// The disk held 2.9 times the live size while a gigabyte was overwritten. For any size of flushes,
+/// it is less now.
 #[test]
 fn overwriting_does_not_grow_the_files() {
     for (writes, large_of_ten) in [(80, 0), (400, 0), (1200, 0), (3000, 0), (8000, 0), (600, 2)] {
@@ -737,8 +737,8 @@ fn a_load_holds_few_nodes() {
     assert!((200..600).contains(&most), "{most} nodes");
 }
 
-/// Whenever the disk fails, there is either nothing or everything, and of what was given up nothing
-/// stays.
+/// If any operation of the disk fails, the store has either no rows or all of them, and abandoned
+/// files are removed.
 #[test]
 fn a_load_that_fails_leaves_an_empty_store() {
     let rows = mixed_rows(3000);
@@ -782,8 +782,8 @@ fn a_load_that_fails_leaves_an_empty_store() {
     }
 }
 
-/// Nodes that a flush replaced stayed cached until their turn came, and took the room of nodes that
-/// are read.
+/// Nodes that a flush replaced stayed cached until they were evicted, and took the room of nodes in
+/// use.
 #[test]
 fn nodes_that_a_flush_has_replaced_are_not_cached() {
     let disk = FaultyDisk::new();
@@ -798,8 +798,8 @@ fn nodes_that_a_flush_has_replaced_are_not_cached() {
     assert!(kept[0] > 50 && kept.iter().all(|nodes| *nodes == kept[0]), "{kept:?}");
 }
 
-/// The nodes below those that are kept are looked at where the cache has them, and read anew where
-/// it has them no more.
+/// The nodes below kept nodes are read from the cache, and read again from disk once they are
+/// evicted.
 #[test]
 fn nodes_that_are_not_cached_any_more_are_read() {
     let disk = FaultyDisk::new();
@@ -816,7 +816,7 @@ fn nodes_that_are_not_cached_any_more_are_read() {
 
 /// A backup that read everything once put what others read again and again out of the cache.
 #[test]
-fn a_walk_keeps_no_leaves_at_hand() {
+fn a_walk_keeps_no_leaves_in_memory() {
     let disk = FaultyDisk::new();
     drop(filled(&disk, 20_000, 100));
     let store = open(&disk);

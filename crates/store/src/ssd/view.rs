@@ -14,8 +14,8 @@ use crate::error::StoreError;
 use crate::interface::{Read, Snapshot};
 use crate::row::Row;
 
-/// A moment of an [`SsdStore`](crate::SsdStore). While it lives, the files that its tree needs are
-/// kept, within a bound: an old snapshot may come to answer that it cannot be read.
+/// A snapshot of an [`SsdStore`](crate::SsdStore). While it lives, the files that its tree needs
+/// are kept, within a bound: an old snapshot may become unreadable.
 #[derive(Clone)]
 pub struct SsdSnapshot {
     pub(super) overlay: Overlay,
@@ -31,7 +31,7 @@ struct Span<'a> {
     end: Option<&'a [u8]>,
 }
 
-/// Consecutive hidden rows that are stepped over; then the next visible one is looked up.
+/// Number of consecutive hidden rows that are stepped over; then the next visible row is looked up.
 const STEPPED_OVER: u32 = 16;
 
 impl SsdSnapshot {
@@ -154,7 +154,7 @@ impl SsdSnapshot {
         }
     }
 
-    /// Returns the size of the tree's rows in the range, without those that masks hide.
+    /// Returns the size of the tree's rows in the range, without masked rows.
     pub(super) fn unmasked_bytes(&self, start: &[u8], end: &[u8]) -> Result<u64, StoreError> {
         let between = |start: &[u8], end: &[u8]| -> Result<u64, StoreError> {
             Ok(self.base.rank(end)?.row_bytes - self.base.rank(start)?.row_bytes)
@@ -246,7 +246,7 @@ impl Below<'_> {
             };
             let key = found.leaf().key(index);
             self.cursor.seek(key)?;
-            // Behind the row that was found.
+            // Past the row that was found.
             self.cursor.after()?;
             self.cursor.step();
         }
@@ -321,7 +321,7 @@ impl Read for SsdSnapshot {
         Ok(own + self.unmasked_bytes(start, end)? - hidden)
     }
 
-    /// A row of the tree that is hidden has been replaced by a newer one, or removed.
+    /// A hidden row of the tree has been replaced by a newer one, or removed.
     fn has_newer(&self, start: &[u8], end: &[u8], version: Version) -> Result<bool, StoreError> {
         Ok(self.overlay.rows.has_newer(start, end, version) || self.base.has_newer(start, end, version)?)
     }

@@ -12,10 +12,10 @@ use super::node::{Node, Place};
 use super::root::Use;
 use crate::error::StoreError;
 
-/// Room for the first file of a flush, so that a small one finds some on a full disk.
+/// Room for the first file of a flush, so that a small flush succeeds on a full disk.
 pub(super) const RESERVE: &str = "base.next";
-/// A file that has become so large is not added to: a sixteenth of the tree, so that emptying one
-/// is a small part of the whole.
+/// Size at which a file is complete: a sixteenth of the tree, so that emptying a file is a small
+/// part of the whole.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILES_OF_A_TREE: u64 = 16;
@@ -24,16 +24,16 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 pub(super) struct Writer {
     files: Arc<Files>,
-    /// Nobody reads soon what is written.
+    /// The written bytes will not be read soon.
     pub is_forgotten: bool,
-    /// Use of all files, those of this flush included.
+    /// Use of all files, including those of this flush.
     pub uses: BTreeMap<u32, Use>,
     current: Option<Current>,
     /// The files of this flush.
     begun: Vec<u32>,
-    /// Where what is not needed any more lay.
+    /// The places of unneeded nodes and values.
     pub freed: Vec<Place>,
-    /// Files of which nothing is needed any more; known at the end.
+    /// Files without live bytes; known at the end.
     pub dropped: BTreeMap<u32, Use>,
     pub written_bytes: u64,
     /// Bytes that the tree needed before.
@@ -44,7 +44,7 @@ struct Current {
     number: u32,
     file: Arc<dyn File>,
     buffer: Vec<u8>,
-    /// Where the buffer will be written, and up to where what was written is synced.
+    /// The position of the buffer's next write, and the end of the synced part.
     offset: u64,
     synced: u64,
 }
@@ -98,7 +98,7 @@ impl Writer {
         (tree / FILES_OF_A_TREE).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
     }
 
-    /// Marks the node or value at the place as not needed any more.
+    /// Marks the node or value at the place as unneeded.
     pub fn free(&mut self, place: &Place) {
         self.freed.push(*place);
         if let Some(usage) = self.uses.get_mut(&place.file) {
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// A node of this flush or of an older one.
+    /// Reads a node of this flush or of an older flush.
     pub fn node(&self, place: &Place) -> Result<Arc<Node>, StoreError> {
         if let Some(current) = &self.current
             && current.number == place.file
@@ -133,7 +133,7 @@ impl Writer {
         self.files.read(place)
     }
 
-    /// Ends the newest file: what is put from now on goes to another one.
+    /// Closes the newest file: later writes go to another file.
     pub fn end_file(&mut self) -> Result<(), StoreError> {
         self.close()
             .map_err(|source| StoreError::io("a file of the store", source))
@@ -147,8 +147,8 @@ impl Writer {
         finished.map_err(|source| StoreError::io("a file of the store", source))
     }
 
-    /// Removes what was begun, because it will not be needed. The first file is kept as the room of
-    /// the next flush: on a full disk, the log may take room that is given back for a moment.
+    /// Removes the started files, because they will not be needed. The first file is kept as the
+    /// room of the next flush: on a full disk, the log may take room that is freed for a moment.
     pub fn abandon(&mut self) {
         self.current = None;
         let mut begun = std::mem::take(&mut self.begun).into_iter();

@@ -1,8 +1,8 @@
 use super::*;
 use crate::file::{Found, Record, Scanner, Writer};
 
-/// The data of RediSearch 2.10.5 in Redis 8.2.3 beside no keys: two indexes made with most of the
-/// words, and one with nothing but a field.
+/// The data of RediSearch 2.10.5 in Redis 8.2.3 without keys: two indexes with most of the options,
+/// and one with only a field.
 const RECORDED: &[u8] = include_bytes!("recorded.rdb");
 
 fn indexes(file: &[u8]) -> Vec<SearchIndex> {
@@ -65,7 +65,8 @@ fn indexes_of_the_original_are_made_by_their_requests() {
 fn indexes_are_written_as_the_original_writes_them() {
     let recorded = indexes(RECORDED);
     assert_eq!(indexes(&written(&recorded)), recorded);
-    // The original writes them in the order of a hash table, so one is compared byte for byte.
+    // The original writes them in the order of a hash table, so one of them is compared byte for
+    // byte.
     let i1 = |file: &[u8]| {
         let start = file.windows(5).position(|bytes| bytes == b"\x05\x03i1\0").unwrap();
         let end = file.windows(6).position(|bytes| bytes == b"\x05\x04al2\0").unwrap();
@@ -74,7 +75,7 @@ fn indexes_are_written_as_the_original_writes_them() {
     assert_eq!(i1(&written(&recorded)), i1(RECORDED));
 }
 
-/// An index for which RediSearch 2.10 has no form.
+/// An index that RediSearch 2.10 cannot represent.
 fn newer() -> Vec<SearchIndex> {
     let mut index = indexes(RECORDED).remove(1);
     let vector = |algorithm, component| {

@@ -1,12 +1,12 @@
 //! Writes replies, in RESP2 or RESP3 as the connection chose with HELLO.
 //!
-//! A command says what it answers (a map, a double, a null) and [`Reply`] picks the bytes; no
-//! command asks for the protocol's version. Aggregates are written head first: `map(2)` and then
-//! four elements. Nothing checks that as many follow as were announced; that is the command's duty.
+//! A command names the kind of its reply (a map, a double, a null) and [`Reply`] picks the bytes;
+//! no command depends on the protocol's version. Aggregates are written head first: `map(2)` and
+//! then four elements. The announced number of elements is not checked; that is the command's duty.
 //!
-//! A reply may have a limit of bytes: a short request can ask for the same long value a thousand
-//! times. Bytes beyond it are left out, and [`Reply::is_full`] says so; the command then answers an
-//! error instead of the written bytes.
+//! A reply may have a limit of bytes: a short request can request the same long value a thousand
+//! times. Bytes beyond it are left out, and [`Reply::is_full`] returns true; the command then
+//! answers an error instead of the written bytes.
 //!
 //! Shapes follow the `addReply*` family of Redis 8's `networking.c`; doubles follow its `d2string`.
 
@@ -19,7 +19,7 @@ pub enum Protocol {
     /// and integers.
     #[default]
     Resp2,
-    /// Version 3, asked for with `HELLO 3`: every kind of reply has a type byte of its own.
+    /// Version 3, chosen by `HELLO 3`: every kind of reply has a type byte of its own.
     Resp3,
 }
 
@@ -33,7 +33,7 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Appends to what `out` already holds, with no limit of bytes.
+    /// Appends to the present content of `out`, with no limit of bytes.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
         Reply {
             out,
@@ -62,7 +62,7 @@ impl<'a> Reply<'a> {
         !self.is_full
     }
 
-    /// The protocol in which the next reply is written.
+    /// The protocol of the next reply.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -82,8 +82,8 @@ impl<'a> Reply<'a> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// `text` begins with its code: `ERR syntax error`. It may quote a peer's bytes, so CR and LF
-    /// become spaces.
+    /// Writes an error; `text` starts with its code: `ERR syntax error`. It may quote a peer's
+    /// bytes, so CR and LF become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'-', text.as_ref());
     }
@@ -110,8 +110,8 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Like [`Reply::bulk`], for `len` bytes that `append` adds to the buffer. Fewer are filled up
-    /// with zeros, more are cut off, so that the reply is one whatever becomes of the reading.
+    /// Like [`Reply::bulk`], for `len` bytes that `append` adds to the buffer. Fewer bytes are
+    /// padded with zeros, more are cut off, so that the reply is well-formed even if reading fails.
     pub fn bulk_with(&mut self, len: usize, append: impl FnOnce(&mut Vec<u8>)) {
         if !self.has_room(len) {
             return;
@@ -124,8 +124,8 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A string of `len` bytes without the bytes, which count as written. Returns the position in
-    /// the buffer where they are to be put, or `None` if the limit has no room for them.
+    /// Writes the head of a string of `len` bytes, which count as written. Returns the position in
+    /// the buffer at which they belong, or `None` if they exceed the limit.
     pub fn bulk_to_come(&mut self, len: usize) -> Option<usize> {
         if !self.has_room(len) {
             return None;
@@ -163,7 +163,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Where the next reply will begin: for an aggregate whose length is known only behind its
+    /// The position of the next reply: for an aggregate whose length is known only after its
     /// elements.
     pub fn mark(&self) -> usize {
         self.out.len()
@@ -188,7 +188,7 @@ impl<'a> Reply<'a> {
         self.move_before(mark, end);
     }
 
-    /// Puts what was written since `end` in front of what was written between `mark` and it.
+    /// Moves the bytes written since `end` before the bytes between `mark` and `end`.
     pub fn move_before(&mut self, mark: usize, end: usize) {
         let moved_bytes = self.out.len() - end;
         self.out[mark..].rotate_right(moved_bytes);
@@ -201,7 +201,7 @@ impl<'a> Reply<'a> {
         self.error(text);
     }
 
-    /// Takes back what was written since `mark`.
+    /// Removes the bytes written since `mark`.
     pub fn take_back(&mut self, mark: usize) {
         self.out.truncate(mark);
     }
@@ -211,7 +211,7 @@ impl<'a> Reply<'a> {
         self.aggregate(b'~', len);
     }
 
-    /// A message nobody asked for, of `len` elements; an array in RESP2.
+    /// Writes the head of an out-of-band message of `len` elements; an array in RESP2.
     pub fn push(&mut self, len: usize) {
         self.aggregate(b'>', len);
     }
@@ -255,8 +255,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A double whose text the caller has chosen: `digits` with a point perhaps, a sign perhaps; a
-    /// bulk string in RESP2.
+    /// Writes a double in the caller's text: `digits`, optionally with a point and a sign; a bulk
+    /// string in RESP2.
     pub fn decimal(&mut self, digits: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(digits.as_bytes()),
@@ -349,10 +349,10 @@ impl<'a> Reply<'a> {
 /// value, at most 24 bytes, and `inf`, `-inf`, `nan`, `-0`.
 ///
 /// Whole numbers up to 2^62 are written as integers. Otherwise the value is `digits * 10^exponent`,
-/// and with `magnitude` the power of ten of the first digit: plain if up to six zeros must be added
-/// behind the digits, or if fewer than seven digits stand behind the point, or if `magnitude` lies
+/// and with `magnitude` the power of ten of the first digit: plain if at most six zeros must be
+/// appended to the digits, or if fewer than seven digits follow the point, or if `magnitude` is
 /// within three of zero; else `d.ddde+x`, the exponent unpadded. So 12345.5 is plain, while
-/// 12345.6789012 is `1.23456789012e+4`: that is fpconv's taste, which Redis shows to clients.
+/// 12345.6789012 is `1.23456789012e+4`: these are fpconv's rules, which Redis exposes to clients.
 ///
 /// fpconv finds its digits by Grisu2, which for a few values in a thousand are not the shortest or
 /// not the closest; these always are. Either text reads back as the same value.

@@ -57,7 +57,7 @@ fn integers_and_bulks_of_every_width() {
 }
 
 #[test]
-fn heads_that_come_last() {
+fn heads_that_are_last() {
     let since = |reply: &mut Reply<'_>| {
         reply.integer(1);
         let mark = reply.mark();
@@ -200,7 +200,7 @@ fn a_limited_reply_leaves_out_what_does_not_fit() {
     }
 }
 
-/// A sign, seventeen digits and seven zeros behind them.
+/// A sign, seventeen digits and seven trailing zeros.
 const LONGEST_DOUBLE: usize = 25;
 
 #[test]

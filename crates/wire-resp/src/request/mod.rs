@@ -9,8 +9,8 @@
 //! once [`Args`] is warm, no allocation. An inline line is rare and may hold escapes: its arguments
 //! are unquoted into a scratch inside `Args`.
 //!
-//! [`Parser`] remembers how far it came, so a request arriving in many pieces costs time linear in
-//! its size. The free function [`parse`] starts afresh each time.
+//! [`Parser`] remembers its position, so a request arriving in many pieces costs time linear in its
+//! size. The free function [`parse`] starts afresh each time.
 //!
 //! Answers do not depend on how the bytes were cut, with Redis' texts and limits
 //! (`processMultibulkBuffer`, `processInlineBuffer`, `sdssplitargs` and `string2ll`, Redis 8). Like
@@ -34,7 +34,7 @@ pub struct Limits {
     pub elements_max: usize,
     /// Longest inline line without its line feed, and longest line of a count.
     pub inline_bytes_max: usize,
-    /// False while a password is still owed: 10 elements of 16 KiB at most.
+    /// False before a required password: 10 elements of 16 KiB at most.
     pub authenticated: bool,
 }
 
@@ -72,8 +72,7 @@ impl Limits {
 
 impl Default for Limits {
     /// Redis' defaults for an authenticated peer: 2^31 - 1 elements, 512 MiB a bulk string, 64 KiB
-    /// a line. The memory that elements take is bounded by whoever reads them: see
-    /// [`Parser::words_bytes`].
+    /// a line. The caller bounds the memory of the elements: see [`Parser::words_bytes`].
     fn default() -> Limits {
         Limits {
             bulk_bytes_max: 512 * 1024 * 1024,
@@ -97,10 +96,10 @@ pub enum Parsed {
         /// Number of bytes to drop.
         consumed: usize,
     },
-    /// The request goes on in bytes that have not arrived.
+    /// The rest of the request has not arrived.
     Incomplete {
-        /// At least this many more bytes are needed, never 0. It derives from what the peer
-        /// announced: use it to size a read within a bound, never to reserve memory as it stands.
+        /// At least this many more bytes are needed, never 0. It derives from the peer's
+        /// announcement: use it to size a read within a bound, never to reserve memory directly.
         needed_hint: usize,
     },
 }
@@ -115,11 +114,11 @@ pub enum ProtocolError {
     /// The length of a bulk string is not a number, negative, or above [`Limits::bulk_bytes_max`].
     #[error("Protocol error: invalid bulk length")]
     InvalidBulkLength,
-    /// An element begins with this byte instead of `$`. Redis sends the byte as it came; a byte
+    /// An element starts with this byte instead of `$`. Redis sends the byte unchanged; a byte
     /// above 0x7f is written here as the character of that number.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
     ExpectedDollar(u8),
-    /// An inline line ends inside quotes, or has no space behind a closing quote.
+    /// An inline line ends inside quotes, or has no space after a closing quote.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
     /// The line of the count of elements is longer than [`Limits::inline_bytes_max`].
@@ -131,16 +130,16 @@ pub enum ProtocolError {
     /// An inline line is longer than [`Limits::inline_bytes_max`].
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
-    /// More than 10 elements from a peer that still owes a password.
+    /// More than 10 elements from an unauthenticated peer.
     #[error("Protocol error: unauthenticated multibulk length")]
     UnauthenticatedMultibulkLength,
-    /// A bulk string above 16 KiB from a peer that still owes a password.
+    /// A bulk string above 16 KiB from an unauthenticated peer.
     #[error("Protocol error: unauthenticated bulk length")]
     UnauthenticatedBulkLength,
 }
 
-/// Where the arguments of one request lie. Keep one per connection: what it allocated serves the
-/// next request.
+/// The positions of one request's arguments. Keep one per connection: its allocations are reused
+/// for the next request.
 #[derive(Debug, Default)]
 pub struct Args {
     spans: SmallVec<[Range<usize>; 16]>,
@@ -157,7 +156,7 @@ impl Args {
         Args::default()
     }
 
-    /// The arguments as bytes. `input` must begin with the request they were parsed from.
+    /// The arguments as bytes. `input` must start with the request they were parsed from.
     pub fn of<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
         Arguments {
             bytes: if self.inline { &self.scratch } else { input },
@@ -247,10 +246,9 @@ impl std::fmt::Debug for Arguments<'_> {
 
 /// Parses one request at a time, picking up where the last call ran out of bytes.
 ///
-/// After `Incomplete`, call again with the same bytes and more behind them (they may have moved in
+/// After `Incomplete`, call again with the same bytes and more appended (they may have moved in
 /// memory). After any other answer, call with the bytes that follow the consumed ones. `limits` are
-/// read as elements arrive, so a request behind an AUTH must be parsed after that AUTH was
-/// executed.
+/// read as elements arrive, so a request after an AUTH must be parsed after that AUTH was executed.
 #[derive(Debug, Default)]
 pub struct Parser {
     args: Args,
@@ -264,7 +262,7 @@ impl Parser {
     }
 
     /// Continues the request that starts at the first byte of `input`. After an error the
-    /// connection cannot go on: see [`ProtocolError`].
+    /// connection cannot continue: see [`ProtocolError`].
     pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Parsed, ProtocolError> {
         if self.progress.is_at_start() {
             self.args.clear();
@@ -276,8 +274,8 @@ impl Parser {
         parsed
     }
 
-    /// Memory, in bytes, that notes where the elements lie: a request of empty words takes several
-    /// times its own length. The reader of a stream counts it with the request.
+    /// Memory of the elements' positions, in bytes: a request of empty words takes several times
+    /// its own length. The reader of a stream counts it with the request.
     pub fn words_bytes(&self) -> usize {
         match self.args.spans.spilled() {
             true => self.args.spans.capacity() * size_of::<Range<usize>>(),
@@ -300,16 +298,16 @@ pub fn parse(input: &[u8], limits: &Limits, args: &mut Args) -> Result<Parsed, P
     Progress::default().advance(input, limits, args)
 }
 
-/// How far a request was read. Offsets count from its first byte.
+/// The progress of reading a request. Offsets count from its first byte.
 #[derive(Debug, Default)]
 struct Progress {
     /// The first byte not understood yet; `position` > 0 once the count of elements is known.
     position: usize,
     /// `position..scanned` holds no end of line. Meaningful only if above `position`.
     scanned: usize,
-    /// Elements still to come.
+    /// Number of elements that have not been parsed.
     elements_left: usize,
-    /// Length of the bulk string whose bytes start at `position`, if that was read already.
+    /// Length of the bulk string that starts at `position`, if its head was already parsed.
     bulk_bytes: Option<usize>,
 }
 
@@ -389,7 +387,7 @@ impl Progress {
         })
     }
 
-    /// Reads `$<length>\r\n` and moves behind it. `None` means that its line is not complete.
+    /// Reads `$<length>\r\n` and advances past it. `None` means that its line is incomplete.
     #[inline]
     fn bulk_length(&mut self, input: &[u8], limits: &Limits, accepted: usize) -> Result<Option<usize>, ProtocolError> {
         if input.get(self.position) == Some(&b'$')
@@ -425,7 +423,7 @@ impl Progress {
         Ok(Some(length))
     }
 
-    /// The offset of the `\r` that ends the line at `position`, once the byte behind it has arrived
+    /// The offset of the `\r` that ends the line at `position`, once the byte after it has arrived
     /// as well.
     fn line(&mut self, input: &[u8], limits: &Limits, too_big: ProtocolError) -> Result<Option<usize>, ProtocolError> {
         let end = self.find(b'\r', input, limits.inline_bytes_max).map_err(|_| too_big)?;
@@ -449,8 +447,8 @@ impl Progress {
         })
     }
 
-    /// Looks for `wanted` among the bytes from `position` that no earlier call has looked at; `Err`
-    /// once it is certain to lie more than `line_bytes_max` away.
+    /// Searches the bytes from `position` on for `wanted`, skipping bytes that an earlier call has
+    /// searched; `Err` once it is certainly more than `line_bytes_max` away.
     fn find(&mut self, wanted: u8, input: &[u8], line_bytes_max: usize) -> Result<Option<usize>, LineTooLong> {
         let from = self.scanned.max(self.position).min(input.len());
         let window_end = self
@@ -474,8 +472,8 @@ impl Progress {
 
 struct LineTooLong;
 
-/// Reads a length of at most nine digits and the line end behind it: the value, and where the next
-/// byte lies. `None` says nothing more than that the careful way must decide.
+/// Reads a length of at most nine digits and its line end: returns the value and the position of
+/// the next byte. `None` only means that the slow path must decide.
 #[inline(always)]
 fn short_length(input: &[u8], start: usize) -> Option<(usize, usize)> {
     let bytes = input.get(start..)?;

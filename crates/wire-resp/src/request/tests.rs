@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::encode_command;
 
-/// Parses `input` as a stream of requests and says what came of it, one line each.
+/// Parses `input` as a stream of requests and describes the outcome, one line each.
 fn outcome(input: &[u8], limits: &Limits) -> String {
     let (mut args, mut rest, mut lines) = (Args::new(), input, Vec::new());
     loop {
@@ -247,8 +247,8 @@ fn every_split_gives_the_same_requests() {
     assert_eq!(requests_in_pieces(stream.chunks(1)).unwrap(), whole);
 }
 
-/// Work per piece must not grow with what arrived before. Were it to, the first of these would take
-/// minutes.
+/// Work per piece must not grow with the bytes that arrived before. Otherwise the first of these
+/// would take minutes.
 #[test]
 fn large_requests_in_small_pieces_are_linear() {
     let arguments = vec!["x"; 500_000];
@@ -316,7 +316,7 @@ proptest! {
 }
 
 /// A request of more than 1,048,576 words was refused, as by Redis before 7.0. The caller that
-/// bounds the request sees the memory of its words, and an announced count alone takes nothing.
+/// bounds the request sees the memory of its words, and an announced count by itself takes none.
 #[test]
 fn words_take_memory_as_they_arrive() {
     let mut parser = Parser::new();

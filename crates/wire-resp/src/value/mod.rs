@@ -28,11 +28,11 @@ pub enum Value {
     NullArray,
     /// Elements in order; may be empty and of mixed kinds.
     Array(Vec<Value>),
-    /// Keys and their values, in the order in which they were sent. A key may occur twice.
+    /// Keys and their values, in the order of the reply. A key may occur twice.
     Map(Vec<(Value, Value)>),
-    /// Members in the order in which they were sent. A member may occur twice.
+    /// Members in the order of the reply. A member may occur twice.
     Set(Vec<Value>),
-    /// A message that answers no request; it may stand between two replies.
+    /// A message that answers no request; it may arrive between two replies.
     Push(Vec<Value>),
     /// A floating point number; infinities and not-a-number are possible.
     Double(f64),
@@ -49,7 +49,7 @@ pub enum Value {
     },
     /// A reply with out-of-band data in front of it.
     Attribute {
-        /// The out-of-band data: keys and their values, in the order in which they were sent.
+        /// The out-of-band data: keys and their values, in the order of the reply.
         pairs: Vec<(Value, Value)>,
         /// The reply proper.
         reply: Box<Value>,
@@ -59,13 +59,13 @@ pub enum Value {
 /// The bytes are no reply. Close the connection: where the next reply starts is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// No kind of reply begins with this byte.
+    /// No kind of reply has this type byte.
     #[error("unknown reply type {:?}", char::from(*.0))]
     UnknownType(u8),
     /// The bytes after this type byte are not a reply of its kind, or lack its line end.
     #[error("malformed {:?} in a reply", char::from(*.0))]
     Malformed(u8),
-    /// A collection lies inside [`DEPTH_MAX`] others.
+    /// A collection is nested in [`DEPTH_MAX`] others.
     #[error("reply nested deeper than {DEPTH_MAX}")]
     TooDeep,
 }
@@ -188,7 +188,7 @@ fn pass(reader: &mut Reader, depth: usize) -> Result<Option<()>, DecodeError> {
     Ok(Some(()))
 }
 
-/// A whole scalar, or the head of a collection, whose elements follow it.
+/// A whole scalar, or the head of a collection, which its elements follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
     /// A status: one line, without its end.
@@ -217,12 +217,11 @@ pub enum Item<'a> {
     /// The head of a map: the number of pairs that follow, each a key and then its value. As
     /// untrusted as a count of elements.
     Map(u64),
-    /// The head of out-of-band data: the number of pairs that follow. The reply proper comes after
-    /// them.
+    /// The head of out-of-band data: the number of pairs. The reply proper follows them.
     Attribute(u64),
 }
 
-/// Replies item by item, for who needs no [`Value`].
+/// Reads replies item by item, without building a [`Value`].
 pub struct Reader<'a> {
     input: &'a [u8],
     position: usize,
@@ -234,13 +233,13 @@ impl<'a> Reader<'a> {
         Reader { input, position: 0 }
     }
 
-    /// Bytes of the items read so far.
+    /// Bytes of the items read.
     pub fn consumed(&self) -> usize {
         self.position
     }
 
-    /// Reads one item that lies inside `depth` collections; `None` if more must arrive. A reader
-    /// without recursion may give zero each time, and no nesting is too deep.
+    /// Reads one item nested in `depth` collections; `None` if it is incomplete. A reader without
+    /// recursion may always pass zero, which allows any nesting.
     pub fn item(&mut self, depth: usize) -> Result<Option<Item<'a>>, DecodeError> {
         let Some(&kind) = self.input.get(self.position) else {
             return Ok(None);
@@ -293,7 +292,7 @@ impl<'a> Reader<'a> {
         Ok(Some(item))
     }
 
-    /// The line behind the type byte, without its end.
+    /// The line after the type byte, without its end.
     fn line(&mut self, kind: u8) -> Result<Option<&'a [u8]>, DecodeError> {
         let text = &self.input[self.position + 1..];
         let Some(end) = text.iter().position(|&byte| byte == b'\r') else {

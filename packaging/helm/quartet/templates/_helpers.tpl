@@ -34,3 +34,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "quartet.usersSecret" -}}
 {{- if .Values.auth.usersExistingSecret }}{{ .Values.auth.usersExistingSecret }}{{ else if .Values.auth.aclUsers }}{{ include "quartet.fullname" . }}-users{{ end }}
 {{- end }}
+
+{{- /* "true" for nodes of a cluster, and nothing for a server alone; what a cluster cannot be started with is refused here. */}}
+{{- define "quartet.isCluster" -}}
+{{- if .Values.cluster.etcd.endpoints -}}
+{{- if include "quartet.usersSecret" . }}{{ fail "auth.aclUsers and auth.usersExistingSecret are for a server alone: users of a cluster are in its data" }}{{ end -}}
+{{- if .Values.dataStorage.persistentVolumeClaimName }}{{ fail "dataStorage.persistentVolumeClaimName is for a server alone: each node has its own claim" }}{{ end -}}
+{{- if not (or .Values.cluster.etcd.existingSecret .Values.cluster.etcd.allowClearText) }}{{ fail "cluster.etcd.existingSecret, or cluster.etcd.allowClearText" }}{{ end -}}
+true
+{{- else if gt (int .Values.replicas) 1 -}}
+{{- fail "more than one replica is a cluster, which needs cluster.etcd.endpoints" }}
+{{- end -}}
+{{- end }}
+
+{{- define "quartet.nodes" -}}
+{{ include "quartet.fullname" . | trunc 57 | trimSuffix "-" }}-nodes
+{{- end }}

@@ -26,7 +26,7 @@ const PRODUCTS: &str = "product";
 const NEWS: &str = "news";
 const RECORDS: &str = "ycsb";
 const NEWS_INDEX: &str = "section-view_count-index";
-/// How long a table may take to be made or deleted.
+/// Time limit for the creation or deletion of a table.
 const TABLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
@@ -39,7 +39,7 @@ pub struct DynamoDbTarget {
 }
 
 impl DynamoDbTarget {
-    /// `rest` is what stands behind the scheme.
+    /// `rest` is the part after the scheme.
     pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<DynamoDbTarget> {
         let (authority, region) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, host) = authority.rsplit_once('@').unwrap_or(("bench:bench", authority));
@@ -108,7 +108,7 @@ impl DynamoDbConnection {
         self.ask(operation).await?.ok().map(|_| ())
     }
 
-    /// Makes the tables unless they are there.
+    /// Creates the tables unless they exist.
     async fn make_tables(&mut self) -> Result<(), OperationError> {
         let products = format!(
             r#"{{"TableName":"{PRODUCTS}","BillingMode":"PAY_PER_REQUEST","KeySchema":[{{"AttributeName":"pid","KeyType":"HASH"}}],
@@ -133,8 +133,8 @@ impl DynamoDbConnection {
         Ok(())
     }
 
-    /// Asks for a table's description until it is as wanted: the service and some of its likes make
-    /// and delete tables later.
+    /// Polls a table's description until it has the required state: the service and some of its
+    /// emulators create and delete tables asynchronously.
     async fn wait_until(&mut self, table: &str, is_reached: impl Fn(&str) -> bool) -> Result<(), OperationError> {
         let started = Instant::now();
         loop {

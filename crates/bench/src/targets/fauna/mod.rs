@@ -25,13 +25,13 @@ use crate::records::product::{FIELD_NAMES, Product, UPDATED_FIELD_NAMES};
 /// The fields of a product that are numbers.
 const NUMBERS: [&str; 6] = ["pid", "creation_time", "update_time", "count", "price", "seller_id"];
 
-/// Those of a document beside its data:
+/// Number of fields of a document besides its data:
 /// `{"resource":{"ref":{"@ref":{"id":…,"collection":{"@ref":{"id":…,"collection":{"@ref":{"id":…}}}}}},"ts":…,"data":…}}`.
 const DOCUMENT_FIELDS: usize = 12;
 
 const COLLECTIONS: [&str; 4] = ["product", "news", "ycsb", "calvin"];
 
-/// The index by which the workloads find their documents: its name, its terms, and the rest of its
+/// The indexes by which the workloads find their documents: name, terms, and the rest of each
 /// definition.
 const INDEXES: [(&str, &str, &str); 6] = [
     (
@@ -75,7 +75,7 @@ pub struct FaunaTarget {
 }
 
 impl FaunaTarget {
-    /// `rest` is what stands behind the scheme.
+    /// `rest` is the part after the scheme.
     pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<FaunaTarget> {
         let rest = rest.trim_end_matches('/');
         let (secret, host) = rest.rsplit_once('@').unwrap_or(("secret", rest));
@@ -151,8 +151,8 @@ impl FaunaConnection {
         self.ask().await?.ok()
     }
 
-    /// Makes the collections and indexes unless the last of them is there. One query each: an index
-    /// takes a collection of an earlier query.
+    /// Creates the collections and indexes unless the last of them exists. One query each: an index
+    /// requires a collection of an earlier query.
     async fn make_schema(&mut self) -> Result<(), OperationError> {
         let (last, ..) = INDEXES[INDEXES.len() - 1];
         if self
@@ -234,8 +234,8 @@ fn push_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// How many fields the objects of a reply have, all together. None of the workloads' texts looks
-/// like the end of a name.
+/// The total number of fields in the objects of a reply. None of the workloads' texts looks like
+/// the end of a name.
 fn fields(body: &str) -> usize {
     // Without a branch, so that the compiler takes many bytes at once.
     let pairs = body.as_bytes().iter().zip(body.as_bytes().iter().skip(1));

@@ -33,7 +33,7 @@ impl FaunaConnection {
         self.query.push('}');
     }
 
-    /// Sends the query and checks that `count` whole records came.
+    /// Sends the query and checks that it returned `count` whole records.
     async fn expect_records(&mut self, expected: std::ops::RangeInclusive<usize>) -> Result<(), OperationError> {
         let body = self.ask().await?.ok()?;
         let fields = numbered_fields(body.as_bytes());
@@ -47,8 +47,8 @@ impl FaunaConnection {
     }
 }
 
-/// How many names end with a digit: those of a record's fields, and no others. Without a branch, so
-/// that the compiler takes many bytes at once.
+/// The number of names with a trailing digit: exactly a record's fields. Branchless, so that the
+/// compiler vectorizes it.
 fn numbered_fields(body: &[u8]) -> usize {
     let ends = body.iter().zip(body.iter().skip(1)).zip(body.iter().skip(2));
     ends.map(|((digit, quote), colon)| usize::from(digit.is_ascii_digit() & (*quote == b'"') & (*colon == b':')))

@@ -1,8 +1,8 @@
 //! The workloads in Redis commands, over RESP2 on a socket that stays open.
 //!
 //! A product is the hash `product:<pid>`: HSET and HGETALL. A section is a sorted set under its own
-//! name: ZADD and ZREVRANGE. An HSET answers how many fields are new, which tells an insert from an
-//! overwrite, so both are checked.
+//! name: ZADD and ZREVRANGE. An HSET returns the number of new fields, which distinguishes an
+//! insert from an overwrite, so both are checked.
 
 mod records;
 mod searches;
@@ -141,8 +141,8 @@ impl RedisConnection {
         }
     }
 
-    /// Sends the request and hands each string of the array that comes back to `take`; returns
-    /// their number.
+    /// Sends the request and passes each string of the returned array to `take`; returns their
+    /// number.
     async fn each_string(&mut self, take: impl FnMut(&[u8])) -> Result<usize, OperationError> {
         self.send().await?;
         self.strings_of_reply(take).await
@@ -270,7 +270,7 @@ impl Request {
         self.next(command, arguments)
     }
 
-    /// Another command behind those before it.
+    /// Appends another command.
     fn next(&mut self, command: &str, arguments: usize) -> &mut Request {
         self.header(b'*', arguments + 1);
         self.argument(command.as_bytes())
@@ -358,8 +358,7 @@ fn unexpected(element: Element<'_>) -> OperationError {
 mod tests {
     use super::*;
 
-    /// A server that waits for the whole of what a cold client can send at once gets it before it
-    /// answers anything.
+    /// A cold client sends its password and its first request in one write, before any reply.
     #[test]
     fn a_cold_client_sends_its_password_and_its_first_request_together() {
         use std::io::{Read, Write};

@@ -32,8 +32,8 @@ impl RedisConnection {
         self.expect_simple().await
     }
 
-    /// Sends the request, whose reply is a list of a total and what was found. Hands each string at
-    /// its top level to `take`; returns the total.
+    /// Sends the request, whose reply is a list of a total and the hits. Passes each string at its
+    /// top level to `take`; returns the total.
     async fn found(&mut self, mut take: impl FnMut(&[u8])) -> Result<u64, OperationError> {
         let mut left = match self.exchange().await? {
             Element::Array(count @ 1..) => count - 1,

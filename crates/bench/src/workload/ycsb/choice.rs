@@ -2,8 +2,8 @@
 //!
 //! Zipfian numbers by the method of Gray and others ("Quickly generating billion-record synthetic
 //! databases", 1994), with YCSB's exponent of 0.99. YCSB draws a rank among ten billion and
-//! scatters it over the records by a hash, so that the popular ones lie nowhere in particular;
-//! "latest" takes the rank as it is, counted back from the newest record.
+//! scatters it over the records by a hash, so that the popular records are spread out; "latest"
+//! takes the rank unchanged, counted back from the newest record.
 
 use crate::random::Random;
 use crate::records::ycsb::scatter;
@@ -11,7 +11,7 @@ use crate::records::ycsb::scatter;
 /// How the records of a workload are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Distribution {
-    /// A few records are asked for again and again, wherever they lie.
+    /// A few records are chosen often, spread over all.
     Zipfian,
     /// Every record as often as any other.
     Uniform,
@@ -41,7 +41,7 @@ impl Choice {
         Choice { distribution, zipfian }
     }
 
-    /// One of `0..records`, of which there is at least one.
+    /// Chooses one of `0..records`; `records` is at least 1.
     pub fn choose(&mut self, random: &mut Random, records: u64) -> u64 {
         match self.distribution {
             Distribution::Uniform => random.below(records),
@@ -54,8 +54,8 @@ impl Choice {
     }
 }
 
-/// Ranks from 0, each less likely than the one before: the one at `r` in proportion to `1 / (r + 1)
-/// ^ EXPONENT`.
+/// Ranks from 0, in descending probability: rank `r` is drawn in proportion to `1 / (r + 1) ^
+/// EXPONENT`.
 #[derive(Clone, Debug)]
 struct Zipfian {
     count: u64,
@@ -104,7 +104,7 @@ mod tests {
 
     const DRAWS: u64 = 200_000;
 
-    /// How often each of `records` is chosen.
+    /// The number of choices of each of `records`.
     fn counts(distribution: Distribution, records: u64) -> Vec<u64> {
         let (mut choice, mut random) = (Choice::new(distribution, records), Random::new(1, &[]));
         let mut counts = vec![0; records as usize];
@@ -145,7 +145,7 @@ mod tests {
             "the most popular is not the first"
         );
         counts.sort_unstable_by(|one, other| other.cmp(one));
-        // The most popular of ten billion, and its share of those that are scattered over it.
+        // The most popular of ten billion, and its share of the scattered ranks.
         check_share(counts[0], 1.0 / SCATTERED_ZETA + 0.0005);
         assert!(counts[999] > 0, "the tail is scattered over all");
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_record_is_always_the_one() {
+    fn one_record_is_always_picked() {
         for distribution in [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest] {
             assert_eq!(counts(distribution, 1), [DRAWS]);
         }

@@ -1,4 +1,4 @@
-//! Which records are there while workers insert more: a record may be chosen once it and all before
+//! The records that exist while workers insert more: a record may be chosen once it and all before
 //! it were acknowledged.
 
 use std::collections::BTreeSet;
@@ -29,8 +29,8 @@ impl Inserted {
         self.present.load(Ordering::Relaxed)
     }
 
-    /// The number of a record that is to be inserted. One that never is acknowledged keeps those
-    /// behind it from being chosen.
+    /// Returns the number of the next record to insert. A record that is never acknowledged
+    /// prevents later ones from being chosen.
     pub fn begin(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }

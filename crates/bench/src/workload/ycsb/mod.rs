@@ -23,9 +23,9 @@ use crate::random::Random;
 use crate::records::ycsb::{FIELD_BYTES, FIELD_NAMES, Record, key_of};
 use crate::targets::{Connection, OperationError};
 
-/// Records that one request of loading carries.
+/// Number of records per load request.
 const LOADED_AT_ONCE: u64 = 25;
-/// Upper bound on the records of a scan; the lower one is one.
+/// Upper bound on the records of a scan; the lower bound is one.
 const SCAN_RECORDS_MAX: u64 = 100;
 
 /// The core workloads.
@@ -41,7 +41,7 @@ pub enum Workload {
     D,
     /// 95% scans, 5% inserts
     E,
-    /// Half reads, half reads with an update of what was read
+    /// Half reads, half reads followed by an update of the same record
     F,
 }
 
@@ -66,7 +66,7 @@ impl Workload {
         }
     }
 
-    /// The operation that a number below 100 stands for.
+    /// The operation for a number below 100.
     fn operation(self, percentile: u64) -> Operation {
         match (self, percentile) {
             (Workload::A, 0..50) | (Workload::B, 0..5) => Operation::Update,

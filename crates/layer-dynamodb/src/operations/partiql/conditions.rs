@@ -12,7 +12,7 @@ const IN_OPERANDS_MAX: usize = 100;
 const ORDERED: [&str; 3] = ["S", "N", "B"];
 const SIZED: [&str; 7] = ["S", "B", "SS", "NS", "BS", "L", "M"];
 
-/// The types that IS tells apart: their name in the grammar and in DynamoDB.
+/// The types that IS distinguishes: their name in the grammar and in DynamoDB.
 const TYPES: [(&str, &str); 8] = [
     ("null", "NULL"),
     ("boolean", "BOOL"),

@@ -220,8 +220,8 @@ type End = Option<(Value, bool)>;
 /// A low and a high end.
 type Interval = (End, End);
 
-/// Refuses alternatives of one partition that select the same part of its order. One that a range
-/// attribute is negated in is not judged, nor are the others beside it.
+/// Refuses alternatives of one partition that select the same part of its order. Alternatives with
+/// a negated range attribute are not checked, nor are the others of their partition.
 fn refuse_overlap(branches: &[Vec<&Condition>], listed: &[Vec<Value>], range: &KeyPart) -> Result<(), Failure> {
     if branches.iter().flatten().any(|condition| is_negated(condition, range)) {
         return Ok(());
@@ -300,7 +300,7 @@ fn interval(test: &KeyTest) -> Interval {
     }
 }
 
-/// A value no value that begins with `start` and can be a key is above.
+/// The greatest possible key value with the prefix `start`.
 fn last_with(start: &Value) -> Value {
     match start {
         Value::S(text) => Value::S(text.clone() + &char::MAX.to_string().repeat(256)),
@@ -309,7 +309,7 @@ fn last_with(start: &Value) -> Value {
     }
 }
 
-/// The end that leaves less: of two low ones the greater, of two high ones the lesser.
+/// The more restrictive end: the greater of two low ends, the lesser of two high ends.
 fn tighter(one: End, other: End, wanted: Ordering) -> End {
     match (&one, &other) {
         (None, _) => other,
@@ -323,7 +323,8 @@ fn tighter(one: End, other: End, wanted: Ordering) -> End {
     }
 }
 
-/// True if nothing lies between a low and a high end, because `high` ends before `low` begins.
+/// Returns true if no value is between a low and a high end, because `high` ends before `low`
+/// starts.
 fn is_before(high: &End, low: &End) -> bool {
     let (Some((high, high_included)), Some((low, low_included))) = (high, low) else {
         return false;
@@ -340,7 +341,7 @@ fn overlap(one: &Interval, other: &Interval) -> bool {
 }
 
 /// Refuses a key attribute that is compared with a value that it cannot have: of another type, or
-/// empty. Tests that are operands of others are not judged.
+/// empty. Tests that are operands of others are not checked.
 pub fn check_values(condition: &Condition, keys: &[&KeyPart]) -> Result<(), Failure> {
     let part_of = |operand: &Operand| match operand {
         Operand::Path(path) if path.steps.is_empty() => keys.iter().find(|part| part.name == path.root),
@@ -363,7 +364,7 @@ pub fn check_values(condition: &Condition, keys: &[&KeyPart]) -> Result<(), Fail
             pair(operand, low)?;
             pair(operand, high)
         }
-        // A list may hold values of several types, if that of the first fits.
+        // A list may hold values of several types, if the first one's fits.
         Condition::In(operand, list) => {
             let key_type = part_of(operand).map(|part| part.kind.name());
             let first_type = list.first().and_then(Operand::known_type);

@@ -42,7 +42,7 @@ impl std::fmt::Display for At {
     }
 }
 
-/// Longer ones before their beginnings. `!=` is another spelling of `<>`.
+/// Longer symbols before their prefixes. `!=` is another spelling of `<>`.
 const SYMBOLS: [(&str, &str); 29] = [
     ("<<", "<<"),
     (">>", ">>"),
@@ -154,7 +154,7 @@ fn unreadable() -> Failure {
     malformed("")
 }
 
-/// The token at the beginning of `rest`, and how many bytes it takes.
+/// The token at the start of `rest`, and its length in bytes.
 fn token(first: char, rest: &str) -> Result<(Token, usize), Failure> {
     match first {
         '\'' => quoted(rest, '\'').map(|(text, bytes)| (Token::Text(text), bytes)),

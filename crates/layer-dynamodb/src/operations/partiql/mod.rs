@@ -73,7 +73,7 @@ impl Asked {
 }
 
 impl Asked {
-    /// The row of the item that the statement names, if it names one of a table that is there.
+    /// The row of the item named by the statement, if its table exists.
     fn item_key(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Option<Vec<u8>> {
         let table = layer.table(transaction, self.statement.table()).ok()?;
         let write = write_of(&self.statement, &table, false).ok()?;
@@ -114,7 +114,7 @@ impl Select {
         Ok(search)
     }
 
-    /// The index it reads, which must be there and have one attribute of each kind at most.
+    /// The index it reads, which must exist and have at most one attribute of each kind.
     fn index<'t>(&self, table: &'t Table) -> Result<Option<&'t Index>, Failure> {
         let Some(name) = &self.index else { return Ok(None) };
         let absent = || Failure::validation("The table does not have the specified index");
@@ -127,7 +127,7 @@ impl Select {
         }
     }
 
-    /// Puts partitions, and what is in each, in the order that is asked for.
+    /// Sorts partitions, and the items in each, in the requested order.
     fn sort(&self, search: &mut Search, hash: &KeyPart, range: Option<&KeyPart>) -> Result<(), Failure> {
         if self.order.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Select {
         }
     }
 
-    /// True if it names one item, and says nothing else of it.
+    /// Returns true if it names one item, and says nothing else of it.
     fn names_item(&self, table: &Table) -> Result<bool, Failure> {
         let mut names = std::collections::BTreeSet::new();
         for condition in keys::conjuncts(self.condition.as_ref()) {
@@ -203,7 +203,7 @@ impl Select {
     }
 }
 
-/// The write that a statement stands for.
+/// The write of a statement.
 fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<Write, Failure> {
     let exists = |condition: bool| {
         let path = Path::top(table.hash.name.clone());
@@ -231,7 +231,7 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
             let update = update.clone();
             (Action::Update { key, update }, joined(rest))
         }
-        // An item that is not there is deleted, whatever else is said of it.
+        // An absent item counts as deleted, under any other conditions.
         Statement::Delete { condition, .. } => {
             let (key, rest) = split_key(table, condition.as_ref())?;
             let holds = joined(rest).map(|condition| Condition::Or(vec![exists(false), condition]));
@@ -367,7 +367,7 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     }
 }
 
-/// A token holds the key to go on after as JSON, which is checked like any other start key.
+/// A token holds the key to continue after as JSON, which is checked like any other start key.
 fn parse_token(token: &Json<'_>) -> Result<Item, Failure> {
     let invalid = || Failure::validation("Invalid NextToken");
     let bytes = STANDARD

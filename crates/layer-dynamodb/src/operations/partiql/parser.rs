@@ -6,7 +6,7 @@
 //! OR   AND   NOT   = <> IS IN   < <= > >= BETWEEN LIKE   + - ||   * / %   signs, paths
 //! ```
 //!
-//! Texts of refusals are those that the service takes from the grammar's reference implementation.
+//! Error texts equal those of the grammar's reference implementation, which the service uses.
 
 use super::lexer::{At, Token, malformed, tokens};
 use super::syntax::{Change, Kind, Node, Returning, Select, Statement, Step};
@@ -340,7 +340,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Takes an alias, which only after AS may stand by itself.
+    /// Takes an alias, which may be a bare identifier only after AS.
     fn take_alias(&mut self, word: &str) -> Result<bool, Failure> {
         if !self.take_word(word) {
             return Ok(word == "as" && self.take_identifier().is_some());
@@ -429,7 +429,7 @@ impl Parser {
         })
     }
 
-    /// The form of UPDATE that begins with FROM and has its WHERE before what it changes.
+    /// The form of UPDATE that starts with FROM and has its WHERE before its changes.
     fn update_after_from(&mut self) -> Result<Statement, Failure> {
         self.expect_word("from")?;
         let mut unsupported = None;
@@ -535,7 +535,7 @@ impl Parser {
         })
     }
 
-    /// The operator that comes next, and how many tokens it takes.
+    /// The next operator, and its number of tokens.
     fn infix(&self) -> Option<(Infix, usize)> {
         let negated = self.is_word("not");
         let word = match (self.peek(), self.peek_after(1)) {

@@ -58,7 +58,7 @@ impl Statement {
     }
 }
 
-/// Reads a statement whose question marks stand for `parameters`, one by one.
+/// Parses a statement, with its question marks replaced by `parameters`, in order.
 pub fn parse(text: &str, parameters: &[Value]) -> Result<Statement, Failure> {
     let parameters = Parameters(parameters);
     match parser::parse(text)? {

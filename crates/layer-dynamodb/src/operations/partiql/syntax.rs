@@ -1,5 +1,4 @@
-//! Statements as the published grammar reads them, before anything is known of what DynamoDB
-//! allows.
+//! Statements according to the published grammar, before DynamoDB's restrictions are applied.
 
 use super::lexer::At;
 
@@ -44,7 +43,7 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// `.name`, which may not be asked for its value.
+    /// `.name`, which is not an expression.
     Member(String),
     /// `[expression]`
     Element(Node),

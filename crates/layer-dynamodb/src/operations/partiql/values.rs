@@ -15,13 +15,13 @@ use crate::wire::value::{Item, Value, duplicated_numbers, duplicated_texts, numb
 pub struct Parameters<'p>(pub &'p [Value]);
 
 impl Parameters<'_> {
-    /// The value that a question mark stands for. More values than question marks are no fault.
+    /// The value of a question mark. Surplus values are no error.
     fn value(self, position: usize) -> Result<Value, Failure> {
         let text = "Number of parameters in request and statement don't match.";
         self.0.get(position).cloned().ok_or_else(|| Failure::validation(text))
     }
 
-    /// An operand that stands by itself: a literal or a question mark.
+    /// A single operand: a literal or a question mark.
     pub fn operand_value(self, node: &Node) -> Result<Value, Failure> {
         match node.kind {
             Kind::Parameter(position) => self.value(position),

@@ -10,8 +10,8 @@ use crate::storage::table::{Capacity, Index, Table};
 use crate::wire::json::{Json, Writer, write_seconds};
 use crate::{DynamoDb, Outcome};
 
-/// Items that are measured to tell a table's size; a larger table's is their average times the
-/// count.
+/// Number of items that are measured for a table's size; a larger table's size is their average
+/// times the count.
 const ITEMS_MEASURED: usize = 1000;
 
 /// The sizes of a table, or of an index.
@@ -21,7 +21,7 @@ pub struct Sizes {
     parts: Vec<(u64, u64)>,
 }
 
-/// How many items a table has, and about how many bytes.
+/// The number of a table's items, and their approximate bytes.
 pub fn measure_items(transaction: &mut Transaction<'_>, table: &Table) -> (u64, u64) {
     measure(transaction, &KeyRange::prefix(&key::items(table.id, 0)))
 }
@@ -80,7 +80,7 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     )
 }
 
-/// How a table stands when it is described.
+/// The state of a table in its description.
 pub struct Shown {
     pub status: &'static str,
     pub sizes: Sizes,
@@ -109,8 +109,8 @@ impl Shown {
         }
     }
 
-    /// The status of WarmThroughput, if that is shown. A table that comes or goes shows only what
-    /// was asked for.
+    /// The status of WarmThroughput, if that is shown. A table in creation or deletion shows only a
+    /// requested one.
     fn warm_status(&self, asked_for: bool) -> Option<&'static str> {
         match self.status {
             "CREATING" | "DELETING" => asked_for.then_some("UPDATING"),
@@ -135,7 +135,7 @@ pub fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &m
     let (count, bytes) = shown.sizes.part(0);
     writer.member("TableName", &table.name);
     writer.member("TableStatus", status);
-    // A table that goes away is described without what it was made of.
+    // A table in deletion is described without its definition.
     if status != "DELETING" {
         write_seconds(writer, "CreationDateTime", table.created_micros);
         writer.list("AttributeDefinitions", &table.definitions, |writer, part| {

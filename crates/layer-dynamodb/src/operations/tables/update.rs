@@ -87,7 +87,7 @@ fn check_change(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
                  GlobalSecondaryIndexUpdate.Delete must not be null",
             ));
         };
-        // The units of an index that must be there are judged once it is found.
+        // The units of an existing index are checked once it is found.
         if update.get("Update").is_none() {
             parse_units(json)?;
         }
@@ -146,7 +146,7 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 impl Change<'_, '_> {
-    /// True if it changes what the table or an index is warm for.
+    /// Returns true if it changes what the table or an index is warm for.
     fn warms(&self) -> bool {
         let of_index = |update: &Json<'_>| {
             update

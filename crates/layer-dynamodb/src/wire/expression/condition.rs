@@ -95,8 +95,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds. Values of different types are unequal and have no order; nor have values
-    /// that are not scalar.
+    /// Returns true if it holds. Values of different types are unequal and have no order; nor have
+    /// values that are not scalar.
     pub fn holds(self, left: &Value, right: &Value) -> bool {
         match self {
             Comparison::Equal => left == right,
@@ -188,7 +188,7 @@ impl Operand {
 }
 
 impl Condition {
-    /// Whether it holds for `item`; for an item that is not there, pass an empty one.
+    /// Returns true if it holds for `item`; for an item that is not there, pass an empty one.
     pub fn holds(&self, item: &Item) -> bool {
         match self {
             Condition::Compare(comparison, left, right) => match (left.evaluate(item), right.evaluate(item)) {
@@ -224,7 +224,7 @@ impl Condition {
         }
     }
 
-    /// How many values it compares at most.
+    /// The most values that it compares.
     pub fn tests_count(&self) -> usize {
         match self {
             Condition::In(_, list) => list.len(),
@@ -263,7 +263,7 @@ impl Condition {
     }
 }
 
-/// A condition, and whether it stood in parentheses of its own.
+/// A condition, and whether it was in parentheses of its own.
 struct Parsed {
     condition: Condition,
     enclosed: bool,
@@ -344,7 +344,7 @@ fn term(parser: &mut Parser<'_, '_>) -> Result<Parsed, Failure> {
     Ok(bare(condition))
 }
 
-/// A comparison or a function that stands for one.
+/// Parses a comparison, or a function in its place.
 fn comparison(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
     let name = parser.peek().text;
     if !parser.at_call() || name == "size" {
@@ -463,7 +463,7 @@ fn operand(parser: &mut Parser<'_, '_>) -> Result<Operand, Failure> {
     Ok(grouped_operand(parser)?.0)
 }
 
-/// An operand, and whether it stood in parentheses of its own.
+/// Parses an operand, and whether it was in parentheses of its own.
 fn grouped_operand(parser: &mut Parser<'_, '_>) -> Result<(Operand, bool), Failure> {
     if !parser.take_symbol("(") {
         return Ok((plain_operand(parser)?, false));
@@ -562,7 +562,7 @@ pub fn take_name<'s>(parser: &mut Parser<'s, '_>) -> &'s str {
     name
 }
 
-/// Notes a function that is of another language, or of none. `language` is this one, with its
+/// Records a function of another language, or an unknown one. `language` is this one, with its
 /// article.
 pub fn unsuited(parser: &mut Parser<'_, '_>, language: &str, name: &str) {
     match FUNCTIONS.contains(&name) {

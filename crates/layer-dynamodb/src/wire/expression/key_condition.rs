@@ -30,7 +30,7 @@ impl KeyTest {
         }
     }
 
-    /// Whether a value fulfils it.
+    /// Returns true if a value fulfils it.
     pub fn holds(&self, value: &Value) -> bool {
         match self {
             KeyTest::Compare(comparison, other) => comparison.holds(value, other),
@@ -50,7 +50,7 @@ impl KeyTest {
     }
 }
 
-/// Takes a parsed condition apart. Which attributes are keys is judged by the caller.
+/// Splits a parsed condition into terms. The caller checks which attributes are keys.
 pub fn terms(condition: Condition) -> Result<Vec<KeyTerm>, Failure> {
     let mut terms = Vec::new();
     collect_terms(condition, &mut terms)?;
@@ -120,7 +120,7 @@ fn need_key_first(operand: &Operand, operator: &str) -> Result<(), Failure> {
     }
 }
 
-/// The one attribute among the operands, where it stands, and the values beside it.
+/// The single attribute among the operands, its position, and the other values.
 fn key_and_values(operands: Vec<Operand>) -> Result<(String, usize, Vec<Value>), Failure> {
     let mut key = None;
     let mut values = Vec::new();

@@ -13,7 +13,7 @@ pub enum Kind {
     Digits,
     /// An operator or a bracket.
     Symbol,
-    /// A character that begins nothing.
+    /// A character that starts no token.
     Unknown,
     End,
 }
@@ -22,7 +22,7 @@ pub enum Kind {
 pub struct Token<'s> {
     pub kind: Kind,
     pub text: &'s str,
-    /// Where the text begins in the expression, in bytes.
+    /// Offset of the text in the expression, in bytes.
     pub start: usize,
 }
 
@@ -35,7 +35,7 @@ impl Token<'_> {
         self.kind == Kind::Symbol && self.text == symbol
     }
 
-    /// True for what stands between two operands of a comparison.
+    /// Returns true for tokens between two operands of a comparison.
     pub fn is_comparator(&self) -> bool {
         let is_sign = self.kind == Kind::Symbol && matches!(self.text, "=" | "<>" | "<" | "<=" | ">" | ">=");
         is_sign || self.is_keyword("BETWEEN") || self.is_keyword("IN")
@@ -64,7 +64,7 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The kind, `None` for blanks, and the length of what `rest` begins with.
+/// The kind, `None` for blanks, and the length of the token at the start of `rest`.
 fn next(rest: &str) -> (Option<Kind>, usize) {
     let first = rest.as_bytes()[0];
     let word_length = |text: &str| text.bytes().take_while(|byte| is_word_byte(*byte)).count();

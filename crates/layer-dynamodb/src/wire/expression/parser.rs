@@ -28,7 +28,7 @@ const PATH_STEPS_MAX: usize = 31;
 pub enum Fault {
     Parentheses,
     UnknownFunction,
-    /// A function where it must not stand.
+    /// A function where it is not allowed.
     Misuse,
     Reserved,
     Section,
@@ -43,7 +43,7 @@ pub enum Fault {
     Comparison,
 }
 
-/// The order in which a comparison tells its faults.
+/// The order in which a comparison reports its faults.
 const IN_COMPARISON: &[&[Fault]] = &[
     &[Fault::UndefinedName, Fault::UndefinedValue],
     &[Fault::OperandCount],
@@ -91,7 +91,7 @@ impl Placeholders {
         if request.get("ExpressionAttributeValues").is_none() {
             return Ok(());
         }
-        // A projection alone cannot use values.
+        // Only a projection cannot use values.
         let takes_values: Vec<&str> = expressions
             .iter()
             .copied()
@@ -178,7 +178,7 @@ impl Placeholders {
     }
 }
 
-/// The words of a language that no attribute can be named by, beyond those that are reserved.
+/// The words of a language that cannot be attribute names, in addition to the reserved words.
 fn keywords(expression: &str) -> &'static [&'static str] {
     match expression {
         "UpdateExpression" => &["SET", "REMOVE", "ADD", "DELETE"],
@@ -240,7 +240,7 @@ impl<'s, 'p> Parser<'s, 'p> {
         Ok(parser)
     }
 
-    /// A failure behind the name of the expression.
+    /// A failure with the name of the expression before it.
     pub fn failure(&self, text: impl std::fmt::Display) -> Failure {
         Failure::validation(format!("Invalid {}: {text}", self.expression))
     }
@@ -319,13 +319,13 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    /// True if a function's name and its parenthesis are next.
+    /// Returns true if a function's name and its parenthesis are next.
     pub fn at_call(&self) -> bool {
         self.peek().kind == Kind::Word && self.peek_second().is_symbol("(")
     }
 
-    /// True if the parenthesis that is next encloses an operand and not a condition: what follows
-    /// its counterpart tells.
+    /// Returns true if the next parenthesis encloses an operand and not a condition, which the
+    /// token after its counterpart shows.
     pub fn encloses_operand(&self) -> bool {
         let mut depth = 0;
         for (position, token) in self.tokens.iter().enumerate().skip(self.at) {
@@ -339,7 +339,7 @@ impl<'s, 'p> Parser<'s, 'p> {
         false
     }
 
-    /// The token that is next stands where it must not.
+    /// The next token is not allowed at its position.
     pub fn syntax_error(&self) -> Failure {
         let first = self.tokens[self.at.saturating_sub(1)];
         let last = self.tokens[(self.at + 1).min(self.tokens.len() - 1)];
@@ -460,7 +460,7 @@ impl<'s, 'p> Parser<'s, 'p> {
         }
     }
 
-    /// Returns the name that a `#name` stands for, or itself until the end of the expression.
+    /// Returns the name of a `#name`, or itself until the end of the expression.
     fn named(&mut self, placeholder: &str) -> String {
         if let Some(name) = self.placeholders.names.get(placeholder) {
             self.placeholders.used.insert(placeholder.to_owned());

@@ -1,4 +1,4 @@
-//! The words that may not stand as bare attribute names ("Reserved words in DynamoDB").
+//! The words that are not allowed as bare attribute names ("Reserved words in DynamoDB").
 
 /// True for a reserved word in any letter case.
 pub fn is_reserved(name: &str) -> bool {

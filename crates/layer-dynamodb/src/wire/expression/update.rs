@@ -68,7 +68,7 @@ impl Update {
         }
     }
 
-    /// True if it only takes away: such an update of an absent item creates nothing.
+    /// Returns true if the update only removes attributes: on an absent item it creates nothing.
     pub fn only_removes(&self) -> bool {
         self.set.is_empty() && self.add.is_empty() && !(self.remove.is_empty() && self.delete.is_empty())
     }
@@ -115,7 +115,7 @@ impl Update {
     }
 }
 
-/// How many bytes an update may still copy.
+/// The remaining bytes that an update may copy.
 struct Room(usize);
 
 impl Room {
@@ -418,7 +418,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Term, Failure> {
     }
 }
 
-/// `list_append` is nobody's operand.
+/// `list_append` is never an operand.
 fn refuse_list(parser: &mut Parser<'_, '_>, term: &Term) {
     if matches!(term, Term::ListAppend(..)) {
         misused(parser, "list_append");

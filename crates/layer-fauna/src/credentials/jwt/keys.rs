@@ -1,10 +1,9 @@
 //! The key sets of issuers that were fetched, for as long as they are good.
 //!
-//! Looking never waits. Fetching is what a caller does who may wait, one at a time for each
-//! address; what others found meanwhile is theirs too. A set is fetched again when it is old, and
-//! when a token names a key that is not in it: issuers change keys. Neither happens more often than
-//! twice a second, whatever tokens are presented. If an issuer cannot be reached, the keys last
-//! seen stay good.
+//! A look-up never waits. Only callers that may wait fetch, one at a time for each address; other
+//! callers use the result. A set is fetched again when it is old, and when a token names a key that
+//! it lacks: issuers change keys. Neither happens more often than twice a second, for any tokens.
+//! If an issuer cannot be reached, the last known keys remain valid.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +14,17 @@ use super::{KeySet, Token};
 
 /// After this time a set is fetched again.
 const FRESH_MICROS: u64 = 600_000_000;
-/// A set is asked for at most this often.
+/// Minimum time between two fetches of a set.
 const RETRY_MICROS: u64 = 500_000;
 /// Sets that are kept; beyond them the one fetched longest ago goes.
 const SETS_MAX: usize = 1_000;
 
-/// Fetches what stands at an address: bounded in size and time, and only from where one may fetch.
+/// Fetches the content of an address: bounded in size and time, and only from permitted addresses.
 pub type Fetch = Box<dyn Fn(&str) -> Result<Vec<u8>, String> + Send + Sync>;
 
 #[derive(Default)]
 pub struct KeySets {
-    /// `None`: nobody can sign in with a token of an issuer.
+    /// `None`: tokens of issuers are not accepted.
     pub fetch: Option<Fetch>,
     entries: Mutex<HashMap<Arc<str>, Arc<Entry>>>,
 }
@@ -33,14 +32,14 @@ pub struct KeySets {
 #[derive(Default)]
 struct Entry {
     state: Mutex<State>,
-    /// Held while somebody fetches.
+    /// Held during a fetch.
     fetching: Mutex<()>,
 }
 
 #[derive(Clone, Default)]
 struct State {
     set: Arc<KeySet>,
-    /// When it was last asked for; zero: never.
+    /// Time of the last fetch; zero: never.
     asked_micros: u64,
 }
 
@@ -52,7 +51,8 @@ impl State {
 }
 
 impl KeySets {
-    /// The set at an address is known and good for this token, or it is too soon to ask again.
+    /// Returns true if the set at an address is known and contains this token's key, or it is too
+    /// soon to fetch again.
     pub fn are_ready(&self, uri: &Arc<str>, token: &Token, now_micros: u64) -> bool {
         let known = self.entries.lock().get(uri).cloned();
         self.fetch.is_none() || known.is_some_and(|entry| !entry.state.lock().is_due(token, now_micros))
@@ -70,8 +70,8 @@ impl KeySets {
         let is_known = entry.state.lock().asked_micros != 0;
         let _alone = match entry.fetching.try_lock() {
             Some(alone) => alone,
-            // Another request asks already. A caller with unknown keys shall not fill the threads
-            // with waiting.
+            // Another request is fetching already. A caller with unknown keys must not occupy all
+            // threads with waiting.
             None if is_known => return,
             None => entry.fetching.lock(),
         };

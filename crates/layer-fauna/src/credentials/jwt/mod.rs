@@ -1,10 +1,9 @@
 //! JSON Web Tokens: what one claims, and whether a key of its issuer signed it (RFC 7515, 7517,
 //! 7519).
 //!
-//! A token is believed by nobody before `KeySet::verify` has said yes. The algorithm belongs to the
-//! key: an RSA key verifies RS256 and nothing else, an elliptic one ES256 and nothing else, so that
-//! a token cannot choose how it is checked. Nothing here fetches anything; `keys` holds what was
-//! fetched.
+//! A token is untrusted until `KeySet::verify` has succeeded. The algorithm belongs to the key: an
+//! RSA key verifies only RS256, an elliptic one only ES256, so that a token cannot choose how it is
+//! verified. This module fetches nothing; `keys` holds the fetched sets.
 
 pub mod keys;
 
@@ -15,7 +14,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPu
 
 use crate::language::json::{self, Json};
 
-/// Longer tokens are not looked at; they come in a header, which is shorter.
+/// Longer tokens are refused; they are part of a header, which is shorter.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 /// Keys of a set beyond these are left out.
 const KEYS_MAX: usize = 100;
@@ -44,7 +43,7 @@ impl Token {
         let (signed, signature) = text.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
         let header = object(header)?;
-        // An extension that must be understood is one that nobody here understands.
+        // Critical extensions are not supported.
         if header.field("crit").is_some() {
             return None;
         }
@@ -61,7 +60,7 @@ impl Token {
         text_of(&self.claims, "iss")
     }
 
-    /// The one audience that begins so; several are as good as none.
+    /// Returns the audience with this prefix, if exactly one has it.
     pub fn audience(&self, prefix: &str) -> Option<Arc<str>> {
         let all = match self.claims.field("aud")? {
             Json::Array(items) => items.to_vec(),
@@ -75,7 +74,8 @@ impl Token {
         ours.next().is_none().then_some(only)
     }
 
-    /// It has begun and has not ended. A time that is not a number is none that could be kept.
+    /// Returns true if it has become valid and has not expired. A time that is not a number is
+    /// treated as missing.
     pub fn is_current(&self, now_micros: u64) -> bool {
         let now = now_micros as f64 / 1e6;
         let seconds = |claim| match self.claims.field(claim) {

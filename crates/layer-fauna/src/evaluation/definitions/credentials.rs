@@ -60,7 +60,7 @@ pub(super) fn unlink_credentials(evaluation: &mut Evaluation<'_>, fields: &Field
 
 fn check_credentials(params: &Fields) -> Result<()> {
     let mut failures = Vec::new();
-    for key in ["password", "current_password"] {
+    for key in ["password", "current_password", "hashed_password"] {
         let path = ["credentials", key];
         match params.get("credentials") {
             None | Some(Value::Null) => {}
@@ -68,19 +68,21 @@ fn check_credentials(params: &Fields) -> Result<()> {
                 None | Some(Value::Null | Value::String(_)) => {}
                 Some(other) => failures.push(invalid_type(&path, other, "String")),
             },
+            // Told of the two that a client gives.
+            Some(_) if key == "hashed_password" => {}
             Some(other) => failures.push(invalid_type(&path, other, "Map")),
         }
     }
     check(failures)
 }
 
-/// Writes the credentials that come with the parameters of a document.
+/// Writes the credentials in the parameters of a document.
 pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params: &Fields) -> Result<()> {
     check_credentials(params)?;
     let Some(Value::Object(given)) = params.get("credentials") else {
         return Ok(());
     };
-    let Some(password) = given.string("password").cloned() else {
+    let Some(hash) = new_hash(evaluation, given, &["credentials", "hashed_password"])? else {
         return Ok(());
     };
     let known = evaluation.view.get(&place.credentials_key().0);
@@ -96,18 +98,18 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     };
     let old = evaluation.current(&credentials);
     let former = old.as_ref().and_then(Version::fields).cloned();
-    let hash = former.as_ref().and_then(|former| former.string("hashed_password"));
+    let former_hash = former.as_ref().and_then(|former| former.string("hashed_password"));
     let is_trusted = evaluation.authorization.reads_everything();
     prove_password(
         evaluation,
-        hash,
+        former_hash,
         given,
         is_trusted,
         &["credentials", "current_password"],
     )?;
     let fields = Fields::new(vec![
         ("instance".into(), Value::Ref(place.reference.clone())),
-        ("hashed_password".into(), hash_password(evaluation, &password)?),
+        ("hashed_password".into(), hash),
     ]);
     evaluation
         .view
@@ -116,8 +118,32 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     evaluation.write_version(&credentials, old.as_ref(), Some(Arc::new(fields)))
 }
 
+/// Returns the hash that a write gives a document: of its password, or as it is told by a caller
+/// that is trusted with all documents; others' is passed over (as in the original).
+pub(super) fn new_hash(
+    evaluation: &mut Evaluation<'_>,
+    params: &Fields,
+    path: &[&'static str],
+) -> Result<Option<Value>> {
+    if let Some(password) = params.string("password") {
+        return hash_password(evaluation, password).map(Some);
+    }
+    let told = params.string("hashed_password");
+    let Some(told) = told.filter(|_| evaluation.authorization.reads_everything()) else {
+        return Ok(None);
+    };
+    match secrets::is_password_hash(told) {
+        true => Ok(Some(Value::String(told.clone()))),
+        false => {
+            let description = "Value is no bcrypt hash that this server would compute.";
+            check(vec![Failure::new(path, "invalid value", description)])?;
+            Ok(None)
+        }
+    }
+}
+
 /// Hashing takes milliseconds, which not every thread has.
-pub(super) fn hash_password(evaluation: &mut Evaluation<'_>, password: &str) -> Result<Value> {
+fn hash_password(evaluation: &mut Evaluation<'_>, password: &str) -> Result<Value> {
     evaluation.take_long()?;
     Ok(Value::string(secrets::hash_password(password)))
 }
@@ -128,13 +154,13 @@ pub(super) fn with_new_password(
     old: &Fields,
     params: &Fields,
 ) -> Result<Fields> {
-    let Some(password) = params.string("password") else {
+    let Some(new) = new_hash(evaluation, params, &["hashed_password"])? else {
         return Ok(fields);
     };
     let is_server = matches!(evaluation.authorization.rights, Rights::Server | Rights::ServerReadonly);
     let hash = old.string("hashed_password");
     prove_password(evaluation, hash, params, is_server, &["current_password"])?;
-    Ok(fields.with("hashed_password", hash_password(evaluation, password)?))
+    Ok(fields.with("hashed_password", new))
 }
 
 /// A caller that is not trusted must prove the old password to replace it. For credentials

@@ -88,7 +88,7 @@ impl Definition<'_> {
     }
 }
 
-/// Where a failure stands among those of a definition, as the original tells them.
+/// The position of a failure among those of a definition, in the original's order.
 pub(super) fn rank(native: Native, failure: &Failure) -> usize {
     let order: &[&str] = match native {
         Native::Indexes => return rank_of_index(failure),

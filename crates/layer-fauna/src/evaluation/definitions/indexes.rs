@@ -1,4 +1,4 @@
-//! Indexes: what a definition must have, filling a new one, and what may change of it.
+//! Indexes: required fields of a definition, filling a new index, and permitted changes.
 
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ pub(super) fn index(definition: &mut Definition<'_>, occasion: DefinitionChange)
     }
     definition.name();
     source(definition);
-    // A replacement never finds the flag of what it replaces, and is refused (as in the original).
+    // A replacement does not see the flag of the replaced definition, and is refused (as in the
+    // original).
     let is_active_null = matches!(definition.params.get("active"), Some(Value::Null));
     if occasion == DefinitionChange::Replace || is_active_null {
         definition.refuse("active", "value required", "Required value not found.");
@@ -65,8 +66,8 @@ fn partitions(definition: &mut Definition<'_>, occasion: DefinitionChange) {
     definition.put("partitions", told.filter(is_integer).unwrap_or(default));
 }
 
-/// Returns an index as it will be after an update: an active one stays active, whatever the
-/// parameters say.
+/// Returns an index as it will be after an update: an active one stays active, regardless of the
+/// parameters.
 pub(super) fn merged(old: &Fields, params: &Fields) -> Fields {
     let merged = merge(old, params);
     let is_null = |key| params.get(key).is_some_and(Value::is_null);
@@ -171,7 +172,7 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
         }
         kept.push(Value::object(known_parts(fields)));
     }
-    // One that stands alone is kept whole, as it was given.
+    // A single one is stored whole, in the given form.
     definition.put(
         key,
         match components.as_items() {
@@ -221,7 +222,7 @@ fn known_parts(fields: &Fields) -> Vec<(Arc<str>, Value)> {
     known.cloned().collect()
 }
 
-/// The collections that a source is over.
+/// The collections of a source.
 fn collections_of(source: &Value) -> &[Value] {
     let collections = match source {
         Value::Object(fields) => fields.get("class").or_else(|| fields.get("collection")),
@@ -238,7 +239,7 @@ pub(super) fn build_index(evaluation: &mut Evaluation<'_>, place: &Place, fields
         .is_some_and(|source| source.one_or_many().len() > 1);
     let documents = evaluation.covered_documents(&index, &[], BUILD_AT_ONCE_MAX + 1);
     let at_once = !several && documents.len() <= BUILD_AT_ONCE_MAX;
-    // A caller that asks for it may read the index while it is being filled.
+    // A caller that requests it may read the index while it is being filled.
     let active = at_once || matches!(fields.get("active"), Some(Value::Bool(true)));
     let fields = fields.with("active", Value::Bool(active));
     if at_once {

@@ -64,8 +64,8 @@ pub(super) fn with_key_secret(
     Ok((stored, Some(shown)))
 }
 
-/// Whether a key's row in the registry is that of the key of this database; the past of a key of
-/// any number can be written.
+/// Returns whether a key's row in the registry belongs to the key of this database; the history of
+/// a key of any number can be written.
 pub(super) fn registers_key(evaluation: &mut Evaluation<'_>, place: &Place) -> bool {
     let row = evaluation.view.get(&Key::global(b'K').number(place.id).0);
     row.is_some_and(|row| rows::number_at(&row, 0) == place.database().0)
@@ -125,7 +125,7 @@ pub(super) fn register_key(evaluation: &mut Evaluation<'_>, place: &Place, field
     Ok(())
 }
 
-/// Whose a token is must be there.
+/// The document of a token must exist.
 fn check_instance(evaluation: &mut Evaluation<'_>, fields: &Fields) -> Result<()> {
     let Some(Value::Ref(instance)) = fields.get("instance") else {
         return Ok(());

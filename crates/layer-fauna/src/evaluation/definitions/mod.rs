@@ -6,15 +6,15 @@
 //!
 //! | file               | what it is                                                              |
 //! |--------------------|-------------------------------------------------------------------------|
-//! | `fields`           | gathers the fields of a definition and what is wrong with them          |
-//! | `indexes`          | what an index must have, filling a new one, what may change of it       |
-//! | `roles`            | what a role must have, and which roles may be named                     |
-//! | `keys`             | keys and tokens: their secrets, and the rows by which these are found   |
+//! | `fields`           | gathers the fields of a definition and its failures                     |
+//! | `indexes`          | required fields of an index, filling a new one, permitted changes       |
+//! | `roles`            | required fields of a role, and the roles that may be named              |
+//! | `keys`             | keys and tokens: their secrets, and the rows of their look-up           |
 //! | `credentials`      | passwords of documents                                                  |
-//! | `access_providers` | what an access provider must have; its issuer is its own                |
-//! | `containers`       | databases that hold databases and keys alone                            |
+//! | `access_providers` | required fields of an access provider; its issuer is unique             |
+//! | `containers`       | databases that hold only databases and keys                             |
 //! | `names`            | names, the registry of databases, and that the schema has changed       |
-//! | `removal`          | what goes with a schema object or a document                            |
+//! | `removal`          | everything removed with a schema object or a document                   |
 
 mod access_providers;
 mod containers;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use self::access_providers::take_issuer;
 use self::containers::{check_allowed_here, check_can_be_container};
-use self::credentials::{hash_password, link_credentials, relink_credentials, with_new_password};
+use self::credentials::{link_credentials, new_hash, relink_credentials, with_new_password};
 use self::fields::{Definition, is_bool, is_integer, is_priority, is_query, rank, storable_definition};
 use self::indexes::{build_index, check_index_change, check_partitions, check_still_unique};
 use self::keys::{check_secret, register_key, with_key_secret, with_token_secret};
@@ -52,7 +52,7 @@ use crate::storage::rows::{self, DatabaseNumber, Key};
 
 const COLLECTIONS_MAX: usize = 1024;
 
-/// How a definition comes to be judged: some fields have defaults only when it is new.
+/// The occasion of a definition's check: some fields have defaults only when it is new.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DefinitionChange {
     Create,
@@ -124,14 +124,25 @@ fn function(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-pub fn create(evaluation: &mut Evaluation<'_>, native: Native, params: &Arc<Fields>) -> Result<Value> {
+/// Creates a schema object. `chosen` is the number of an imported key, token or credentials with
+/// the hash of their secret or password; other numbers are new.
+pub fn create(
+    evaluation: &mut Evaluation<'_>,
+    native: Native,
+    chosen: Option<u64>,
+    params: &Arc<Fields>,
+) -> Result<Value> {
     let here = Ref::native(native);
     evaluation.check_present()?;
     evaluation.permit_on("create", &here, &[Value::Object(params.clone())])?;
     check_allowed_here(evaluation, native)?;
     let unknown_roles = unknown_roles(evaluation, native, params);
     let fields = checked(native, params, DefinitionChange::Create, unknown_roles)?;
-    let id = evaluation.free_id(native)?;
+    let id = match chosen {
+        Some(id) if evaluation.is_free(native, id) => id,
+        Some(id) => return Err(Errors::already_exists(&Ref::new(Target::Numbered(native, id as i64)))),
+        None => evaluation.free_id(native)?,
+    };
     let reference = match native.has_names() {
         true => Ref::named(native, fields.string("name").cloned().unwrap_or_else(|| "".into())),
         false => Ref::new(Target::Numbered(native, id as i64)),
@@ -183,8 +194,8 @@ fn create_at(
         }
         Native::Tokens => with_token_secret(evaluation, place, fields, params)?,
         Native::Credentials => {
-            let password = params.string("password").cloned();
-            let password = password.ok_or_else(|| {
+            let hash = new_hash(evaluation, params, &["hashed_password"])?;
+            let hash = hash.ok_or_else(|| {
                 Errors::validation(vec![Failure::new(
                     &["password"],
                     "value required",
@@ -192,10 +203,7 @@ fn create_at(
                 )])
             })?;
             link_credentials(evaluation, place, &fields)?;
-            (
-                fields.with("hashed_password", hash_password(evaluation, &password)?),
-                None,
-            )
+            (fields.with("hashed_password", hash), None)
         }
         Native::AccessProviders => {
             take_issuer(evaluation, place, &fields)?;
@@ -265,7 +273,7 @@ pub fn change(
     )
 }
 
-/// Whether all that is asked for is another password; whose the credentials are stays.
+/// Returns true if only the password is changed; the owner of the credentials stays.
 fn changes_password_alone(params: &Fields, replace: bool) -> bool {
     let is_of_password = |key: &str| matches!(key, "password" | "current_password");
     !replace && params.entries.iter().all(|(key, _)| is_of_password(key))
@@ -337,7 +345,7 @@ fn changed(
         Native::AccessProviders => take_issuer(evaluation, &place, &fields)?,
         Native::Roles => check_roles_of_members(evaluation, &place, &fields, &[])?,
         Native::Tokens => {
-            // A replacement that tells no hash gets another secret (as in the original's code).
+            // A replacement without a hash gets another secret (as in the original's code).
             let told = match replace {
                 true => params.clone(),
                 false => Arc::new(merge(old, params)),

@@ -30,7 +30,7 @@ pub(super) fn take_name(evaluation: &mut Evaluation<'_>, place: &Place) -> Resul
         return Err(Errors::already_exists(&place.reference));
     }
     evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
-    // For an index and a database the original asks for the present state.
+    // For an index and a database the original reads the present state.
     if !matches!(native, Native::Indexes | Native::Databases) {
         evaluation.names_given.push((*native, name.clone()));
     }

@@ -81,7 +81,7 @@ pub(super) fn forget(evaluation: &mut Evaluation<'_>, place: &Place, native: Nat
     Ok(())
 }
 
-/// Indexes over this collection alone go with it.
+/// Removes the indexes over only this collection.
 fn forget_indexes_of(evaluation: &mut Evaluation<'_>, collection: u64) -> Result<()> {
     let schema = evaluation.schema.clone();
     for index in schema.indexes_over(collection) {
@@ -107,7 +107,7 @@ fn forget_database(evaluation: &mut Evaluation<'_>, database: DatabaseNumber) {
     clear_later(evaluation, &Key::database(database));
 }
 
-/// Leaves the rows below a prefix to be cleared when nobody waits.
+/// Leaves the rows below a prefix to be cleared in the background.
 fn clear_later(evaluation: &mut Evaluation<'_>, prefix: &Key) {
     let key = Key::global(b'X').bytes(&prefix.0);
     evaluation.view.writing().set(&key.0, &[]);

@@ -28,7 +28,7 @@ pub(super) fn role(definition: &mut Definition<'_>) {
                 break;
             }
         }
-        // A single one that says nothing is left out, one of several is not (as in the original).
+        // A single empty one is left out, one of several is not (as in the original).
         match (&given, kept.pop()) {
             (Value::Array(_), last) => {
                 kept.extend(last);
@@ -43,8 +43,8 @@ pub(super) fn role(definition: &mut Definition<'_>) {
     definition.data();
 }
 
-/// A privilege or a membership, with what is known of it alone. A text, which the later language
-/// would take, is refused under the name of the whole list.
+/// A privilege or a membership, with only its known fields. A text, which the later language would
+/// accept, is refused under the name of the whole list.
 fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fields) -> Value {
     let mut kept = Vec::new();
     match fields.get("resource") {
@@ -106,7 +106,7 @@ fn actions_of_role(definition: &mut Definition<'_>, list: &'static str, actions:
     kept
 }
 
-/// How many arguments the predicate of each action is given.
+/// The number of arguments of each action's predicate.
 const ARITIES: [(&str, usize); 9] = [
     ("read", 1),
     ("write", 2),
@@ -207,7 +207,7 @@ fn unknown_role_names(evaluation: &Evaluation<'_>, fields: &Fields) -> Vec<Failu
     let Some(roles) = fields.get("role") else {
         return Vec::new();
     };
-    // A built-in role stands alone.
+    // A built-in role must be the only one.
     let is_alone = roles.as_items().is_none();
     let names = roles.one_or_many().iter().filter_map(Value::as_str);
     let unknown = names.filter(|name| !(is_alone && is_built_in(name)) && evaluation.schema.role(name).is_none());
@@ -218,7 +218,7 @@ fn unknown_role_names(evaluation: &Evaluation<'_>, fields: &Fields) -> Vec<Failu
     unknown.map(failure).collect()
 }
 
-/// An access provider gives roles of users alone.
+/// An access provider may grant only users' own roles.
 fn unknown_provided_roles(evaluation: &Evaluation<'_>, fields: &Fields) -> Vec<Failure> {
     let roles = fields.get("roles").map_or(&[][..], Value::one_or_many).iter();
     let names = roles.filter_map(|role| match role {

@@ -1,4 +1,4 @@
-//! Identities: logging in and out, and asking who one is.
+//! Identities: logging in and out, and querying the caller's identity.
 
 use std::sync::Arc;
 
@@ -85,12 +85,12 @@ pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
         .collect();
     let fields = storable(&Value::object(entries));
     let fields = fields.as_object().cloned().unwrap_or_default();
-    // A caller that knows the password may have the token, whatever the key may do otherwise.
+    // A caller that knows the password may have the token, regardless of the key's other rights.
     let rights = std::mem::replace(
         &mut evaluation.authorization.rights,
         crate::evaluation::authorization::Rights::Admin,
     );
-    let token = definitions::create(evaluation, Native::Tokens, &fields);
+    let token = definitions::create(evaluation, Native::Tokens, None, &fields);
     evaluation.authorization.rights = rights;
     token
 }
@@ -157,8 +157,7 @@ pub fn has_current_token(evaluation: &mut Evaluation<'_>, _: &Arguments) -> Resu
     Ok(Value::Bool(evaluation.authorization.token.is_some()))
 }
 
-/// The document of the key or the token that has this secret, wherever below this database it
-/// lives.
+/// The document of the key or the token with this secret, in this database or any below it.
 pub fn key_from_secret(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let secret = arguments.text(0);
     if jwt::is_token(secret) {
@@ -172,7 +171,7 @@ fn no_key(secret: &str) -> Errors {
     Errors::new(Code::InstanceNotFoundHere, message)
 }
 
-/// A JWT is no key; the result is the database that it opens, if that is below this one.
+/// A JWT is not a key; the result is its database, if that is below this database.
 fn database_of(evaluation: &mut Evaluation<'_>, secret: &str) -> Result<Value> {
     use crate::language::value::Names;
     let not_found = || no_key(secret);

@@ -28,8 +28,7 @@ fn elements(value: &Value) -> &[Value] {
     }
 }
 
-/// Returns the new values in the kind of container that the elements came from. A page keeps its
-/// origin.
+/// Returns the new values in the kind of container of the elements. A page keeps its origin.
 fn rebuilt(container: &Value, values: Vec<Value>) -> Value {
     match container {
         Value::Page(old) => page(old.before.clone(), old.after.clone(), values, old.origin.clone()),
@@ -283,12 +282,12 @@ pub fn is_nonempty(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Re
     Ok(Value::Bool(has_elements(evaluation, arguments.value(0))?))
 }
 
-/// A count as the original's: the lower 32 bits of what is given.
+/// A count as the original's: the lower 32 bits of the argument.
 fn count_of(arguments: &Arguments) -> i32 {
     arguments.integer(0).unwrap_or(0) as i32
 }
 
-/// A page that ends earlier goes on at the first element that was left.
+/// A page that ends earlier continues at the first omitted element.
 pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(1);
     check_array_or_page(container)?;
@@ -309,7 +308,7 @@ pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     })
 }
 
-/// A page that begins later begins at the first element that is left.
+/// A page that starts later starts at the first remaining element.
 pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(1);
     check_array_or_page(container)?;
@@ -426,7 +425,7 @@ fn took_one(left: &mut HashMap<String, usize>, value: &Value) -> bool {
     }
 }
 
-/// Each value as often as the array that has most of it, all where it first stands.
+/// Each value as often as in the array with most of it, all at its first position.
 pub fn union(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     combine(evaluation, arguments, "union", Set::Union, |one, other| {
         let mut most = counts(&one);

@@ -25,7 +25,7 @@ struct Specifier {
     width: usize,
     precision: Option<usize>,
     conversion: char,
-    /// As it was written, but for the position.
+    /// As written, without the position.
     spelling: String,
     /// The second letter of a date conversion, `%tY`.
     date: Option<char>,
@@ -133,7 +133,7 @@ fn pieces(pattern: &str) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// Takes the next character if it is a wanted one.
+/// Takes the next character if it matches.
 fn next_if(chars: &mut Chars<'_>, wanted: impl FnOnce(&char) -> bool) -> Option<char> {
     let next = chars.clone().next().filter(wanted)?;
     chars.next();
@@ -160,7 +160,7 @@ fn parse(chars: &mut Chars<'_>) -> Result<Specifier> {
             }
             '$' if number.is_some() => {
                 specifier.position = number.take();
-                // The position is no part of what messages show.
+                // Messages do not show the position.
                 specifier.spelling = "%".to_owned();
             }
             '.' => {

@@ -1,4 +1,4 @@
-//! Regular expressions of Java, rewritten for the engine at hand.
+//! Regular expressions of Java, translated for the engine in use.
 //!
 //! Syntax that both engines read alike passes; syntax that Java reads otherwise is spelled out:
 //! classes of ASCII where the engine means Unicode's, a `$` that stops before the last line's end,
@@ -251,8 +251,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The class that an escape stands for, behind its backslash; `Some(None)`: it stands for a
-    /// character.
+    /// The class of an escape, after its backslash; `Some(None)`: it is a character.
     fn class_of_escape(&mut self) -> Option<Option<String>> {
         let letter = *self.rest.peek()?;
         let inner = match letter.to_ascii_lowercase() {
@@ -308,7 +307,7 @@ impl Rewriter<'_> {
         Some(format!("\\{letter}{{{known}}}"))
     }
 
-    /// The character that an escape stands for, behind its backslash.
+    /// The character of an escape, after its backslash.
     fn character(&mut self) -> Option<char> {
         Some(match self.rest.next()? {
             't' => '\t',
@@ -368,7 +367,7 @@ impl Rewriter<'_> {
         char::from_u32(0x10000 + ((unit - 0xD800) << 10) + low)
     }
 
-    /// Behind the opening bracket. A closing one that comes first is a character.
+    /// Parses a class after its opening bracket. A leading closing bracket is a character.
     fn class(&mut self) -> Option<()> {
         self.out.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
@@ -400,7 +399,7 @@ impl Rewriter<'_> {
         Some(())
     }
 
-    /// A character, or a range that begins with it.
+    /// Parses a character, or a range that starts with it.
     fn range(&mut self, first: char) -> Option<()> {
         literal(first, &mut self.out);
         let mut ahead = self.rest.clone();

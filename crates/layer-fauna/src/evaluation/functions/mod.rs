@@ -21,7 +21,7 @@ use crate::evaluation::{Arguments, Body, Evaluation};
 use crate::language::error::Result;
 use crate::language::value::Value;
 
-/// Stands where a form does its part by itself.
+/// The implementation of a form, which is evaluated separately.
 fn form(_: &mut Evaluation<'_>, _: &Arguments) -> Result<Value> {
     unreachable!("forms have expressions of their own")
 }

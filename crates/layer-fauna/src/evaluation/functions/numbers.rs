@@ -134,7 +134,7 @@ pub fn min(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
     extreme(evaluation, arguments, false, "min")
 }
 
-/// Integers are left alone or treated apart, doubles computed.
+/// Integers are unchanged or handled separately, doubles computed.
 fn kept(arguments: &Arguments, integers: fn(i64) -> i64, doubles: fn(f64) -> f64) -> Result<Value> {
     Ok(match arguments.value(0) {
         Value::Int(integer) => Value::Int(integers(*integer)),
@@ -163,7 +163,7 @@ pub fn sign(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     }))
 }
 
-/// The number of digits behind the point, before it if negative.
+/// The number of decimal places; negative: places before the point.
 fn precision(arguments: &Arguments) -> Option<f64> {
     arguments.integer(1).map(|precision| precision as f64)
 }
@@ -347,8 +347,8 @@ pub fn hypot(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::Double(hypotenuse(one, other)))
 }
 
-/// Rounds as Java does, which follows fdlibm: the larger leg is taken apart into its upper half and
-/// the rest, so that what is lost in squaring comes back.
+/// Rounds as Java does, which follows fdlibm: the larger leg is split into its upper half and the
+/// rest, to recover the bits lost in squaring.
 fn hypotenuse(one: f64, other: f64) -> f64 {
     let (long, short) = match (one.abs(), other.abs()) {
         (one, other) if one.is_infinite() || other.is_infinite() => return f64::INFINITY.max(one + other),

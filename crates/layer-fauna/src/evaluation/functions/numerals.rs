@@ -4,8 +4,8 @@
 
 use crate::language::value::Value;
 
-/// The number that a text begins with, if it begins with one. An integer where the value is whole
-/// and fits.
+/// The number at the start of a text, if there is one. An integer where the value is whole and
+/// fits.
 pub fn read(text: &str) -> Option<Value> {
     let text = text.trim_matches(|c: char| c <= ' ');
     let (negative, digits) = match text.strip_prefix('-') {
@@ -26,7 +26,7 @@ pub fn read(text: &str) -> Option<Value> {
     Some(kind_of(&plain, exponent))
 }
 
-/// The digits without their commas, with the point if there is one; and what comes after them.
+/// The digits without their commas, with the point if there is one; and the rest of the text.
 fn digits_and_point(text: &str) -> Option<(String, &str)> {
     let mut plain = String::new();
     let (mut has_digits, mut has_point, mut end) = (false, false, 0);
@@ -55,7 +55,7 @@ fn exponent(rest: &str) -> Option<i64> {
     Some(sign * digits.parse::<i64>().ok()?)
 }
 
-/// Whole values that fit are integers, but for a negative zero.
+/// Whole values that fit are integers, except a negative zero.
 fn kind_of(plain: &str, exponent: i64) -> Value {
     let spelled = format!("{plain}E{exponent}");
     let double: f64 = spelled.parse().unwrap_or(f64::NAN);

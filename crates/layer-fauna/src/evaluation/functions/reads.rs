@@ -84,7 +84,7 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     Ok(Value::Bool(answer?))
 }
 
-/// Whether a set has a first element, of a document that may be read.
+/// Returns true if a set has a first element, of a document that may be read.
 pub fn exists_in(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<bool> {
     let first = first_element(evaluation, set).within("exists")?;
     Ok(first.is_some_and(|document| evaluation.may_read(&document)))
@@ -203,8 +203,8 @@ fn matched(evaluation: &mut Evaluation<'_>, index: &Value, terms: Option<&Value>
     })
 }
 
-/// No terms are as if none were given, a single one stands by itself; an array as a term needs its
-/// own around it.
+/// An empty array means no terms, a single term may be given without an array; an array as a term
+/// needs its own around it.
 fn normal_terms(terms: &Value) -> Option<Value> {
     match terms.as_items() {
         Some([]) => None,

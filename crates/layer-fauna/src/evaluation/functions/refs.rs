@@ -80,7 +80,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// The ref that a name stands for.
+/// The ref of a name.
 fn looked_up(evaluation: &Evaluation<'_>, native: Native, name: &Arc<str>) -> Ref {
     let given = &evaluation.names_given;
     Ref {

@@ -43,7 +43,7 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let start = start_of(text, arguments.integer(2));
     let limit = arguments.integer(3).unwrap_or(RESULTS_MAX).clamp(0, RESULTS_MAX);
     let mut found = Vec::new();
-    // The text begins at the start: what is before it is not looked back at.
+    // The text starts at the given position: earlier text is not visible to look-behind.
     let before = code_points(&text[..start]);
     let text = &text[start..];
     let (mut at, mut counted, mut counted_to) = (0, before, 0);
@@ -97,7 +97,7 @@ pub fn replace(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result
     Ok(Value::string(out))
 }
 
-/// `$1` and `${name}` stand for groups; a backslash takes the next character as it is.
+/// `$1` and `${name}` refer to groups; a backslash takes the next character literally.
 fn expand(with: &str, captures: &fancy_regex::Captures<'_>, out: &mut String) -> Result<()> {
     let mut chars = with.chars().peekable();
     while let Some(c) = chars.next() {

@@ -166,7 +166,7 @@ fn of_event<'f>(fields: &'f Fields, key: &str) -> Option<&'f Value> {
     let (_, action) = fields.get("ts").zip(fields.string("action"))?;
     let document = names.iter().find_map(|name| fields.get(name))?;
     match key {
-        // A single value of a set's event stands for itself.
+        // A single value of a set's event is used without its array.
         "data" if matches!(&**action, "add" | "remove") => match fields.get("data")?.as_items() {
             Some([single]) => Some(single),
             _ => None,

@@ -15,7 +15,7 @@ use crate::language::value::Value;
 const REPEAT_MAX: i64 = 1024;
 const NGRAM_MAX: usize = 100_000;
 
-/// A value as it stands in messages.
+/// A value in the form of messages.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
@@ -61,7 +61,7 @@ pub fn casefold_function(evaluation: &mut Evaluation<'_>, arguments: &Arguments)
         other => other.clone(),
     });
     let mut folded: Vec<Value> = folded.collect();
-    // An array of one comes back as that one.
+    // An array of one element is returned as that element.
     match folded.len() {
         1 => Ok(folded.remove(0)),
         _ => Ok(Value::array(folded)),
@@ -80,7 +80,7 @@ pub fn ends_with(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value>
     Ok(Value::Bool(arguments.text(0).ends_with(arguments.text(1))))
 }
 
-/// The byte at which a code point begins; the end if there are fewer.
+/// The byte offset of a code point; the end if there are fewer.
 pub fn byte_of(text: &str, code_point: usize) -> usize {
     text.char_indices().nth(code_point).map_or(text.len(), |(byte, _)| byte)
 }
@@ -98,7 +98,7 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     ))
 }
 
-/// The byte at which a search starts: the beginning, if the start is not inside of the text.
+/// The byte offset of the start of a search: zero, if the start is not inside of the text.
 pub fn start_of(text: &str, start: Option<i64>) -> usize {
     let start = usize::try_from(start.unwrap_or(0)).unwrap_or(0);
     match start < text.encode_utf16().count() {
@@ -218,7 +218,7 @@ pub fn ngram(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     Ok(Value::array(grams))
 }
 
-/// More repetitions than the limit are cut down to it, fewer than none are none.
+/// The number of repetitions, clamped to the limit and to zero.
 fn repetitions(number: i64) -> usize {
     number.clamp(0, REPEAT_MAX) as usize
 }

@@ -93,7 +93,10 @@ pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     check_references(evaluation, &params)?;
     evaluation.check_own_scope(&operand).within("create")?;
     match &operand.target {
-        Target::Native(native) => definitions::create(evaluation, *native, &params).within("create"),
+        Target::Native(native) => definitions::create(evaluation, *native, None, &params).within("create"),
+        Target::Numbered(native, id) if carries_hash(*native, &params) => {
+            definitions::create(evaluation, *native, Some(*id as u64), &params).within("create")
+        }
         Target::Document(..) | Target::Named(Native::Collections, _) if !is_schema_document(&operand) => {
             create_document(evaluation, operand, &params).within("create")
         }
@@ -101,7 +104,18 @@ pub fn create(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     }
 }
 
-/// A schema object that is no collection cannot be created by its ref: it is there already.
+/// Returns true if a key, a token or credentials have a hash, so that they are only usable under
+/// their original number.
+fn carries_hash(native: Native, params: &Fields) -> bool {
+    let hash = match native {
+        Native::Keys | Native::Tokens => "hashed_secret",
+        Native::Credentials => "hashed_password",
+        _ => return false,
+    };
+    params.string(hash).is_some()
+}
+
+/// A schema object other than a collection cannot be created by its ref: it exists already.
 fn is_schema_document(reference: &Ref) -> bool {
     matches!(reference.kind(), Some(native) if native != Native::Collections)
 }
@@ -141,7 +155,7 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
             let old = evaluation.current(&place);
             (place, old)
         }
-        // A generated id may be one that somebody has chosen before.
+        // A generated id may equal an earlier chosen one.
         None => loop {
             evaluation.step(1)?;
             let id = evaluation.new_id();
@@ -366,8 +380,8 @@ pub fn insert(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
     if is_key {
         definitions::settle_key(evaluation, &place)?;
     }
-    // The inserted version is shown by itself: an update like a creation, whatever was there before
-    // (as in the original).
+    // The inserted version is shown in isolation: an update is shown like a creation, regardless of
+    // previous versions (as in the original).
     let (action, data) = match &fields {
         None => ("delete", None),
         Some(fields) => ("create", fields.get("data").cloned()),
@@ -451,9 +465,9 @@ fn rewrite(
     Ok(())
 }
 
-/// Returns the events of a rewriting for streams: the time and the action of the version that was
-/// inserted or removed, and of the one after it, which follows another now. Removals come first,
-/// insertions last.
+/// Returns the events of a rewriting for streams: the time and the action of the inserted or
+/// removed version, and of the version after it, which has another predecessor now. Removals are
+/// first, insertions last.
 fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
     let is_removal = !after.iter().any(|version| version.ts == ts);
     let told = |versions: &[Version], index: usize| {
@@ -480,7 +494,7 @@ fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
 fn define(evaluation: &mut Evaluation<'_>, arguments: &Arguments, native: Native, key: &'static str) -> Result<Value> {
     let params = parameters(arguments, 0);
     check_references(evaluation, &params)?;
-    definitions::create(evaluation, native, &params).within(key)
+    definitions::create(evaluation, native, None, &params).within(key)
 }
 
 pub fn create_database(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {

@@ -1,12 +1,12 @@
-//! Access control: users, what each may do, and the log of what was refused.
+//! Access control: users, their permissions, and the log of refusals.
 //!
 //! Rules, texts and their order follow
 //! <https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/> and what Redis
 //! 7.0.15 was seen to answer. A password is kept as its SHA-256 only.
 //!
 //! Every connection has a user, `default` before it authenticates. A user's rules are replaced as a
-//! whole, so a command is judged by the old ones or by the new ones. One that may do everything
-//! costs a command one load.
+//! whole, so a command is checked against either the old or the new rules. A user without
+//! restrictions costs a command one load.
 
 pub(crate) mod log;
 pub mod rules;
@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 
 use self::log::DenialLog;
 use self::rules::Rules;
+use self::selector::Selector;
 use crate::command::Command;
 use crate::command::table::Table;
 
@@ -60,25 +61,30 @@ impl User {
     /// Returns the part of this request that the user may not do, if any.
     #[inline]
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
-        if self.unrestricted.load(Ordering::SeqCst) {
+        if self.is_unrestricted() {
             return Ok(());
         }
         self.rules().check(command, arguments)
     }
 
-    /// May read, and maybe write, every key that begins with one of these.
-    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
-        self.unrestricted.load(Ordering::SeqCst) || self.rules().has_prefixes(prefixes, writes)
+    pub fn is_unrestricted(&self) -> bool {
+        self.unrestricted.load(Ordering::SeqCst)
     }
 
-    /// May read, and maybe write, this key.
-    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
-        self.unrestricted.load(Ordering::SeqCst) || self.rules().has_key(name, writes)
+    /// Returns true if a single selector allows the request together with `also`, which checks the
+    /// parts of the request outside of its key arguments.
+    pub(crate) fn allows_with(
+        &self,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        also: &dyn Fn(&Selector) -> bool,
+    ) -> bool {
+        self.is_unrestricted() || self.rules().allow_with(command, arguments, also)
     }
 
-    /// May read any key: what SORT asks for its patterns.
-    pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
-        self.unrestricted.load(Ordering::SeqCst) || self.rules().may_read_all_keys(command, arguments)
+    /// Returns true if a selector allows reading this key, with any commands.
+    pub fn may_read(&self, name: &[u8]) -> bool {
+        self.is_unrestricted() || self.rules().may_read(name)
     }
 }
 
@@ -182,7 +188,7 @@ impl Users {
         &self.default
     }
 
-    /// Nobody needs to authenticate.
+    /// Returns true if no authentication is required.
     pub fn are_all_welcome(&self) -> bool {
         let rules = self.default.rules();
         rules.is_on && rules.any_password
@@ -228,7 +234,7 @@ impl Users {
         all.insert(name.to_vec(), Arc::new(User::new(name, rules)));
     }
 
-    /// The user, if he may come in with this password.
+    /// Returns the user if the password is one of its passwords.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.find(name)?;
         let rules = user.rules();
@@ -236,8 +242,7 @@ impl Users {
         (rules.is_on && is_right).then_some(user)
     }
 
-    /// Replaces everybody by these. Returns the users that are no longer there, or no longer the
-    /// same.
+    /// Replaces all users by these. Returns users that were removed or changed.
     pub fn replace(&self, users: BTreeMap<Vec<u8>, Rules>, of_default: Rules) -> Vec<Arc<User>> {
         let mut all = self.all.write();
         let mut gone = Vec::new();
@@ -259,12 +264,11 @@ impl Users {
     }
 }
 
-/// Where ACL SAVE writes to and ACL LOAD reads from. The server supplies it: the layer touches no
-/// file.
+/// The file of ACL SAVE and ACL LOAD. The server supplies it: the layer touches no file.
 pub trait UserFile: Send + Sync {
     /// `None`: there is no such file yet.
     fn read(&self) -> std::io::Result<Option<String>>;
-    /// The old file or the whole new one is there afterwards, whatever happens.
+    /// Replaces the file atomically: afterwards either the old or the whole new file exists.
     fn write(&self, text: &str) -> std::io::Result<()>;
 }
 

@@ -56,8 +56,8 @@ impl Rules {
         }
     }
 
-    /// One who may only read, and nothing that concerns others or walks through all keys; the
-    /// values of a TAG field are read from its index.
+    /// A read-only user without commands that affect others or walk through all keys; the values of
+    /// a TAG field are read from its index.
     pub fn of_reader(table: &'static Table) -> Rules {
         let words: [&[u8]; 8] = [
             b"on",
@@ -91,7 +91,8 @@ impl Rules {
         found
     }
 
-    /// Allowed if one selector allows it; otherwise the denial of the one that came furthest.
+    /// Returns `Ok` if one selector allows it; otherwise the denial of the selector that got
+    /// furthest.
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
         let mut furthest = Denial::Command;
         for selector in &self.selectors {
@@ -104,21 +105,20 @@ impl Rules {
         Err(furthest)
     }
 
-    /// One selector allows every key that begins with one of these: see [`Selector::has_prefix`].
-    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
-        let has_all = |selector: &Selector| prefixes.iter().all(|prefix| selector.has_prefix(prefix, writes));
-        self.selectors.iter().any(has_all)
-    }
-
-    /// One selector allows to read the key, and to write it if that is asked for.
-    pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
-        self.selectors.iter().any(|selector| selector.has_key(name, writes))
-    }
-
-    /// One selector allows the request as well as the reading of every key.
-    pub fn may_read_all_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> bool {
+    /// See [`super::User::allows_with`].
+    pub fn allow_with(
+        &self,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        also: &dyn Fn(&Selector) -> bool,
+    ) -> bool {
         let mut selectors = self.selectors.iter();
-        selectors.any(|selector| selector.may_read_all_keys() && selector.check(command, arguments).is_ok())
+        selectors.any(|selector| also(selector) && selector.check(command, arguments).is_ok())
+    }
+
+    /// See [`super::User::may_read`].
+    pub fn may_read(&self, name: &[u8]) -> bool {
+        self.selectors.iter().any(|selector| selector.has_key(name, false))
     }
 
     /// The rules after these modifiers, all or none.
@@ -262,7 +262,7 @@ fn parse_hash(digits: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Compares in a time that tells nothing about where two hashes differ.
+/// Compares two hashes in constant time.
 fn are_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differences = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
     std::hint::black_box(differences) == 0

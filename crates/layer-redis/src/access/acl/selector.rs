@@ -19,7 +19,7 @@ use crate::listed::Listed;
 /// Two are equal if they allow the same, whatever rules led there.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// The commands behind the indexes.
+    /// The table whose indexes are used.
     pub table: &'static Table,
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,
@@ -115,6 +115,11 @@ impl Selector {
         command.has(NO_AUTH) || self.has(index) || arguments.get(1).is_some_and(allows_first)
     }
 
+    /// Returns true if the command is allowed with any arguments.
+    pub fn has_command(&self, command: &'static Command) -> bool {
+        self.has(self.table.index(command))
+    }
+
     fn check_keys(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
         if self.all_keys {
             return Ok(());
@@ -133,9 +138,14 @@ impl Selector {
         patterns.any(|(pattern, access)| access.includes(wanted) && glob::matches(pattern, name))
     }
 
-    /// Every key that begins so may be read, and written if that is asked for. A pattern says so if
-    /// nothing but a star follows some beginning of the prefix.
-    pub fn has_prefix(&self, prefix: &[u8], writes: bool) -> bool {
+    /// Every key that begins with one of these may be read, and written if that is asked for.
+    pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
+        prefixes.iter().all(|prefix| self.has_prefix(prefix, writes))
+    }
+
+    /// Returns true if every key with the prefix may be read, and with `writes` also written. A
+    /// pattern grants this only if it is a prefix of `prefix`, followed by a star.
+    fn has_prefix(&self, prefix: &[u8], writes: bool) -> bool {
         let wanted = Access { reads: true, writes };
         let covers = |pattern: &[u8]| {
             let start = pattern.strip_suffix(b"*");
@@ -292,14 +302,14 @@ impl Selector {
         Ok(())
     }
 
-    /// A command that is allowed whatever its arguments needs no list of them.
+    /// A command that is allowed with any arguments needs no list of them.
     fn allow_first_argument(&mut self, index: usize, first: Vec<u8>) {
         if !self.has(index) {
             self.first_arguments.entry(index).or_default().insert(first);
         }
     }
 
-    /// A container stands for all its subcommands.
+    /// A container includes all its subcommands.
     fn set_command(&mut self, index: usize, allows: bool) {
         let command = self.table.at(index);
         self.set(index, allows);

@@ -10,7 +10,7 @@ use crate::command::{Command, Keys};
 use crate::commands::table;
 use crate::testing::{Connection, Fixture, show};
 
-/// Requests with real arguments; what stands behind the arrow is no matter here.
+/// Requests with real arguments; the part after the arrow is not used here.
 const REQUESTS: &str = include_str!("../../../../../tests/redis/testdata/notifications.events");
 
 /// For commands whose keys' places depend on the other arguments.
@@ -86,7 +86,7 @@ fn request_of(command: &Command) -> Vec<String> {
 }
 
 #[test]
-fn every_key_of_every_command_is_judged() {
+fn every_key_of_every_command_is_checked() {
     let commands = (0..table().size()).map(|index| table().at(index));
     let generated = commands
         .filter(|command| !matches!(command.keys, Keys::None | Keys::Channels { .. }))
@@ -175,10 +175,9 @@ fn changes_of(fixture: &Fixture, connection: &mut Connection, words: &[String]) 
     }
 }
 
-/// The rules hold for the request itself, inside EXEC, and when a command that waited is asked
-/// again.
+/// The rules apply to the request itself, inside EXEC, and when a blocking command is called again.
 #[test]
-fn the_rules_hold_wherever_a_command_runs() {
+fn the_rules_hold_in_every_context_of_a_command() {
     let fixture = Fixture::new();
     let (mut admin, mut user) = (fixture.connect(), fixture.connect());
     admin.check("ACL SETUSER u on nopass ~k* +@all => OK");
@@ -216,10 +215,10 @@ fn a_saved_user_is_the_same_when_read() {
     assert!(super::parse_file(table(), "nonsense", false).is_err());
 }
 
-/// A line of the file was taken apart at every white space of Unicode, and first arguments were not
-/// looked at: a pattern became two rules, and a first argument with an end of line a user of its
-/// own. A selector ended at a pattern's parenthesis, and `%RW~*` was read as every key, behind
-/// which further patterns are refused.
+/// A line of the file was split at every Unicode white space, and first arguments were not checked:
+/// a pattern became two rules, and a first argument with a line end a user of its own. A selector
+/// ended at a pattern's parenthesis, and `%RW~*` was read as every key, after which further
+/// patterns are refused.
 #[test]
 fn no_word_of_a_saved_user_is_taken_for_another() {
     saved(&["~a\u{a0}+@all", "~b\u{b}+@all", "&c\u{2028}on", "+select|A"]);

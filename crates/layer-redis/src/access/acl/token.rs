@@ -1,8 +1,8 @@
 //! Tokens: a user and his password in one word, which a request over REST carries.
 //!
-//! Nothing is kept of a token. It is as good as the password in it, and ends with it. ACL GENTOKEN
-//! and ACL RESTTOKEN are Upstash's: <https://upstash.com/docs/redis/features/restapi>, "REST Token
-//! for ACL Users".
+//! Tokens are not stored. A token is equivalent to the password in it, and becomes invalid with it.
+//! ACL GENTOKEN and ACL RESTTOKEN are Upstash's: <https://upstash.com/docs/redis/features/restapi>,
+//! "REST Token for ACL Users".
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ impl Users {
             .or_else(|| self.authenticate(&name, token))
     }
 
-    /// The token with which the user may come in, if the password is his, or the token of it is.
-    /// Outside of the database, `realm` stands before his name.
+    /// Returns the user's token, if the password is the user's, or is already a token of it.
+    /// Outside of the database, `realm` precedes the user's name.
     pub fn token_of(&self, realm: &[u8], name: &[u8], password: &[u8]) -> Option<String> {
         let wrapped = token(&[realm, name].concat(), password);
         if self.authenticate(name, password).is_some() {
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_as_good_as_its_password() {
+    fn a_token_is_equivalent_to_its_password() {
         let users = users_with(b"app", "secret");
         let given = users.token_of(b"", b"app", b"secret").unwrap();
         assert_eq!(users.of_token(given.as_bytes()).unwrap().name, b"app");

@@ -1,4 +1,4 @@
-//! BITOP: strings combined bit by bit. Shorter ones count as padded with zeros.
+//! BITOP: bitwise operations on strings. Shorter strings count as padded with zeros.
 
 use quartet_wire_resp::Arguments;
 

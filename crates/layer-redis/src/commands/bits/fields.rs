@@ -148,15 +148,15 @@ struct Windows {
 }
 
 struct Window {
-    /// In bytes from the value's beginning.
+    /// Offset in the value, in bytes.
     start: u64,
     bytes: Vec<u8>,
     changed: bool,
 }
 
 impl Windows {
-    /// Reads the windows of a value that ends at `length`, which may be behind its present end:
-    /// the bytes between are zeros.
+    /// Reads the windows of a value that ends at `length`, which may exceed its present length: the
+    /// bytes between are zeros.
     fn of(context: &mut Context<'_, '_>, entry: Option<&Entry>, operations: &[Operation], length: u64) -> Windows {
         let touched = operations.iter().map(|operation| match length <= WHOLE_BYTES_MAX {
             true => 0..length,
@@ -191,7 +191,7 @@ impl Windows {
         windows
     }
 
-    /// The window of a field; none if it lies behind the value.
+    /// The window of a field; `None` if it is after the value's end.
     fn find(&mut self, field: Field) -> Option<&mut Window> {
         let first = field.bytes().start;
         let count = self.parts.partition_point(|window| window.start <= first);
@@ -282,8 +282,8 @@ impl Field {
         })
     }
 
-    /// The field in a part of the value that begins at this byte, which is at or before the field's
-    /// own.
+    /// The field in a part of the value that starts at this byte, which is at or before the field's
+    /// first.
     fn seen_from(self, start: u64) -> Field {
         let offset = self.offset - 8 * start;
         Field { offset, ..self }
@@ -294,7 +294,7 @@ impl Field {
         self.offset / 8..self.end().div_ceil(8)
     }
 
-    /// The bit behind it.
+    /// The end of the field, exclusive, in bits.
     fn end(self) -> u64 {
         self.offset + u64::from(self.bits)
     }
@@ -334,7 +334,7 @@ impl Field {
         }
     }
 
-    /// Bits behind the value are clear.
+    /// Bits after the value's end are clear.
     fn load(self, value: &[u8]) -> i128 {
         let first = (self.offset / 8) as usize;
         let window = (first..first + WINDOW_BYTES).fold(0u128, |window, index| {

@@ -63,7 +63,7 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     let found = context.read_kind(&arguments[1], Kind::String)?;
     let length = length(found.as_ref());
     let bits = match part {
-        // As in Redis 7 this is asked before the indexes are brought into the value.
+        // As in Redis 7 this is checked before the indexes are clamped to the value.
         Some(Part {
             start, end: Some(end), ..
         }) if start < 0 && end < 0 && start > end => 0..0,
@@ -99,7 +99,7 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// How many of the bits are set; `walk` visits the bytes of a range.
+/// The number of set bits; `walk` visits the bytes of a range.
 fn ones_of(bits: Range<u64>, walk: impl FnOnce(Range<u64>, VisitPiece<'_>)) -> u64 {
     let mut ones = 0;
     each_piece(bits, walk, &mut |piece, bits| {
@@ -114,8 +114,8 @@ fn ones_of(bits: Range<u64>, walk: impl FnOnce(Range<u64>, VisitPiece<'_>)) -> u
 /// Takes pieces of a value, one after the other.
 type VisitPiece<'v> = &'v mut dyn FnMut(Piece<'_>) -> ControlFlow<()>;
 
-/// Visits the bytes that hold `bits`, each piece with those of the bits that lie in it, counted
-/// from its own start.
+/// Visits the bytes that hold `bits`, each piece with the bits inside it, counted from its own
+/// start.
 fn each_piece(
     bits: Range<u64>,
     walk: impl FnOnce(Range<u64>, VisitPiece<'_>),
@@ -176,7 +176,7 @@ pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let end_is_given = part.is_some_and(|part| part.end.is_some());
     let found = match position(context, &entry, bits.clone(), wanted) {
         Some(position) => position as i64,
-        // Behind the value there are clear bits, unless the range ends before.
+        // Clear bits follow the value, unless the range ends before.
         None if !wanted && !end_is_given && !bits.is_empty() => bits.end as i64,
         None => -1,
     };
@@ -204,7 +204,7 @@ fn position(context: &mut Context<'_, '_>, entry: &Entry, bits: Range<u64>, want
     found
 }
 
-/// The same of bytes at hand.
+/// The same for bytes in memory.
 fn find(value: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> {
     if bits.is_empty() {
         return None;

@@ -40,7 +40,7 @@ pub fn getbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-/// Bits behind the value are clear.
+/// Bits after the value's end are clear.
 fn byte(context: &mut Context<'_, '_>, entry: Option<&Entry>, index: u64) -> u8 {
     entry.map_or(0, |entry| StringValue::of(entry).byte(context.tx, index))
 }

@@ -1,7 +1,7 @@
 //! CLIENT: what connections there are, and what one may do to another.
 //!
-//! Line format and texts follow Redis 7.0.15, with `watch`, `lib-name` and `lib-ver` of 7.2 and
-//! `capa` of Valkey behind them.
+//! Line format and texts follow Redis 7.0.15, followed by `watch`, `lib-name` and `lib-ver` of 7.2
+//! and `capa` of Valkey.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -142,7 +142,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
     let mut clients = Vec::new();
     for (position, id) in ids.iter().enumerate() {
         match parse::integer(id) {
-            // Nobody has an id that is not positive.
+            // No client has an id that is not positive.
             Some(id) => clients.extend(
                 u64::try_from(id)
                     .ok()
@@ -155,7 +155,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
     Ok(Some(clients))
 }
 
-/// CLIENT CAPA capability [capability ...]: those that are not known are passed over, as in Valkey.
+/// CLIENT CAPA capability [capability ...]: unknown ones are ignored, as in Valkey.
 fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.iter().skip(2).any(|word| parse::is(word, "redirect")) {
         context.client.shared.details.lock().can_redirect = true;
@@ -189,7 +189,7 @@ fn kill_address(context: &mut Context<'_, '_>, address: &[u8]) -> Result<(), Err
     Ok(())
 }
 
-/// The caller's own connection closes behind the reply.
+/// The caller's own connection closes after the reply.
 pub fn kill_one(context: &mut Context<'_, '_>, client: &Arc<Client>) {
     if client.id == context.client.shared.id {
         context.client.close_after_reply = true;

@@ -1,4 +1,5 @@
-//! Which connections CLIENT LIST shows and CLIENT KILL closes: those that meet every filter given.
+//! The filters of CLIENT LIST and CLIENT KILL: a connection is selected if it satisfies every given
+//! filter.
 //!
 //! Redis has TYPE, ID, USER, ADDR, LADDR, SKIPME and MAXAGE; the others, and NOT- before each of
 //! them, are Valkey's (<https://valkey.io/commands/client-list/>). The last of a filter given twice

@@ -57,7 +57,7 @@ const fn row(
     )
 }
 
-/// The connection may have to wait, or to go on in another logical database.
+/// A command after which the connection may have to wait, or continue in another logical database.
 const fn greeting(
     name: &'static str,
     arity: i32,
@@ -140,7 +140,7 @@ fn is_no_password_needed(groups: Groups<'_>, password: &[u8]) -> bool {
         && elsewhere.is_none_or(|directory| directory.find(DEFAULT_USER, password).is_none())
 }
 
-/// The user's name in this logical database; or the way to the one that the password opens.
+/// The user's name in this logical database; or the route to the database that the password opens.
 fn user_here(groups: Groups<'_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>, DatabaseLogin> {
     match groups
         .access()
@@ -154,7 +154,7 @@ fn user_here(groups: Groups<'_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>
     }
 }
 
-/// Authenticates the connection, unless it is to wait or to go on in another database.
+/// Authenticates the connection, unless it must wait or continue in another database.
 fn authenticate(
     groups: Groups<'_>,
     client: &mut ClientState,
@@ -185,7 +185,7 @@ fn authenticate(
     Ok(Outcome::Done)
 }
 
-/// HELLO's arguments, none of them acted upon yet.
+/// HELLO's parsed arguments, before any of them takes effect.
 #[derive(Default)]
 struct Greeting<'a> {
     protocol: Option<Protocol>,

@@ -31,7 +31,7 @@ fn greeting_and_selection() {
 }
 
 #[test]
-fn a_password_is_asked_for_and_never_shown() {
+fn a_password_is_required_and_never_shown() {
     let fixture = Fixture::new();
     let mut admin = fixture.connect();
     let mut monitor = fixture.connect();
@@ -153,7 +153,7 @@ fn a_pause_holds_writes_back() {
     writer.check("SET a 1 => OK");
     admin.check("CLIENT PAUSE 1000 => OK");
     assert!(writer.bytes(&["GET", "a"]).is_empty());
-    // A second pause makes the first one longer, for those who wait already too.
+    // A second pause extends the first, also for commands that already wait.
     let end_ms = writer.session.deadline_ms().unwrap();
     fixture.layer.connections.pause.start(end_ms + 500, true, end_ms - 1);
     fixture.advance_ms(1000);
@@ -165,10 +165,10 @@ fn a_pause_holds_writes_back() {
     writer.check("GET a => 1");
 }
 
-/// FCALL of a function that declares that it does not write was held back with the writes, alone
-/// and in a transaction.
+/// FCALL of a function with the flag no-writes was held back with the writes, both by itself and in
+/// a transaction.
 #[test]
-fn a_pause_of_writes_asks_what_functions_declare() {
+fn a_pause_of_writes_uses_the_flags_of_functions() {
     let fixture = Fixture::new();
     let (mut admin, mut caller) = (fixture.connect(), fixture.connect());
     let library = "#!lua name=l
@@ -195,7 +195,7 @@ fn a_long_key_is_refused_and_a_long_value_is_not() {
 
 /// Requests after QUIT in the same packet used to be executed.
 #[test]
-fn nothing_is_executed_behind_quit() {
+fn nothing_is_executed_after_quit() {
     let fixture = Fixture::new();
     let mut out = Vec::new();
     let received = fixture.connect().session.receive(b"QUIT\r\nSET a 1\r\n", &mut out);
@@ -203,8 +203,8 @@ fn nothing_is_executed_behind_quit() {
     fixture.connect().check("GET a => nil");
 }
 
-/// CONFIG accepted proto-max-bulk-len and went on accepting longer strings. A request queued before
-/// the limit shrank runs.
+/// CONFIG accepted proto-max-bulk-len, but longer strings were still accepted. A request queued
+/// before the limit was lowered runs.
 #[test]
 fn the_longest_bulk_string_is_configured() {
     let fixture = Fixture::new();
@@ -407,7 +407,7 @@ fn options_of_tracking_are_refused_as_redis_does() {
 }
 
 #[test]
-fn a_command_that_waits_keeps_the_wish_to_cache() {
+fn a_blocked_command_keeps_its_caching_flag() {
     let fixture = Fixture::new();
     let (mut reader, mut writer) = (fixture.connect(), fixture.connect());
     reader.session.speak_resp3();
@@ -423,7 +423,7 @@ fn a_command_that_waits_keeps_the_wish_to_cache() {
 }
 
 #[test]
-fn a_connection_is_shown_behind_exec() {
+fn a_connection_is_shown_after_exec() {
     let fixture = Fixture::new();
     let (mut connection, mut other) = (fixture.connect(), fixture.connect());
     connection.check(

@@ -20,7 +20,7 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         on if parse::is(on, "on") => {
             let old = context.client.shared.tracking.lock().clone();
             check(&mode, &prefixes, old.as_ref())?;
-            // Without a prefix all keys are meant, beside whatever prefixes there are.
+            // Without a prefix it applies to all keys, in addition to existing prefixes.
             if mode.broadcast && prefixes.is_empty() {
                 prefixes.push(b"");
             }
@@ -70,8 +70,8 @@ fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<
     }
 }
 
-/// Refuses options that do not go together, or not with those that are in force, in the order and
-/// the words of Redis 7 (`clientCommand` in its `networking.c`).
+/// Refuses options that exclude each other, or the current ones, in the order and with the texts of
+/// Redis 7 (`clientCommand` in its `networking.c`).
 fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     if !mode.broadcast && !prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
@@ -177,7 +177,7 @@ pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-/// Where the invalidations of a connection go: an id, 0 to itself, -1 nowhere.
+/// The target of a connection's invalidations: an id, 0 for itself, -1 for none.
 pub fn get_redirection(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.integer(redirection(&context.client.shared));
     Ok(())

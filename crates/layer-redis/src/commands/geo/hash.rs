@@ -52,7 +52,7 @@ pub struct Area {
     pub latitude: (f64, f64),
 }
 
-/// Parts of both axes, of 2^26, between whose first and last one a place lies.
+/// A range of parts of both axes, of 2^26, the first and the last included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     latitude: (u32, u32),
@@ -60,7 +60,7 @@ pub struct Window {
 }
 
 impl Axis {
-    /// The parts that hold what lies between two values, which may be beyond the ends.
+    /// The range of parts that covers the interval between two values, which may exceed the axis.
     fn parts_between(self, (from, to): (f64, f64)) -> (u32, u32) {
         let first = if from > self.min {
             self.part(from.min(self.max), STEPS_MAX)
@@ -85,7 +85,7 @@ impl Axis {
         (offset * (1_u64 << step) as f64) as u32
     }
 
-    /// Where a part begins and ends.
+    /// Start and end of a part.
     fn ends(self, part: u32, step: u32) -> (f64, f64) {
         let scale = self.max - self.min;
         let at = |part: u32| self.min + (f64::from(part) / (1_u64 << step) as f64) * scale;
@@ -94,13 +94,12 @@ impl Axis {
 }
 
 impl Point {
-    /// True if the place can be kept.
+    /// Returns true if the place can be kept.
     pub fn is_valid(self) -> bool {
         LONGITUDES.contains(self.longitude) && LATITUDES.contains(self.latitude)
     }
 
-    /// The nearest place that lies within the map and not on its upper ends, where there is no
-    /// cell.
+    /// The nearest place on the map, excluding its upper edges, which have no cell.
     pub fn within_map(self) -> Point {
         const WITHIN: f64 = 1e-9;
         Point {
@@ -128,7 +127,7 @@ impl Point {
         self.cell(STEPS_MAX).bits as f64
     }
 
-    /// The middle of the cell that a score stands for.
+    /// The middle of the cell of a score.
     pub fn of_score(score: f64) -> Point {
         let bits = bits_of(score);
         let area = Cell { bits, step: STEPS_MAX }.area();
@@ -172,7 +171,7 @@ impl Cell {
         }
     }
 
-    /// The scores of the places in the cell: the first, and the first behind them.
+    /// The scores of the places in the cell, the end exclusive.
     pub fn scores(self) -> (f64, f64) {
         let shift = 52 - self.step * 2;
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)

@@ -23,7 +23,7 @@ pub fn geoadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     sorted_sets::add(context, &arguments[1], conditions, &pairs)
 }
 
-/// The options, and the places behind them.
+/// Splits the arguments into the options and the places after them.
 fn conditions(arguments: Arguments<'_>) -> (Conditions, Arguments<'_>) {
     let mut conditions = Conditions::default();
     let mut position = 0;
@@ -111,7 +111,7 @@ fn each_member(
     Ok(())
 }
 
-/// A distance with four digits behind the point, halves rounded to even.
+/// Writes a distance with four decimal places, halves rounded to even.
 pub fn write_distance(reply: &mut Reply<'_>, distance: f64) {
     let scaled = (distance * 10_000.0).round_ties_even() as i64;
     let sign = if scaled < 0 { "-" } else { "" };
@@ -119,7 +119,7 @@ pub fn write_distance(reply: &mut Reply<'_>, distance: f64) {
     reply.bulk(format!("{sign}{}.{:04}", scaled / 10_000, scaled % 10_000).as_bytes());
 }
 
-/// Longitude and latitude with up to seventeen digits behind the point.
+/// Writes longitude and latitude with up to seventeen decimal places.
 pub fn write_point(reply: &mut Reply<'_>, point: Point) {
     reply.array(2);
     for coordinate in [point.longitude, point.latitude] {

@@ -14,7 +14,7 @@ use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
 
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
-/// Places that a search which may stop anywhere looks at before it asks whether it has enough.
+/// Number of places that a search with ANY visits between checks of its count.
 const LOOKS: u64 = 64;
 
 /// The part that a command's name has decided.
@@ -61,7 +61,7 @@ struct Request<'a> {
     with_hash: bool,
     with_point: bool,
     count: Option<usize>,
-    /// Any that many will do.
+    /// Any places will do, up to the count.
     any: bool,
     sort: Option<Sort>,
     target: Option<&'a [u8]>,
@@ -104,7 +104,7 @@ pub fn geosearchstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
 }
 
 /// Positions of the keys of GEORADIUS and GEORADIUSBYMEMBER: the source, and the targets of STORE
-/// and STOREDIST, which may both be named although only the last one is written.
+/// and STOREDIST, which may both be given although only the last one is written.
 pub fn key_positions(arguments: Arguments<'_>) -> Vec<usize> {
     let (mut stored, mut stored_with_distance) = (None, None);
     let mut position = 5;
@@ -408,7 +408,7 @@ fn polygon(words: Arguments<'_>) -> Result<Vec<Point>, ErrorReply> {
     corners.collect()
 }
 
-/// Members, each with what else was asked for.
+/// Replies members, each with the requested extras.
 fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
     let extras = [request.with_distance, request.with_hash, request.with_point];
     let extra_count = extras.into_iter().filter(|&wanted| wanted).count();
@@ -431,7 +431,7 @@ fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
     }
 }
 
-/// Makes the target a sorted set of what was found; nothing removes it.
+/// Replaces the target by a sorted set of the result; removes it if the result is empty.
 fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], found: &[Found]) {
     let unit_meters = request.unit_meters();
     let pairs: Vec<(Vec<u8>, f64)> = found

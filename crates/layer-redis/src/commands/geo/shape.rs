@@ -1,4 +1,4 @@
-//! Distances on the globe, what lies within a circle, a box or a polygon, and the cells that cover
+//! Distances on the globe, the places within a circle, a box or a polygon, and the cells that cover
 //! it.
 //!
 //! The globe is a sphere; distances are along great circles (haversine). A search looks at the cell
@@ -15,7 +15,7 @@ use super::hash::{Area, Cell, Point, STEPS_MAX, Window};
 
 const RADIANS_PER_DEGREE: f64 = PI / 180.0;
 const GLOBE_RADIUS_METERS: f64 = 6372797.560856;
-/// More than what rounding can move a place by.
+/// Upper bound of rounding errors of coordinates, in degrees.
 const ROUNDING_DEGREES: f64 = 1e-5;
 /// Half the width of the Mercator map.
 const MERCATOR_METERS: f64 = 20037726.37;
@@ -32,7 +32,7 @@ pub enum Extent {
     Polygon(Vec<Point>),
 }
 
-/// Where a search looks.
+/// The area of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     pub center: Point,
@@ -63,8 +63,8 @@ fn latitude_meters(from: f64, to: f64) -> f64 {
     GLOBE_RADIUS_METERS * (radians(to) - radians(from)).abs()
 }
 
-/// The middle of a polygon's corners, taken through the globe. It may lie outside of the polygon,
-/// and near a pole beyond the places that can be kept.
+/// The middle of a polygon's corners, computed in three dimensions. It may be outside of the
+/// polygon, and near a pole outside of the valid coordinates.
 pub fn centroid(corners: &[Point]) -> Point {
     let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
     for corner in corners {
@@ -81,7 +81,7 @@ pub fn centroid(corners: &[Point]) -> Point {
     }
 }
 
-/// True if a line from the point to the east crosses an odd number of sides.
+/// Returns true if a line from the point to the east crosses an odd number of sides.
 fn is_inside(corners: &[Point], point: Point) -> bool {
     let mut inside = false;
     let mut previous = corners.len() - 1;
@@ -101,7 +101,7 @@ fn is_inside(corners: &[Point], point: Point) -> bool {
     inside
 }
 
-/// The degrees between which the corners lie.
+/// The bounding box of the corners, in degrees.
 fn box_around(corners: &[Point]) -> Area {
     let mut area = Area {
         longitude: (f64::INFINITY, f64::NEG_INFINITY),
@@ -117,7 +117,7 @@ fn box_around(corners: &[Point]) -> Area {
 }
 
 impl Shape {
-    /// The distance from the centre, if the place lies within.
+    /// The distance from the centre, if the place is within the shape.
     pub fn distance_within(&self, point: Point) -> Option<f64> {
         match &self.extent {
             Extent::Polygon(corners) => is_inside(corners, point).then(|| distance_meters(self.center, point)),
@@ -138,7 +138,7 @@ impl Shape {
         }
     }
 
-    /// Where all places within lie: what is outside of it need not be measured.
+    /// A window that contains all places of the shape: others need not be measured.
     pub fn window(&self) -> Window {
         let (half_width, half_height) = match &self.extent {
             Extent::Polygon(corners) => return Window::around(&widened(box_around(corners))),
@@ -150,7 +150,7 @@ impl Shape {
         let longitude_reach = longitude_reach(half_width, latitude.abs() + latitude_reach) + ROUNDING_DEGREES;
         let mut longitudes = (longitude - longitude_reach, longitude + longitude_reach);
         if !(longitudes.0 > -180.0 && longitudes.1 < 180.0) {
-            // Beyond the date line it goes on at the other end.
+            // Beyond the date line it continues at the other edge.
             longitudes = (f64::NEG_INFINITY, f64::INFINITY);
         }
         Window::around(&Area {
@@ -186,7 +186,7 @@ impl Shape {
         distances.into_iter().fold(0.0, f64::max)
     }
 
-    /// The degrees between which the shape lies.
+    /// The bounding box of the shape, in degrees.
     fn bounds(&self) -> Area {
         match &self.extent {
             Extent::Polygon(corners) => box_around(corners),
@@ -277,7 +277,7 @@ fn step_of(radius_meters: f64, latitude: f64) -> u32 {
     step.clamp(1, i64::from(STEPS_MAX)) as u32
 }
 
-/// True if the cells beside this one end beyond the bounds.
+/// Returns true if the cells beside this one end beyond the bounds.
 fn reaches(cell: Cell, bounds: &Area) -> bool {
     let north = cell.neighbor(0, 1).area().latitude.1;
     let south = cell.neighbor(0, -1).area().latitude.0;

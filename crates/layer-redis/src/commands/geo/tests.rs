@@ -99,7 +99,7 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Also where the sides cross, where the corners' middle lies outside, and around the poles.
+    /// Also for self-intersecting sides, for corners with a centroid outside, and around the poles.
     #[test]
     fn polygons_find_every_place_within(corners in prop::collection::vec(place(), 3..9), places in prop::collection::vec(place(), 1..200)) {
         let shape = Shape { center: centroid(&corners), extent: Extent::Polygon(corners), unit_meters: 1.0 };

@@ -41,7 +41,7 @@ fn set_pairs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(apply(context, &arguments[1], entry.as_ref(), edits).added)
 }
 
-/// Collects fields and values that stand in turn.
+/// Collects alternating fields and values.
 pub fn add_pairs<'a>(edits: &mut Edits<'a>, pairs: Arguments<'a>, deadline: Deadline) -> Result<(), ErrorReply> {
     let mut words = pairs.iter();
     while let (Some(field), Some(value)) = (words.next(), words.next()) {

@@ -63,7 +63,7 @@ impl Unit {
     }
 }
 
-/// Returns the fields after `FIELDS numfields` at position `at`; there must be exactly that many.
+/// Returns the fields after `FIELDS numfields` at position `at`; their number must match exactly.
 fn field_list<'a>(
     arguments: Arguments<'a>,
     at: usize,
@@ -171,7 +171,7 @@ fn expiring<'a>(deadline_ms: u64, now_ms: u64) -> Change<'a> {
     }
 }
 
-/// The field's deadline after the edits gathered so far; `None` if the field is absent by then.
+/// The field's deadline after the edits gathered before; `None` if the field is then absent.
 fn current(
     context: &mut Context<'_, '_>,
     entry: Option<&Entry>,
@@ -279,7 +279,7 @@ fn take(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, fields: Argum
     }
 }
 
-/// Replies the values of the fields, and applies the change to those that are there.
+/// Replies the values of the fields, and applies the change to the existing ones.
 fn read_and_change<'a>(
     context: &mut Context<'_, '_>,
     name: &[u8],
@@ -321,7 +321,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// FIELDS stands last; each of its fields takes `words_each` arguments.
+    /// FIELDS is the last option; each of its fields takes `words_each` arguments.
     fn set_fields(&mut self, arguments: Arguments<'a>, at: usize, words_each: usize) -> Result<(), ErrorReply> {
         let count = arguments.get(at + 1).and_then(parse::integer);
         let count = count
@@ -424,7 +424,8 @@ pub fn hsetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-/// True if every field of the pairs is there, or with `must_exist` false if none is.
+/// Returns true if every field of the pairs exists, or with `must_exist` false if every one is
+/// absent.
 fn all(context: &mut Context<'_, '_>, entry: Option<&Entry>, pairs: Arguments<'_>, must_exist: bool) -> bool {
     pairs
         .iter()

@@ -154,7 +154,7 @@ fn scanning() {
         );
         cursor = show(&page[0]);
         assert!(cursor.parse::<u64>().unwrap() < 1 << 53, "a 64-bit float holds it");
-        // Concurrent writes: new fields come, and only those go.
+        // Concurrent writes: new fields are added, and only those are deleted.
         connection.run(&["HSET", "big", &format!("new{round}"), "x"]);
         connection.run(&["HDEL", "big", &format!("new{}", round - 3)]);
         round += 1;
@@ -289,7 +289,7 @@ fn a_watched_large_hash_notices_its_fields() {
     }
 }
 
-/// The index of the expiry cycle was left by a key that is gone: it must not touch the new one.
+/// A deleted key left the index row of the expiry cycle: it must not affect the new key.
 #[test]
 fn a_stale_deadline_does_no_harm() {
     let fixture = Fixture::new();
@@ -455,10 +455,10 @@ impl Model {
     }
 }
 
-/// Until the cycle had come by, such a hash was there for EXISTS, TYPE and SCAN, of another kind
+/// Until the next expiry cycle, such a hash existed for EXISTS, TYPE and SCAN, was of another kind
 /// for RPUSH, and kept its deadline.
 #[test]
-fn a_hash_is_gone_with_its_last_field() {
+fn a_hash_is_removed_with_its_last_field() {
     let commands = [
         "EXISTS h => 0",
         "TYPE h => none",

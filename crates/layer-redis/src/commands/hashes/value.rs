@@ -18,10 +18,10 @@
 //! Flags: `LARGE`; `FLAG_A` once Redis would have left its compact form; `FLAG_B` once a field has
 //! had a deadline. All three stay set for the key's life.
 //!
-//! Invariants: a hash has at least one row; the number in a large hash's row is that of its element
-//! rows; the deadline rows are those of the element rows with a deadline; the first deadline,
-//! expired or not, stands in the index of the expiry cycle. From the last one on every command
-//! finds the hash gone.
+//! Invariants: a hash has at least one row; the count in a large hash's row equals the number of
+//! its element rows; there is a deadline row for each element row with a deadline; the first
+//! deadline, expired or not, is in the index of the expiry cycle. After the last deadline every
+//! command treats the hash as absent.
 
 use std::ops::ControlFlow;
 
@@ -156,7 +156,7 @@ pub fn at(keys: &mut Keyspace<'_, '_>, entry: &Entry, indexes: &[u64], visit: &m
         }
         return;
     }
-    // Expired rows stand between the live ones only until the next cycle, so walking all of them is
+    // Expired rows are between the live ones only until the next cycle, so walking all of them is
     // rare.
     let mut live: Vec<(Vec<u8>, Vec<u8>, Option<u64>)> = Vec::new();
     each(keys, entry, &mut |field| {
@@ -172,8 +172,8 @@ pub fn at(keys: &mut Keyspace<'_, '_>, entry: &Entry, indexes: &[u64], visit: &m
     }
 }
 
-/// Number of element rows of a large hash: its live fields and the expired ones that are not
-/// removed yet.
+/// Number of element rows of a large hash: its live fields, and expired fields that are not removed
+/// yet.
 pub(super) fn row_count(entry: &Entry) -> u64 {
     u64::from_be_bytes(entry.large_payload()[..8].try_into().expect("eight bytes of count"))
 }
@@ -246,7 +246,7 @@ pub(super) fn deadline_key(deadline_ms: u64, name: &[u8]) -> Vec<u8> {
     [&[0; 8], &deadline_ms.to_be_bytes(), name].concat()
 }
 
-/// The deadline that a deadline row's key begins with; `None` for the key of an element.
+/// The deadline at the start of a deadline row's key; `None` for the key of an element.
 pub(super) fn deadline_of(key: &[u8]) -> Option<u64> {
     let deadline = key.strip_prefix(&[0; 8])?.first_chunk()?;
     Some(u64::from_be_bytes(*deadline))

@@ -16,7 +16,7 @@ const EXPIRED_AT_A_TIME: usize = 10_000;
 const PACKED_FIELDS_MAX: u64 = 128;
 const PACKED_BYTES_MAX: usize = 4096;
 
-/// When Redis would leave its compact form: from the configuration.
+/// The limits of Redis's compact form: from the configuration.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub entries_max: u64,
@@ -28,7 +28,7 @@ pub struct Limits {
 pub struct Outcome {
     pub added: u64,
     pub removed: u64,
-    /// The hash has no live field any more: the key is gone.
+    /// The hash has no live field left: the key was removed.
     pub is_gone: bool,
 }
 
@@ -64,7 +64,7 @@ pub fn apply(
     }
 }
 
-/// A small hash being written anew.
+/// A rewritten small hash.
 struct Repacked {
     payload: Vec<u8>,
     has_deadlines: bool,
@@ -175,7 +175,7 @@ fn put_packed(
     }
 }
 
-/// Gives each field of what was to be a packed payload a row of its own.
+/// Moves each field of a payload that is too large to a row of its own.
 fn unpack(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, new: &Repacked) {
     let elements = keys.new_elements();
     let mut scratch = Vec::new();
@@ -272,8 +272,8 @@ pub fn remove_large<'f>(
     live
 }
 
-/// Writes the key's row if it differs, tells those who watch if it does not, and re-indexes its
-/// deadlines. True if nothing live is left: then the key is removed.
+/// Writes the key's row if it differs, notifies its watches if it does not, and re-indexes its
+/// deadlines. Returns true if no live field is left: then the key is removed.
 fn finish_large(
     keys: &mut Keyspace<'_, '_>,
     key: &LargeKey<'_>,
@@ -397,8 +397,8 @@ fn set_row(
     scan::set(elements, keys.tx, name, scratch).is_some()
 }
 
-/// Removes the expired fields, and the key with its last one. Returns how many fields were removed:
-/// none if the key itself has expired, for then the cycle removes it whole.
+/// Removes the expired fields, and the key with its last field. Returns the number of removed
+/// fields: zero if the key itself has expired, because then the cycle removes it whole.
 pub fn expire_fields(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> u64 {
     let Some(entry) = keys.find_dead_or_alive(name).filter(|entry| entry.kind == Kind::Hash) else {
         return 0;

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_near() {
+    fn counts_are_approximate() {
         let mut registers = vec![0u8; REGISTERS];
         let mut added = 0u64;
         for goal in [1, 10, 100, 1000, 10_000, 100_000, 1_000_000] {

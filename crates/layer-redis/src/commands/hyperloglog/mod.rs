@@ -96,7 +96,7 @@ struct Found {
     value: HyperLogLog,
 }
 
-/// The key, if it is there; an error if it cannot be a HyperLogLog.
+/// The key, if it exists; an error if it cannot be a HyperLogLog.
 fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, ErrorReply> {
     let found = context.keys().find_kind(name, Kind::String)?;
     plausible(context, found)
@@ -229,7 +229,7 @@ fn pfdebug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     if parse::is(word, "ENCODING") {
         context.reply.simple(if value.is_sparse() { "sparse" } else { "dense" });
     } else if parse::is(word, "TODENSE") || parse::is(word, "GETREG") {
-        // GETREG leaves the value dense behind, as in Redis.
+        // GETREG converts the stored value to the dense form, as in Redis.
         let changed = value.make_dense()?;
         if changed {
             put(context, name, Some(&entry), &value);
@@ -267,8 +267,8 @@ fn decoded(value: &HyperLogLog) -> String {
 /// Elements that PFSELFTEST adds.
 const SELF_TEST_ELEMENTS: u64 = 50_000;
 
-/// Adds elements to a sparse and a dense one: both must agree all the way, and the count must be
-/// near.
+/// Adds elements to a sparse and a dense one: both must agree after each step, and the count must
+/// be accurate.
 fn pfselftest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let bytes_max = sparse_bytes_max(context);
     let (mut sparse, mut dense) = (HyperLogLog::default(), HyperLogLog::default());

@@ -1,5 +1,5 @@
-//! A HyperLogLog as the bytes of a string, the ones that Redis writes, so that GET and SET carry it
-//! from one to the other.
+//! A HyperLogLog as the bytes of a string in Redis' format, so that GET and SET transfer it between
+//! servers.
 //!
 //! ```text
 //!   "HYLL" encoding (1) unused (3) cached count (8, little-endian; top bit set: out of date) registers
@@ -10,8 +10,8 @@
 //!                        1vvvvvnn           n + 1 registers are v + 1
 //! ```
 //!
-//! The bytes may have come by SET: nothing here trusts them. A sparse one whose runs do not make
-//! 16384 registers is [`Corrupted`], which only shows when it is walked.
+//! The bytes may have been written by SET: they are untrusted. A sparse value with runs that do not
+//! add up to 16384 registers is [`Corrupted`], which is detected only when it is walked.
 
 /// Registers; the count's standard error is 1.04 / sqrt(REGISTERS), 0.81 %.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
@@ -59,8 +59,8 @@ impl Default for HyperLogLog {
     }
 }
 
-/// Whether a value of `length` bytes, which begins with these, may be a HyperLogLog, as far as the
-/// header tells.
+/// Returns whether a value of `length` bytes with these first bytes may be a HyperLogLog, according
+/// to the header.
 pub fn is_plausible(beginning: &[u8], length: u64) -> bool {
     let header_is_right = length >= HEADER_BYTES as u64 && beginning.starts_with(b"HYLL");
     header_is_right && (beginning[4] == SPARSE || beginning[4] == DENSE && length == DENSE_BYTES as u64)
@@ -76,7 +76,7 @@ pub fn cached_count(bytes: &[u8]) -> Option<u64> {
     (count >> 63 == 0).then_some(count)
 }
 
-/// Visits runs of equal registers in order. Dense registers come one by one.
+/// Visits runs of equal registers in order. Dense registers are visited one by one.
 pub fn each_run(bytes: &[u8], visit: &mut dyn FnMut(usize, u8, usize)) -> Result<(), Corrupted> {
     if bytes[4] == DENSE {
         (0..REGISTERS).for_each(|index| visit(index, dense_register(bytes, index), 1));

@@ -52,7 +52,7 @@ pub fn insert(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 /// JSON.ARRINDEX key path value [start [stop]]: the position of the first equal element, or -1.
-/// `stop` is not looked at; 0 and what lies behind the end stand for the end.
+/// `stop` is exclusive; 0 and positions beyond the end mean the end.
 pub fn index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let wanted = Json::parse(&arguments[3])?;
@@ -81,7 +81,7 @@ fn bound(index: i64, length: usize) -> usize {
     usize::try_from(index).unwrap_or(0).min(length)
 }
 
-/// JSON.ARRPOP key [path [index]]: an index outside of an array stands for the nearer end.
+/// JSON.ARRPOP key [path [index]]: an index outside of an array means the nearer end.
 pub fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let index = arguments.get(3).map_or(Ok(-1), parse::required_integer)?;

@@ -1,9 +1,9 @@
 //! A JSON document: read, changed, written.
 //!
-//! Members of an object keep the order in which they came; of equal names the last value counts, in
-//! the first one's place. A whole number within 64 bits with a sign is an integer, every other
-//! number a double. A document nests at most [`DEPTH_MAX`] deep, so that nothing here recurses
-//! deeper, whoever sends it and however it was put together.
+//! Members of an object keep their order of insertion; if names repeat, the last value counts, in
+//! the first one's place. A whole number within 64 signed bits is an integer, every other number a
+//! double. A document nests at most [`DEPTH_MAX`] deep, which bounds all recursion here for
+//! documents from any source.
 //!
 //! A value takes up to sixteen times as much memory as text, so what counts against
 //! [`DOCUMENT_BYTES_MAX`] is what it takes in memory: while it is read, and before a change puts
@@ -42,8 +42,8 @@ const ADDED_BYTES_FREE: usize = 1 << 20;
 const VALUE_BYTES: usize = size_of::<Json>();
 const NAME_BYTES: usize = size_of::<String>();
 
-/// Where a value stands: the position among the children of each container, from the root on. The
-/// root's is empty.
+/// The location of a value: the position among the children of each container, from the root on.
+/// The root's is empty.
 pub type Location = Vec<usize>;
 
 /// How JSON.GET wants its text. All empty: as short as it can be.
@@ -82,7 +82,7 @@ impl Json {
         Json::read(text, &Cell::new(usize::MAX)).expect("a document that was written as JSON")
     }
 
-    /// `budget` is spent on what the value takes in memory; it is zero if it did not suffice.
+    /// `budget` is reduced by the value's size in memory; it is zero if it did not suffice.
     fn read(text: &[u8], budget: &Cell<usize>) -> serde_json::Result<Json> {
         let mut deserializer = serde_json::Deserializer::from_slice(text);
         let value = Reader { budget }.deserialize(&mut deserializer)?;
@@ -470,8 +470,8 @@ mod tests {
         assert!(Json::parse(nested(100_000).as_bytes()).is_err());
     }
 
-    /// A document of 130 MB that says `[[],[],...` took 2 GB while it was read, whatever limits
-    /// were set on values.
+    /// A document of 130 MB with the text `[[],[],...` took 2 GB while it was parsed, despite all
+    /// limits on values.
     #[test]
     fn memory_is_bounded_while_a_document_is_read() {
         let read = |text: &str, bytes: usize| Json::read(text.as_bytes(), &Cell::new(bytes)).is_ok();
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn additions_are_judged_before_they_are_made() {
+    fn additions_are_checked_before_they_are_made() {
         let value = Json::parse(b"[1,2]").unwrap();
         assert!(value.check_additions(1000, 1000).is_ok());
         assert!(value.check_additions(20_000, 200_000).is_err());

@@ -1,11 +1,11 @@
 //! JSON documents: the commands JSON.*, as RedisJSON 2 has them.
 //!
-//! A short document is a key's payload as its shortest text; a long one stands in pieces (`rows`).
-//! A change of a number, or of another value that holds no others, at a path that means one value
-//! reads and writes what is on the path. Every other command reads the whole document and, if it
+//! A short document is a key's payload as its shortest text; a long one is stored in pieces
+//! (`rows`). A change of a number, or of another scalar, at a path to a single value reads and
+//! writes only the pieces on the path. Every other command reads the whole document and, if it
 //! changed something, writes the whole of it, so its cost is the document's size. Replies and
-//! errors follow <https://redis.io/docs/latest/commands/json.set/> and its neighbours, and what the
-//! tests of redis-py and of `@upstash/redis` expect.
+//! errors follow <https://redis.io/docs/latest/commands/json.set/> and the related pages, and the
+//! expectations of the tests of redis-py and of `@upstash/redis`.
 //!
 //! A path of the older kind means one value, and its answer is that value's; a JSONPath means many,
 //! and its answer is an array with null for those of a wrong kind.
@@ -176,7 +176,7 @@ fn no_path(path: &Path) -> ErrorReply {
     format!("ERR Path '{}' does not exist", path.text).into()
 }
 
-/// Asks each value at the path; `wanted` says in an error what it must be.
+/// Calls a function for each value at the path; `wanted` names the expected type in an error.
 fn answer_each(
     context: &mut Context<'_, '_>,
     document: &Json,

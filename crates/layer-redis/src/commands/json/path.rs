@@ -1,9 +1,10 @@
-//! Paths: which values of a document a command means.
+//! Paths: the selection of a document's values for a command.
 //!
-//! Two dialects, as in RedisJSON 2: a path that begins with `$` is JSONPath and means every value
-//! that matches; any other is of the older kind, `.a.b[0]` or `a.b[0]`, and means one. Filters know
-//! `== != < <= > >=`, `&& || !`, parentheses, and whether a path matches at all; regular
-//! expressions (`=~`) are refused.
+//! Two dialects, as in RedisJSON 2: a path with a leading `$` is JSONPath and selects every
+//! matching value; any other is a legacy path, `.a.b[0]` or `a.b[0]`, and selects one. Filters
+//! support `== != < <= > >=`, `&& || !`, parentheses, and whether a path matches at all; regular
+//! expressions (`=~`) are refused. A path within a filter has a value if it matches exactly one;
+//! a path without a value is unequal to everything, and no other comparison holds.
 //!
 //! Follows <https://redis.io/docs/latest/develop/data-types/json/path/>. Nesting of filters and the
 //! number of matches are bounded.
@@ -62,16 +63,16 @@ enum Comparison {
 #[derive(Debug, PartialEq)]
 enum Operand {
     Literal(Json),
-    /// From the value that is judged.
+    /// Relative to the filtered value.
     Here(Vec<Step>),
     Root(Vec<Step>),
 }
 
 /// Deepest nesting of filters and parentheses.
 const DEPTH_MAX: usize = 16;
-/// Most values that a path may match, those between its steps included. One that stands deep, or is
-/// looked for among many members, counts for more, because its place takes more memory, or finding
-/// it more time.
+/// Most values that a path may match, including those between its steps. A deeply nested value, or
+/// one among many members, counts for more, because its location takes more memory, or finding it
+/// more time.
 const MATCHES_MAX: usize = 1_000_000;
 /// Levels of depth, or members, for which a value counts once more.
 const DEPTH_FREE: usize = 8;
@@ -113,8 +114,8 @@ impl Path {
         self.steps.is_empty()
     }
 
-    /// Where the values are that the path means, in document order of its steps. A value may be met
-    /// more than once.
+    /// The locations of the values that the path selects, in document order of its steps. A value
+    /// may occur more than once.
     pub fn select(&self, root: &Json) -> Result<Vec<Location>, ErrorReply> {
         select(&self.steps, root, root, &mut Budget(MATCHES_MAX))
     }
@@ -129,8 +130,8 @@ impl Path {
         steps.collect()
     }
 
-    /// For a path that means nothing yet: the places whose object is to get a member, and the
-    /// member's name.
+    /// For a path that selects nothing yet: the locations of the objects that receive a member, and
+    /// the member's name.
     pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), ErrorReply> {
         let (last, prefix) = self.steps.split_last().ok_or("ERR wrong static path")?;
         let is_static = self.steps.iter().all(Step::is_static);
@@ -159,7 +160,7 @@ impl Step {
     }
 }
 
-/// How many more values may be met.
+/// Remaining number of values that may be visited.
 struct Budget(usize);
 
 impl Budget {
@@ -285,7 +286,7 @@ impl Condition {
                 let right = right.value(here, root, budget)?;
                 match (left, right) {
                     (Some(left), Some(right)) => comparison.holds(left, right),
-                    _ => false,
+                    _ => comparison == &Comparison::Unequal,
                 }
             }
         })
@@ -293,7 +294,8 @@ impl Condition {
 }
 
 impl Operand {
-    /// The first value that is meant.
+    /// The value that is meant, if it is one alone: as at the original, a path that finds several
+    /// is nothing to compare with.
     fn value<'j>(
         &'j self,
         here: &'j Json,
@@ -306,7 +308,10 @@ impl Operand {
             Operand::Root(steps) => (steps, root),
         };
         let found = select(steps, from, root, budget)?;
-        Ok(found.first().and_then(|location| from.at(location)))
+        match found.as_slice() {
+            [location] => Ok(from.at(location)),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -372,7 +377,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Steps up to where something else stands.
+    /// Parses steps up to the first other character.
     fn steps(&mut self) -> Result<Vec<Step>, ErrorReply> {
         let mut steps = Vec::new();
         loop {
@@ -559,7 +564,7 @@ impl<'p> Parser<'p> {
     }
 }
 
-/// Those that begin like another stand in front of it.
+/// An operator precedes its own prefixes.
 const COMPARISONS: &[(&str, Comparison)] = &[
     ("==", Comparison::Equal),
     ("!=", Comparison::Unequal),
@@ -603,6 +608,13 @@ mod tests {
         check("$.list[?(@.n<$.max && @.s=='p')].n", "[5]");
         check("$.list[?(!@.n || @.n==10.5)]", r#"[{"n":10.5},{"m":1}]"#);
         check("$.list[?@.m]", r#"[{"m":1}]"#);
+        check("$.list[?(@.n!=5)]", r#"[{"n":10.5},{"m":1}]"#);
+        check("$.list[?(@.x==@.x)]", "[]");
+        check("$[?(@.a[*]==1)]", "[]");
+        check("$[?(@.a[*]!=1)].max", "[]");
+        check("$.b[?(@[*]<2)]", "[]");
+        check("$.list[?(@.*==1)]", r#"[{"m":1}]"#);
+        check("$.list[?(@.*=='p')]", "[]");
         check("$..[0]", r#"[1,{"n":5,"s":"p"}]"#);
         check("$.x", "[]");
         check("$.*.a", r#"[[1,2,3,{"a":"x"}]]"#);

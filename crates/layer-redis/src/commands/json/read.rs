@@ -47,7 +47,7 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-/// The one value of a path of the older kind, or an array of what a JSONPath means.
+/// The one value of a path of the older kind, or an array of a JSONPath's values.
 fn write_matches(
     document: &Json,
     path: &Path,
@@ -118,7 +118,7 @@ fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path)
 pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     let document = read_document(context, &arguments[1])?;
-    // RESP3 answers one array more, whatever is in it, as RedisJSON 2.6 does.
+    // RESP3 adds an array around the reply, in every case, as RedisJSON 2.6 does.
     if context.reply.protocol() == Protocol::Resp3 {
         context.reply.array(1);
     }
@@ -143,8 +143,8 @@ pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// A length of each value at the path. A key that is not there has none, as far as the older kind
-/// of path is asked.
+/// Replies the length of each value at the path. For an absent key and a legacy path the reply is
+/// null.
 fn length(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -190,7 +190,7 @@ pub fn object_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     })
 }
 
-/// A path of the older kind that leads nowhere in a document that is there.
+/// Returns true for a legacy path without a match in an existing document.
 fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<bool, ErrorReply> {
     let path = path_at(arguments, 2)?;
     let entry = context.keys().find_kind(&arguments[1], Kind::Json)?;
@@ -270,7 +270,7 @@ fn write_until_full<'j>(
     }
 }
 
-/// Containers are arrays that begin with their bracket.
+/// Containers are arrays with their bracket as first element.
 fn write_as_reply(value: &Json, reply: &mut Reply<'_>) {
     match value {
         Json::Null => reply.null(),

@@ -1,5 +1,5 @@
-//! Documents as rows: short ones whole in the key's own row, long ones in pieces, so that a change
-//! of a number reads and writes the pieces on its path.
+//! Documents as rows: short documents whole in the key's own row, long documents in pieces, so that
+//! a change of a number reads and writes only the pieces on its path.
 //!
 //! ```text
 //! packed: 'K' db name   header, the document's text
@@ -7,7 +7,7 @@
 //!         'E' id number text of a piece; number in 4 bytes, big-endian; 0 is the root
 //! ```
 //!
-//! The text of a piece is JSON in which a string that begins with NUL stands for what is elsewhere:
+//! The text of a piece is JSON in which a string with a leading NUL is a reference:
 //!
 //! ```text
 //! "\0n7"     the value in piece 7
@@ -17,9 +17,8 @@
 //!
 //! A value of more than [`INLINE_BYTES`] is a piece of its own, and children of more than
 //! [`PIECE_BYTES`] together are grouped, group by group, until their container fits into a piece.
-//! So a path leads through few and small pieces, however wide its containers are. Only values that
-//! hold no others are changed in place; every other change writes the document anew, under another
-//! id.
+//! So a path leads through few and small pieces, however wide its containers are. Only scalars are
+//! changed in place; every other change rewrites the document, under another id.
 
 use std::collections::HashSet;
 
@@ -37,7 +36,7 @@ const PACKED_BYTES_MAX: usize = 16 << 10;
 const PIECE_BYTES: usize = 4 << 10;
 /// A value with a longer text is a piece of its own.
 const INLINE_BYTES: usize = 512;
-/// A piece that a change would make longer is a reason to write the document anew.
+/// A change that makes a piece longer than this rewrites the document.
 const CHANGED_PIECE_BYTES_MAX: usize = 4 * PIECE_BYTES;
 
 const NUL: char = '\0';
@@ -50,7 +49,7 @@ pub fn text_bytes(entry: &Entry) -> u64 {
     }
 }
 
-/// Bytes of the text, as the payload of a document in pieces says behind its id.
+/// Length of the text of a document in pieces, from the payload after its id.
 pub fn large_text_bytes(payload: &[u8]) -> Option<u64> {
     payload.try_into().ok().map(u64::from_be_bytes)
 }
@@ -95,19 +94,19 @@ pub fn put(keys: &mut Keyspace<'_, '_>, name: &[u8], header: Header, document: &
 fn piece(tx: &mut Transaction<'_>, elements: &Elements, number: u32) -> Json {
     match elements.get(tx, &number.to_be_bytes()) {
         Some(row) => Json::stored(row.value()),
-        // It could not be read, and whatever is answered is dropped.
+        // It could not be read, and the transaction's answer is dropped.
         None => Json::Null,
     }
 }
 
-/// The thing that a string of a piece stands for.
+/// The meaning of a string in a piece.
 enum Meaning<'t> {
     Itself(&'t str),
     Piece(u32),
     Children(Group),
 }
 
-/// Children that stand in a piece of their own.
+/// Children that are stored in a piece of their own.
 #[derive(Clone, Copy)]
 struct Group {
     number: u32,
@@ -130,7 +129,7 @@ fn meaning(text: &str) -> Meaning<'_> {
     })
 }
 
-/// The string or name as it stands in a piece.
+/// The string or name as encoded in a piece.
 fn escaped(text: &str) -> String {
     match text.starts_with(NUL) {
         true => format!("{NUL}{text}"),
@@ -138,7 +137,7 @@ fn escaped(text: &str) -> String {
     }
 }
 
-/// The value that a piece, or a part of one, stands for.
+/// Resolves the references in a piece, or in a part of one.
 fn whole(stub: Json, load: &mut dyn FnMut(u32) -> Json) -> Json {
     match stub {
         Json::Text(text) => match meaning(&text) {
@@ -187,7 +186,7 @@ fn append_members(members: Vec<(String, Json)>, load: &mut dyn FnMut(u32) -> Jso
     }
 }
 
-/// The group that an element of an array stands for.
+/// The group that an element of an array refers to.
 fn group_of(element: &Json) -> Option<Group> {
     match element {
         Json::Text(text) => match meaning(text) {
@@ -213,12 +212,12 @@ struct Stub {
     bytes: usize,
 }
 
-/// A child on its way into its container, or children that stand elsewhere.
+/// A child on its way into its container, or a reference to children in another piece.
 struct Child {
     /// Empty in an array.
     name: String,
     stub: Stub,
-    /// How many children of the document's it is.
+    /// The number of the document's children that it represents.
     count: usize,
 }
 
@@ -336,8 +335,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a path leads in a document in pieces. None if it may mean several values, or none, or
-    /// one that holds others.
+    /// Finds the place of a path's value in a document in pieces. None if it may mean several
+    /// values, or none, or a value with children.
     pub fn find(tx: &mut Transaction<'_>, entry: &Entry, path: &Path) -> Option<Place> {
         let steps = path.static_steps().filter(|_| entry.is_large())?;
         let elements = entry.elements();
@@ -466,7 +465,7 @@ impl Place {
     }
 }
 
-/// How many elements of the document's an element of a piece stands for.
+/// The number of the document's elements that an element of a piece represents.
 fn count_of(element: &Json) -> usize {
     group_of(element).map_or(1, |group| group.count)
 }
@@ -500,7 +499,7 @@ pub fn judge(load: &mut dyn FnMut(u32) -> Option<Json>) -> Result<HashSet<u32>, 
     Ok(met)
 }
 
-/// The pieces that a value of a piece refers to, with how many children each is to have.
+/// The pieces that a value of a piece refers to, with the expected number of children of each.
 fn references(value: &Json, found: &mut Vec<(u32, Option<usize>)>) {
     let mut refer = |text: &str| match meaning(text) {
         Meaning::Piece(number) => found.push((number, None)),

@@ -92,13 +92,81 @@ fn values_are_removed_merged_and_cleared() {
         JSON.MERGE d $.n {"b":null,"c":3} => OK
         JSON.MERGE d $.new 8 => OK
         JSON.MERGE d $.l null => OK
-        JSON.GET d => {"n":{"c":3},"new":8}
+        JSON.GET d => {"n":{"c":3},"l":null,"new":8}
         JSON.MERGE none $.a 1 => !ERR new objects must be created at the root
         JSON.CLEAR d $.* => 2
         JSON.CLEAR d $.* => 0
-        JSON.GET d => {"n":{},"new":0}
+        JSON.GET d => {"n":{},"l":null,"new":0}
         JSON.CLEAR d => 1
         JSON.CLEAR none => !ERR could not perform this operation on a key that doesn't exist
+        "#,
+    );
+}
+
+/// A merge at a path where nothing is answered OK although nothing was written, and null as the
+/// whole value removed what RFC 7396 makes null. 2.8.3 was seen to answer these.
+#[test]
+fn merges_answer_nil_where_nothing_is_and_keep_null() {
+    let document = r#"{"a":{"x":1},"b":[{"x":2},{"y":3}],"n":1}"#;
+    let mut connection = Fixture::new().connect();
+    for path in ["$.zz.y", "$.n.q", "$.b.q", ".zz.y", "$.b[5].q", "$.a.x.new"] {
+        for value in ["1", r#"{"k":1}"#, "null"] {
+            connection.run(&["JSON.SET", "d", "$", document]);
+            assert_eq!(
+                show(&connection.run(&["JSON.MERGE", "d", path, value])),
+                "nil",
+                "{path}"
+            );
+            assert_eq!(show(&connection.run(&["JSON.GET", "d"])), document, "{path}");
+        }
+    }
+    for (path, merged) in [
+        ("$.n", r#"{"a":{"x":1},"b":[{"x":2},{"y":3}],"n":null}"#),
+        ("$.b[0]", r#"{"a":{"x":1},"b":[null,{"y":3}],"n":1}"#),
+        ("$..x", r#"{"a":{"x":null},"b":[{"x":null},{"y":3}],"n":1}"#),
+        ("$", "null"),
+    ] {
+        connection.run(&["JSON.SET", "d", "$", document]);
+        assert_eq!(show(&connection.run(&["JSON.MERGE", "d", path, "null"])), "OK");
+        assert_eq!(show(&connection.run(&["JSON.GET", "d"])), merged, "{path}");
+    }
+}
+
+/// What 2.8.3 was seen to answer.
+#[test]
+fn a_value_inside_of_a_cleared_one_does_not_count() {
+    check(
+        r#"
+        JSON.SET d $ {"a":{"x":1,"y":{"z":2}},"b":[{"x":2}],"n":1,"s":"t","e":[],"z":0} => OK
+        JSON.CLEAR d $..* => 3
+        JSON.GET d => {"a":{},"b":[],"n":0,"s":"t","e":[],"z":0}
+        JSON.CLEAR d $..* => 0
+        "#,
+    );
+}
+
+/// Paths of JSON.MSET mean what they do in the documents as they are before it, as 2.8.3 was seen
+/// to answer.
+#[test]
+fn values_for_one_key_are_set_by_its_document_before() {
+    check(
+        r#"
+        JSON.SET d $ {"n":1} => OK
+        JSON.MSET d $ {"p":1} d $.p 2 => OK
+        JSON.GET d => {"p":1}
+        JSON.MSET d $ {"q":1} d $.p 2 => OK
+        JSON.GET d => {"q":1}
+        JSON.MSET d $.q 5 d $.q 6 d $.new 7 => OK
+        JSON.GET d => {"q":6,"new":7}
+        JSON.MSET d $.q {} d $.q.r 1 => OK
+        JSON.GET d => {"q":{"r":1},"new":7}
+        JSON.MSET d $.q 5 d $ [] => OK
+        JSON.GET d => []
+        JSON.MSET w $ {"p":1} w $.p 2 => !ERR new objects must be created at the root
+        JSON.MSET w $ {} w $.a {} w $.a.b 1 => !ERR new objects must be created at the root
+        EXISTS w => 0
+        JSON.MSET w $ 1 w $ 2 => OK
+        JSON.GET w => 2
         "#,
     );
 }
@@ -155,9 +223,8 @@ fn scalars_are_changed() {
     );
 }
 
-/// Over RESP3 the older kind of path was answered as over RESP2. RedisJSON 2.6 answers both kinds
-/// alike there: arrays of numbers, and of what TYPE says one array more, also of a key that is
-/// absent.
+/// Over RESP3 a legacy path was answered as over RESP2. RedisJSON 2.6 answers both dialects alike
+/// there: arrays of numbers, and for TYPE one array more, also for an absent key.
 #[test]
 fn over_resp3_both_kinds_of_path_are_answered_with_arrays() {
     let mut connection = Fixture::new().connect();
@@ -213,7 +280,7 @@ fn arrays_are_changed() {
 }
 
 #[test]
-fn a_path_that_meets_a_value_twice_changes_it_once() {
+fn a_path_with_a_value_twice_changes_it_once() {
     check(
         r#"
         JSON.SET d $ {"a":{"a":{"a":[1,2]}}} => OK
@@ -248,8 +315,8 @@ fn no_command_nests_a_document_too_deeply() {
     assert_eq!(crate::testing::show(&connection.run(&["JSON.GET", "d"])), nested);
 }
 
-/// Every eighth double came back one unit in its last place off, and again with each command that
-/// read the document: the parser was the quick one, which rounds twice.
+/// Every eighth double was off by one unit in its last place, and drifted with each command that
+/// read the document: the parser was the fast one, which rounds twice.
 #[test]
 fn doubles_are_what_was_set_however_often_they_are_read() {
     let mut connection = Fixture::new().connect();

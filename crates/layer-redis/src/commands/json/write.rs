@@ -2,6 +2,7 @@
 
 use quartet_search::vectors::Component;
 use quartet_wire_resp::Arguments;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::document::{Json, Location};
 use super::path::Path;
@@ -67,6 +68,7 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if arguments.len() % 3 != 1 {
         return Err("ERR wrong number of arguments for 'json.mset' command".into());
     }
+    let before = named_again(context, arguments)?;
     for start in (1..arguments.len()).step_by(3) {
         // The rest would be done in vain.
         if context.tx.is_too_large() {
@@ -74,10 +76,56 @@ pub fn mset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         }
         let path = Path::parse(&arguments[start + 1])?;
         let value = Json::parse(&arguments[start + 2])?;
-        set_one(context, &arguments[start], &path, &value, Only::Always)?;
+        let name = &arguments[start];
+        match before.get(name) {
+            None => _ = set_one(context, name, &path, &value, Only::Always)?,
+            Some(document) => set_again(context, name, document.as_ref(), &path, &value)?,
+        }
     }
     context.reply.ok();
     Ok(())
+}
+
+/// The documents, as they are, of keys that the request names more than once.
+fn named_again<'a>(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'a>,
+) -> Result<FxHashMap<&'a [u8], Option<Json>>, ErrorReply> {
+    let (mut once, mut again) = (FxHashSet::default(), FxHashMap::default());
+    for name in (1..arguments.len()).step_by(3).map(|start| arguments.get(start)) {
+        let name = name.unwrap_or_default();
+        if !once.insert(name) && !again.contains_key(name) {
+            let document = find_document(context, name)?;
+            again.insert(name, document.map(|(_, document)| document));
+        }
+    }
+    Ok(again)
+}
+
+/// One of several values of JSON.MSET for a key. As at the original, the document as it was before
+/// the command says what each path means: what was there is replaced if it still is, and a member
+/// that was missing is added unless it came meanwhile.
+fn set_again(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    before: Option<&Json>,
+    path: &Path,
+    value: &Json,
+) -> Result<(), ErrorReply> {
+    let was_there = match before {
+        None if path.is_root() => true,
+        None => return Err(NOT_AT_ROOT.into()),
+        Some(document) => !path.select(document)?.is_empty(),
+    };
+    if let (Some(document), false) = (before, was_there) {
+        path.to_be_created(document)?;
+    }
+    let only = match (path.is_root(), was_there) {
+        (true, _) => Only::Always,
+        (false, true) => Only::IfThere,
+        (false, false) => Only::IfAbsent,
+    };
+    set_one(context, name, path, value, only).map(drop)
 }
 
 /// Arrays of numbers become arrays of the type's nearest fractions. Returns `None` if a number is
@@ -144,7 +192,7 @@ fn replace(document: &mut Json, locations: Vec<Location>, value: &Json) -> Resul
     Ok(true)
 }
 
-/// Adds the member that the path ends with. False if nothing is there that could get it.
+/// Adds the member named by the path's last step. Returns false if no object receives it.
 fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, ErrorReply> {
     let (parents, name) = path.to_be_created(document)?;
     let mut has_written = false;
@@ -155,7 +203,8 @@ fn create(document: &mut Json, path: &Path, value: &Json) -> Result<bool, ErrorR
     Ok(has_written)
 }
 
-/// JSON.MERGE key path value. Null removes what is at the path, unless that is the whole document.
+/// JSON.MERGE key path value: null, and nothing is done, if there is nothing at the path and no
+/// object that could get it.
 pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let patch = Json::parse(&arguments[3])?;
@@ -170,9 +219,10 @@ pub fn merge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     };
     let locations = path.select(&document)?;
     if locations.is_empty() {
-        create(&mut document, &path, &patch)?;
-    } else if patch == Json::Null && !path.is_root() {
-        document.remove(locations);
+        if !create(&mut document, &path, &patch)? {
+            context.reply.null();
+            return Ok(());
+        }
     } else {
         document.check_additions(locations.len(), patch.memory_bytes())?;
         for location in inner_first(locations) {
@@ -212,7 +262,11 @@ pub fn clear(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     let name = &arguments[1];
     let (entry, mut document) = find_document(context, name)?.ok_or(NO_DOCUMENT)?;
     let mut cleared = 0;
-    for location in inner_first(path.select(&document)?) {
+    let mut locations = path.select(&document)?;
+    locations.sort();
+    // What stands in a container that is emptied goes with it.
+    locations.dedup_by(|later, earlier| later.starts_with(earlier));
+    for location in locations {
         let value = document.at_mut(&location).expect("a location that was found");
         cleared += i64::from(empty(value));
     }

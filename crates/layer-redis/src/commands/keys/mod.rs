@@ -1,4 +1,4 @@
-//! Keys of any kind: removing, renaming, copying, iterating, looking behind.
+//! Keys of any kind: removing, renaming, copying, iterating, inspecting.
 
 use std::ops::ControlFlow;
 
@@ -71,7 +71,7 @@ fn exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
     Ok(())
 }
 
-/// A connection that asked not to be noticed asks for it here.
+/// TOUCH updates the recency even for a connection with CLIENT NO-TOUCH.
 fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut found = 0;
     for name in arguments.iter().skip(1) {
@@ -373,8 +373,7 @@ fn put_all(context: &mut Context<'_, '_>, db: u8, entries: Vec<(Vec<u8>, Entry)>
     }
 }
 
-/// The key that an OBJECT subcommand looks behind; the reply is null if there is none. Not counted
-/// as a read.
+/// The key of an OBJECT subcommand; replies null if it is absent. Not counted as a read.
 fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Option<Entry> {
     let found = context.keys().find(&arguments[2]);
     if found.is_none() {
@@ -450,7 +449,7 @@ fn object_idletime(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     Ok(())
 }
 
-/// How long ago the key was last written or read.
+/// The time since the key was last written or read.
 pub fn idle_seconds(context: &Context<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
     let read_seconds = context.eviction().recency.read_seconds(context.client.db, name);
     let used_seconds = read_seconds.max(entry.written_micros() / 1_000_000);

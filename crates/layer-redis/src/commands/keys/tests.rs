@@ -131,7 +131,7 @@ fn databases_change_places() {
 
 /// A key that is in neither database has not changed.
 #[test]
-fn a_swap_leaves_watches_of_absent_keys_alone() {
+fn a_swap_keeps_watches_of_absent_keys() {
     let fixture = Fixture::new();
     fixture.connect().check(
         "SET b 1 => OK
@@ -224,7 +224,7 @@ fn a_cursor_means_the_same_to_another_server() {
     first.check("SCAN 18446744073709551615 => [0 []]");
 }
 
-/// A page that consists of keys whose time is over, but whose rows are there, still ends: nobody
+/// A page of keys that have expired, but still have rows, ends after the usual count: no caller
 /// waits for a whole database of them.
 #[test]
 fn keys_that_have_expired_count_for_a_page() {
@@ -238,7 +238,7 @@ fn keys_that_have_expired_count_for_a_page() {
     assert!(names.is_empty() && cursor != "0", "{cursor} {names:?}");
 }
 
-/// Names of every kind: with one long beginning, with one end, and short ones.
+/// Names of every kind: with one long prefix, with one suffix, and short names.
 fn name_of(key: u16) -> String {
     match key % 3 {
         0 => format!("shared:{key}"),
@@ -249,7 +249,8 @@ fn name_of(key: u16) -> String {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever comes and goes between the pages, a key that stays is returned, and once.
+    /// Despite insertions and removals between the pages, a key that stays is returned exactly
+    /// once.
     #[test]
     fn scan_never_misses_a_key_that_stays(
         stay in prop::collection::btree_set(0..300u16, 0..80),
@@ -332,8 +333,8 @@ fn encodings_by_value() {
     connection.check("OBJECT IDLETIME list => 3");
 }
 
-/// HSET of a field of a large hash left the key's row as it was, and the hash looked idle: it was
-/// evicted before hashes that nobody had used for longer.
+/// HSET of a field of a large hash left the key's row unchanged, and the hash looked idle: it was
+/// evicted before hashes with an older last use.
 #[test]
 fn a_changed_element_of_a_large_key_is_a_use_of_it() {
     let fixture = Fixture::new();
@@ -359,7 +360,7 @@ fn a_changed_element_of_a_large_key_is_a_use_of_it() {
 }
 
 #[test]
-fn patterns_begin_where_they_must() {
+fn patterns_match_only_at_valid_starts() {
     let mut connection = Fixture::new().connect();
     connection.run(&["MSET", "user:1", "a", "user:2", "b", "use", "c", "zebra", "d"]);
     assert_eq!(show(&connection.run(&["KEYS", "user:*"])), "[user:1 user:2]");

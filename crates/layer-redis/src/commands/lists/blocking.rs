@@ -1,7 +1,7 @@
 //! Commands that wait for a list: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH.
 //!
-//! Each does what its twin that never waits does, and asks to be called again if there was nothing
-//! to take. The timeout is checked first, so a bad one is an error even if an element is there.
+//! Each executes its non-blocking counterpart, and is registered to be called again if no element
+//! was available. The timeout is checked first, so a bad one is an error even if an element exists.
 
 use quartet_wire_resp::Arguments;
 

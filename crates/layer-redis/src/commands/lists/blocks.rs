@@ -1,4 +1,4 @@
-//! A large list in blocks: its ends stand in the key's own row, what lies between them in rows of
+//! A large list in blocks: its ends are in the key's own row, the elements between them in rows of
 //! several elements each.
 //!
 //! ```text
@@ -10,26 +10,26 @@
 //!
 //! The element at an index has the position `first` + index. Head, blocks and tail follow each
 //! other without a gap, and the place of a block is the position of its first element. So the block
-//! of an index is found by one descent, and a push or a pop writes the key's row alone. An end that
-//! has no room becomes a block, and an empty one takes in the block beside it, or the other end if
-//! there is none. So about every [`BLOCK_BYTES_MAX`] a second row is written. An element longer
+//! of an index is found by one descent, and a push or a pop writes only the key's row. A full end
+//! becomes a block, and an empty end absorbs the neighbouring block, or the other end if there are
+//! no blocks. So about every [`BLOCK_BYTES_MAX`] bytes a second row is written. An element longer
 //! than [`SHORT_BYTES_MAX`] is a block by itself: no push copies it again.
 //!
 //! The contents of both ends are copied and logged with each push or pop. So when one end becomes a
 //! block, or takes one in, the other follows: a list that is only pushed to at one end carries
 //! nothing of the other.
 //!
-//! A change in the middle writes the blocks there anew and leaves all others where they are. The
-//! positions of the blocks after it change then, so a shift says that from a position on a block's
-//! place is its position and `by`. Inserted elements may find no room before the next place that is
-//! taken: then the blocks between there and the nearer end move, further than is needed. If there
-//! are more than [`SHIFTS_MAX`] shifts two are made one, by moving the blocks between them. Blocks
-//! of a fixed number of elements, with long ones behind references, would need no shifts; but a
-//! range of long elements would be a descent for each of them.
+//! A change in the middle rewrites the affected blocks and leaves all others in place. The
+//! positions of the later blocks change then, so a shift records that from a position on a block's
+//! place is its position plus `by`. Inserted elements may not fit before the next occupied place:
+//! then the blocks from there to the nearer end move, further than needed. If there are more than
+//! [`SHIFTS_MAX`] shifts, two are merged by moving the blocks between them. Blocks of a fixed
+//! number of elements, with references to long ones, would need no shifts; but a range of long
+//! elements would cost a descent for each of them.
 //!
-//! Invariants: ends, and blocks of several elements, hold short elements only; no block is empty;
-//! `count` is that of all elements; shifts ascend, and each begins with a block, which is not the
-//! first.
+//! Invariants: ends, and blocks of several elements, hold only short elements; no block is empty;
+//! `count` is the total number of elements; shifts ascend, and each starts at a block, which is not
+//! the first.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -43,15 +43,15 @@ use crate::keyspace::{Elements, Entry, FLAG_B, Header, Keyspace, LARGE};
 /// Size limit of the packed elements of an end or a block; elements that LSET has made longer may
 /// exceed it. Each push or pop logs both ends.
 const BLOCK_BYTES_MAX: usize = 128;
-/// Longer elements stand alone: fewer than three would share a block. Below 128, so that a packed
-/// length is one byte.
+/// Longer elements have a block of their own: fewer than three would share one. Below 128, so that
+/// a packed length is one byte.
 const SHORT_BYTES_MAX: usize = 40;
 const ID_BYTES: usize = 10;
 const NUMBERS_BYTES: usize = 8 + 8 + 2 + 2 + 2;
 const SHIFT_BYTES: usize = 16;
 /// Each push or pop logs them.
 const SHIFTS_MAX: usize = 8;
-/// Blocks that are written anew because there is room for an insertion behind them.
+/// Most blocks that are rewritten to make room for an insertion after them.
 const NEAR_MAX: usize = 256;
 /// Places that are left free where blocks have moved: this many elements can be inserted before any
 /// move again.
@@ -91,7 +91,7 @@ pub fn position_of(key: &[u8]) -> Option<i64> {
 #[derive(Default)]
 struct Side<'e> {
     count: u64,
-    /// Elements that have come there since the row was read: they lie outside of `kept`.
+    /// Elements that were added since the row was read: they are not in `kept`.
     added: SmallVec<[u8; 64]>,
     kept: &'e [u8],
 }
@@ -135,7 +135,7 @@ impl<'e> Side<'e> {
         Some(popped)
     }
 
-    /// Holds `elements` instead of what it held.
+    /// Replaces its elements by `elements`.
     fn hold(&mut self, elements: &[&[u8]]) {
         let bytes = pack(elements.iter().copied());
         *self = Side {
@@ -163,11 +163,11 @@ struct Block {
     row: Row,
 }
 
-/// A change of elements that stand in blocks.
+/// A change of elements in blocks.
 enum Edit<'v> {
     /// Before the one at the lowest position.
     Insert(&'v [u8]),
-    /// Those whose position is so.
+    /// Removes the elements at positions that match.
     Remove(&'v dyn Fn(i64) -> bool),
     /// The one at the lowest position.
     Replace(&'v [u8]),
@@ -197,15 +197,15 @@ impl<'a> Edit<'a> {
 /// An edit and the positions it is about.
 type Edited<'v> = (RangeInclusive<i64>, &'v Edit<'v>);
 
-/// Blocks as they are to be instead of those that there are.
+/// The new blocks that replace a range of old blocks.
 #[derive(Default)]
 struct Part {
     run: Run,
-    /// How many elements there are.
+    /// The number of elements in the old blocks.
     count_before: i64,
-    /// The place of the block behind them, if there is one.
+    /// The place of the block after them, if there is one.
     next: Option<i64>,
-    /// They can stand where those there are do.
+    /// Returns true if the new blocks fit in the range of the old blocks.
     has_room: bool,
 }
 
@@ -245,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Whether the blocks, written from `place` on, leave the place `next` to another.
+    /// Returns true if the blocks, written from `place` on, leave the place `next` to another.
     fn ends_before(&self, next: i64, place: i64) -> bool {
         self.blocks
             .last()
@@ -259,7 +259,7 @@ fn pack<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     bytes
 }
 
-/// A large list as its key's row tells it.
+/// A large list as described by its key's row.
 pub struct Blocks<'e> {
     elements: Elements,
     pub count: u64,
@@ -267,8 +267,8 @@ pub struct Blocks<'e> {
     head: Side<'e>,
     tail: Side<'e>,
     shifts: Shifts,
-    /// Blocks to be written behind the key's row, with their places, so that who follows the log
-    /// knows whose they are. Nothing reads the list meanwhile.
+    /// Blocks to be written after the key's row, with their places, so that readers of the log know
+    /// their key. The list is not read meanwhile.
     full: Vec<(i64, Vec<u8>)>,
 }
 
@@ -347,13 +347,13 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// The positions of what stands in blocks: the first, and that behind the last.
+    /// The range of positions of elements in blocks, the end exclusive.
     fn between(&self) -> (i64, i64) {
         let start = self.first + self.head.count as i64;
         (start, self.first + (self.count - self.tail.count) as i64)
     }
 
-    /// The place of the block that would begin with a position.
+    /// The place of a block that starts at this position.
     fn place_of(&self, position: i64) -> i64 {
         place_of(&self.shifts, position).expect("an element of this list has the position")
     }
@@ -367,7 +367,7 @@ impl<'e> Blocks<'e> {
         )
     }
 
-    /// Forgets shifts behind the last block, and takes one that begins with the first into `first`.
+    /// Removes shifts after the last block, and merges a shift at the first block into `first`.
     fn settle(&mut self) {
         let (start, behind) = self.between();
         while self.shifts.last().is_some_and(|shift| shift.from >= behind) {
@@ -440,8 +440,7 @@ impl<'e> Blocks<'e> {
         Some(popped)
     }
 
-    /// The end is empty: takes in what is next to it, all but the outermost element, which is
-    /// answered.
+    /// Refills an empty end from its neighbour, except the outermost element, which is returned.
     fn pop_beside(&mut self, keys: &mut Keyspace<'_, '_>, end: End) -> Option<Popped> {
         let (start, behind) = self.between();
         let (row, other);
@@ -460,15 +459,15 @@ impl<'e> Blocks<'e> {
         }
         let (outermost, rest) = elements.split_first()?;
         self.side(end).hold(rest);
-        // Smaller ones stay, or pops of a short queue would leave ever smaller blocks, each of
-        // which ends in such a pop.
+        // A smaller end stays; otherwise pops of a short queue would leave ever smaller blocks,
+        // each of which ends in such a pop.
         if self.side(end.other()).bytes() > BLOCK_BYTES_MAX / 2 {
             self.become_block(end.other());
         }
         Some(Popped::from_slice(outermost))
     }
 
-    /// Removes `count` elements from an end, which must hold that many.
+    /// Removes `count` elements from an end, which must have that number.
     pub fn cut(&mut self, keys: &mut Keyspace<'_, '_>, end: End, count: u64) {
         let own = self.side(end).count;
         if count < own {
@@ -548,7 +547,7 @@ impl<'e> Blocks<'e> {
         Some(Block { position, place, row })
     }
 
-    /// Visits the elements from an end, but for the first `skip`, until `visit` breaks.
+    /// Visits the elements from an end, skipping the first `skip`, until `visit` breaks.
     pub fn scan(
         &self,
         keys: &mut Keyspace<'_, '_>,
@@ -626,8 +625,8 @@ impl<'e> Blocks<'e> {
         flow
     }
 
-    /// The end in whose part of the key's row an element stands, and how many are outside of it.
-    /// `None`: it stands in a block.
+    /// The end in the key's row that contains an element, and the number of elements outside of it.
+    /// `None`: the element is in a block.
     fn end_of(&self, index: u64) -> Option<(End, u64)> {
         if index < self.head.count {
             Some((End::Left, index))
@@ -653,7 +652,7 @@ impl<'e> Blocks<'e> {
             return true;
         };
         let mut elements: Several<'_> = packed::iter(block.row.value()).collect();
-        // Lengths that change stay in their block, but for a long element among others.
+        // Changed lengths stay in their block, except a long element among others.
         if value.len() > SHORT_BYTES_MAX && elements.len() > 1 {
             self.edit_blocks(keys, position, position, &Edit::Replace(value));
             return false;
@@ -720,7 +719,7 @@ impl<'e> Blocks<'e> {
         self.limit_shifts(keys);
     }
 
-    /// Moves what is between an edited part, which begins `here`, and the nearer end.
+    /// Moves the blocks between an edited part, which starts `here`, and the nearer end.
     fn make_room(&mut self, keys: &mut Keyspace<'_, '_>, here: (i64, i64), edited: &Edited<'_>) {
         let (start, behind) = self.between();
         if edited.0.end() - start < behind - here.0 {
@@ -740,9 +739,8 @@ impl<'e> Blocks<'e> {
         self.replace(keys, here, here.1, &part);
     }
 
-    /// Reads the blocks from a position and place on up to those that an edit changes, and changes
-    /// them. Reads more of them, though not more than `near_max`, until there is room for all
-    /// before the next.
+    /// Reads the blocks from a position and place on up to the last changed by an edit, and applies
+    /// it. Reads up to `near_max` more of them, until all fit before the next block.
     fn part(
         &self,
         keys: &mut Keyspace<'_, '_>,
@@ -780,7 +778,7 @@ impl<'e> Blocks<'e> {
         part
     }
 
-    /// Writes a part, which begins at a position and a place, anew at `place`.
+    /// Replaces a part, which starts at a position and a place, by its new blocks at `place`.
     fn replace(&mut self, keys: &mut Keyspace<'_, '_>, (position, old_place): (i64, i64), place: i64, part: &Part) {
         let end = part.next.map_or(self.places().1, position_key);
         self.elements.clear_range(keys.tx, &position_key(old_place), Some(&end));
@@ -808,7 +806,7 @@ impl<'e> Blocks<'e> {
         self.count = self.count.saturating_add_signed(grown);
     }
 
-    /// Blocks stand so from a position on, behind which there is no shift yet.
+    /// Records the place of the blocks from a position on; no later shift exists yet.
     fn stands_at(&mut self, position: i64, place: i64) {
         if self.place_of(position) != place {
             self.shifts.push(Shift {
@@ -818,7 +816,7 @@ impl<'e> Blocks<'e> {
         }
     }
 
-    /// Moves what stands between two shifts, of those that are nearest to each other.
+    /// Merges the two shifts that are closest to each other by moving the blocks between them.
     fn limit_shifts(&mut self, keys: &mut Keyspace<'_, '_>) {
         if self.shifts.len() <= SHIFTS_MAX {
             return;
@@ -856,7 +854,7 @@ impl<'e> Blocks<'e> {
     }
 }
 
-/// The shifts at the start of `rest`, and what is behind them.
+/// Reads the shifts at the start of `rest`, and returns the remaining bytes.
 fn read_shifts(flags: u8, rest: &[u8]) -> Option<(Shifts, &[u8])> {
     if flags & FLAG_B == 0 {
         return Some((Shifts::new(), rest));
@@ -871,7 +869,7 @@ fn read_shifts(flags: u8, rest: &[u8]) -> Option<(Shifts, &[u8])> {
     Some((shifts.collect(), rest))
 }
 
-/// The flag that tells of shifts, and their bytes.
+/// The flag for the presence of shifts, and their bytes.
 fn written_shifts(shifts: &[Shift]) -> (u8, Vec<u8>) {
     let mut bytes = Vec::new();
     if shifts.is_empty() {
@@ -890,7 +888,7 @@ pub struct Ends<'e> {
     /// First to last, as is the tail.
     pub head: Vec<&'e [u8]>,
     pub tail: Vec<&'e [u8]>,
-    /// The position of the first element that stands in a block.
+    /// The position of the first element in a block.
     pub blocks_start: i64,
     shifts: Shifts,
 }
@@ -916,7 +914,7 @@ impl<'e> Ends<'e> {
         })
     }
 
-    /// The place of the block that begins with a position.
+    /// The place of a block that starts at this position.
     pub fn place_of(&self, position: i64) -> Option<i64> {
         place_of(&self.shifts, position)
     }
@@ -934,8 +932,8 @@ pub fn without_shifts(entry: &Entry, value: &[u8]) -> Vec<u8> {
     value
 }
 
-/// A block's place tells the position of its first element, if need be with a shift. `None`: no
-/// block can stand there.
+/// The place of the block whose first element has this position, according to the shifts. `None`:
+/// no such place exists.
 fn place_of(shifts: &[Shift], position: i64) -> Option<i64> {
     let shift = shifts.iter().rev().find(|shift| shift.from <= position);
     position.checked_add(shift.map_or(0, |shift| shift.by))

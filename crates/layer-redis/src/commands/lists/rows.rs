@@ -42,7 +42,7 @@ fn in_blocks<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], header: H
     list.write(keys, name, header);
 }
 
-/// How many elements the list has.
+/// The number of the list's elements.
 pub fn length(entry: &Entry) -> u64 {
     match entry.is_large() {
         true => entry
@@ -61,8 +61,8 @@ pub fn elements(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<Vec<u8>> {
     all
 }
 
-/// Replaces whatever `name` holds, its expiry included, by a list of `elements`; by nothing if
-/// there are none.
+/// Replaces the value of `name`, including its expiry, by a list of `elements`; removes the key if
+/// there are no elements.
 pub fn store<E: AsRef<[u8]>>(keys: &mut Keyspace<'_, '_>, name: &[u8], elements: &[E]) {
     write_all(keys, name, Header::new(Kind::List), elements);
 }
@@ -157,7 +157,7 @@ pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End
     popped.unwrap_or_default()
 }
 
-/// The rest stands in the payload in one piece.
+/// The remaining elements are contiguous in the payload.
 fn pop_one_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
     let (all, mut walk) = (entry.payload(), small(entry));
     let mut popped = walk.next().unwrap_or_default();
@@ -216,7 +216,7 @@ pub fn range(keys: &mut Keyspace<'_, '_>, entry: &Entry, wanted: Range<u64>, vis
     });
 }
 
-/// Visits the elements from an end, but for the first `skip`, until `visit` breaks.
+/// Visits the elements from an end, skipping the first `skip`, until `visit` breaks.
 fn scan(
     keys: &mut Keyspace<'_, '_>,
     entry: &Entry,

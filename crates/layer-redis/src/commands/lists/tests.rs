@@ -82,8 +82,8 @@ fn waiting_clients_are_served_in_order() {
     writer.check("LRANGE a 0 -1 => [2]");
 }
 
-/// Each element used to cost three looks at whether the key is there, and a copy of the whole queue
-/// for two of them.
+/// Each element used to cost three checks whether the key exists, and a copy of the whole queue for
+/// two of them.
 #[test]
 fn handing_an_element_over_takes_four_transactions() {
     let fixture = Fixture::new();
@@ -97,7 +97,7 @@ fn handing_an_element_over_takes_four_transactions() {
         let before = transactions();
         writer.check("LPUSH a x => 1");
         assert_eq!(connection.mail(), b"*2\r\n$1\r\na\r\n$1\r\nx\r\n");
-        // LPUSH, whether the key is there, BRPOP, and whether it is there for the next.
+        // LPUSH, the check of the key, BRPOP, and the check for the next waiter.
         assert_eq!(transactions() - before, 4);
     }
     assert!(!fixture.layer.connections.blocking.has_work());
@@ -123,7 +123,7 @@ fn waits_that_end_while_a_row_is_served_are_not_forgotten() {
 }
 
 #[test]
-fn a_transaction_is_whole_before_anybody_is_served() {
+fn a_transaction_is_whole_before_a_waiter_is_served() {
     let fixture = Fixture::new();
     let (mut waiter, mut writer) = (fixture.connect(), fixture.connect());
     assert!(waiter.bytes(&["BLPOP", "a", "0"]).is_empty());
@@ -249,9 +249,9 @@ fn queues_run_in_both_directions() {
     }
 }
 
-/// The reason for blocks: the rows that a list takes, and those that a push writes.
+/// The reason for blocks: the number of a list's rows, and of the rows written by a push.
 #[test]
-fn short_elements_share_rows_and_long_ones_do_not() {
+fn short_elements_share_rows_and_long_elements_do_not() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let rows = || {
@@ -270,8 +270,7 @@ fn short_elements_share_rows_and_long_ones_do_not() {
     assert_eq!(rows(), 40);
 }
 
-/// Each push and pop used to write, log and copy what the other end held, although nobody came
-/// there.
+/// Each push and pop used to write, log and copy the other end, although that was unused.
 #[test]
 fn an_end_that_is_not_used_is_not_written() {
     for (fill, change) in [
@@ -302,8 +301,8 @@ fn an_end_that_is_not_used_is_not_written() {
     }
 }
 
-/// A queue that stays short would be a row for each element, were whatever is at the other end made
-/// a block with each block that is taken in.
+/// A short queue would become one row per element if the other end were made a block each time a
+/// block is absorbed.
 #[test]
 fn a_short_queue_stays_in_few_rows() {
     let fixture = Fixture::new();
@@ -331,7 +330,7 @@ fn blocks(fixture: &Fixture) -> Vec<(Version, Vec<u8>)> {
     blocks
 }
 
-/// How many blocks a command writes.
+/// The number of blocks that a command writes.
 fn written(fixture: &Fixture, connection: &mut Connection, words: &[&str]) -> usize {
     let before = blocks(fixture);
     connection.run(words);
@@ -359,8 +358,7 @@ fn changes_in_the_middle_leave_other_blocks_where_they_are() {
     connection.check("LLEN l => 3000");
 }
 
-/// Also where many come in between two that stand side by side, and there is no room for their
-/// blocks.
+/// Also if many are inserted between two adjacent elements, and there is no room for their blocks.
 #[test]
 fn insertions_at_one_place_seldom_move_others() {
     for place in ["5000", "10000", "15000"] {
@@ -537,8 +535,8 @@ fn remove(model: &mut VecDeque<u8>, count: i64, value: u8) {
     *model = kept;
 }
 
-/// A change somewhere in a list: the element at a part of its length is the one that is removed,
-/// replaced or next to the new one.
+/// A change in the middle of a list: the element at a fraction of its length is removed, replaced
+/// or next to the new one.
 #[derive(Clone, Copy, Debug)]
 enum Amidst {
     Insert {
@@ -546,7 +544,7 @@ enum Amidst {
         long: bool,
     },
     Remove,
-    /// It and the one so far behind it.
+    /// The element, and another at this distance after it.
     RemoveAll(usize),
     Set {
         long: bool,
@@ -574,8 +572,8 @@ fn amidst() -> impl Strategy<Value = Amidst> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Some of 800 blocks move when there is no room for others. Every element is another, but
-    /// those that are removed together.
+    /// Some of 800 blocks move when there is no room for others. All elements differ, except those
+    /// removed together.
     #[test]
     fn changes_all_over_a_list(
         is_long in any::<bool>(),
@@ -588,7 +586,7 @@ proptest! {
         model.iter().for_each(|value| drop(connection.run(&["RPUSH", "l", value])));
         let mut place = 500;
         for (number, (step, part, stays)) in (10_000..).zip(steps) {
-            // Most changes come close to the one before.
+            // Most changes are close to the previous one.
             if stays == 0 {
                 place = part;
             }

@@ -36,7 +36,7 @@ fn messages_reach_channels_patterns_and_shards() {
 }
 
 #[test]
-fn a_transactions_messages_follow_its_reply_and_a_closed_listener_hears_nothing() {
+fn a_transactions_messages_follow_its_reply_and_a_closed_listener_gets_none() {
     let fixture = Fixture::new();
     let (mut listener, mut sender) = (fixture.connect(), fixture.connect());
     listener.check("SUBSCRIBE a => [subscribe a 1]");

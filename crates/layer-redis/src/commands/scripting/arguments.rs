@@ -70,8 +70,8 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A message that is to begin with the place of the script that caused it, as those of Lua's own
-/// library do.
+/// A message to be prefixed with the position in the script that caused it, like those of Lua's own
+/// library.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Located(pub String);

@@ -45,8 +45,8 @@ fn shift(arguments: &Arguments<'_>, operation: fn(i32, u32) -> i32) -> Result<i3
     Ok(operation(operand(arguments, 0)?, count))
 }
 
-/// The lowest digits in hexadecimal: eight of them, or as many as asked for; capital if the count
-/// is negative.
+/// The lowest digits in hexadecimal: eight by default, else the requested number; upper case if the
+/// number is negative.
 fn tohex(arguments: &Arguments<'_>) -> Result<String, String> {
     let number = operand(arguments, 0)?;
     let count = if arguments.values.len() > 1 {

@@ -32,7 +32,7 @@ use crate::handler::groups::Groups;
 use crate::keyspace::{NAME_BYTES_MAX, has_long_key};
 use crate::scripting::long_scripts::LongScripts;
 
-/// Marks a call that is no command: what follows says which. No script can lay hands on this value.
+/// Marks an internal call: the next argument selects it. Scripts cannot obtain this value.
 pub const MARK: mlua::LightUserData = mlua::LightUserData(std::ptr::without_provenance_mut(1));
 const PROTOCOL: f64 = 2.0;
 const NO_LIMIT: usize = 0;
@@ -68,7 +68,7 @@ pub struct Bridge<'a, 't, 'l> {
     pub client: ClientState,
     pub now_ms: u64,
     pub read_only: bool,
-    /// Memory was short when the script began, and it did not say that it may run all the same.
+    /// Memory was short at the start of the script, and it has no flag to run all the same.
     pub out_of_memory: bool,
     pub has_written: bool,
     /// Called at the first write, if the script may be killed.
@@ -97,7 +97,7 @@ pub struct Answer {
 
 enum Element {
     Integer(i64),
-    /// Where it is in the buffer of the reply.
+    /// The bytes in the buffer of the reply.
     Text(Range<usize>),
 }
 
@@ -136,7 +136,7 @@ impl Buffers {
 }
 
 impl Bridge<'_, '_, '_> {
-    /// `redis.call`, or what the prelude asks for behind a mark. Puts one result.
+    /// `redis.call`, or the prelude's internal call after a mark. Pushes one result.
     pub fn call(&mut self, stack: &Stack) -> Result<(), Raised> {
         let is_marked = stack.arguments() > 0 && matches!(stack.argument(0), Argument::Pointer(mark) if mark == MARK.0);
         if is_marked && matches!(stack.argument(1), Argument::Number(operation) if operation == PROTOCOL) {

@@ -22,10 +22,10 @@ pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 /// Instructions between two looks at the clock.
 pub const INSTRUCTIONS_PER_LOOK: u32 = 10_000;
 
-/// How long the present run may take.
+/// Time limit of the present run.
 #[derive(Clone)]
 pub enum Limit {
-    /// Then it is begun again as a long one.
+    /// A short run, which is restarted as a long one when its time has passed.
     Short,
     /// Until it is killed, or as long as the bounds say.
     Long {
@@ -114,8 +114,7 @@ const VALUE_BYTES: usize = 16;
 /// Values that a walk may meet beyond those that the interpreter's memory can hold.
 const REPEATED_MAX: usize = 1_000_000;
 
-/// Most values that a walk over what a script made may meet. One that meets more goes round in what
-/// it has met before.
+/// Most values of a walk over a script's data. A longer walk must visit values repeatedly.
 pub fn values_max(lua: &Lua) -> usize {
     lua.used_memory() / VALUE_BYTES + REPEATED_MAX
 }

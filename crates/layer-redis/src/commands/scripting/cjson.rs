@@ -1,10 +1,10 @@
 //! The library `cjson`: what lua-cjson 2.1 does, in safe Rust, its settings forgotten after each
 //! script.
 //!
-//! Nesting is bounded in both directions, whatever a script sets: neither a deep text nor a table
-//! that holds itself can exhaust the stack. A text is bounded in bytes, and the work in the run's
-//! time: a table that holds the next one twice, a few dozen levels deep, has no end worth waiting
-//! for.
+//! Nesting is bounded in both directions, regardless of a script's settings: neither a deep text
+//! nor a table that contains itself can exhaust the stack. A text is bounded in bytes, and the work
+//! in the run's time: a table that contains the next one twice, a few dozen levels deep, would take
+//! practically unlimited time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::arguments::{Arguments, define, type_name};
 use super::budget::{Budget, Steps, values_max};
 use super::numbers::general;
 
-/// Deepest nesting, whatever a script asks for: what lua-cjson allows that nothing was asked of.
+/// Maximum nesting depth, lua-cjson's default; a script cannot raise it.
 const DEPTH_MAX: i64 = 1000;
 /// Largest index up to which a table with holes is written as an array.
 const SPARSE_SAFE: i64 = 10;

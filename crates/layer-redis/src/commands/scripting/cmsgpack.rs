@@ -111,8 +111,8 @@ impl Encoder<'_> {
     }
 }
 
-/// Writes a kind with its length: within the byte, or behind it in one, two or four bytes. The
-/// first step's bound is that of a length within the byte; a bound of zero leaves a step out.
+/// Writes a kind with its length: within the byte, or after it in one, two or four bytes. The first
+/// step's bound is that of a length within the byte; a bound of zero skips a step.
 fn head(length: usize, steps: [(usize, u8); 3], last: u8, out: &mut Vec<u8>) {
     let [(within, code), (byte_max, byte), (short_max, short)] = steps;
     if length <= within {
@@ -174,7 +174,7 @@ fn double(number: f64, out: &mut Vec<u8>) {
 }
 
 /// Reads `limit` objects from `offset`, all if the limit is zero. With a limit the first value is
-/// where to go on, -1 at the end.
+/// the next offset, -1 at the end.
 fn unpack(budget: &Budget, arguments: &Arguments<'_>, limit: i64, offset: i64) -> Result<MultiValue, String> {
     let text = arguments.string(0)?;
     let text = text.as_bytes();

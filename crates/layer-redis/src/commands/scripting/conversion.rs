@@ -147,7 +147,7 @@ fn number(line: &[u8]) -> i64 {
     text.parse().expect("a number that this server wrote")
 }
 
-/// Puts the table that stands for an error. `counted`: the statistics know of it already.
+/// Pushes the table that represents an error. `counted`: it is already in the statistics.
 pub fn put_error(stack: &Stack, text: &[u8], counted: bool) {
     stack.table(0);
     stack.text(b"err");
@@ -177,12 +177,11 @@ impl From<mlua::Error> for Unwritten {
     }
 }
 
-/// Writes a script's answer as a reply. A table that stands in it many times is written as often,
-/// so depth, bytes and time are looked at with every value.
+/// Writes a script's answer as a reply. A table that it contains many times is written as often, so
+/// depth, bytes and time are checked at every value.
 pub struct AnswerWriter<'a, 'r> {
     pub fields: &'a Fields,
-    /// The protocol that the script chose with `redis.setresp`: only it tells how booleans are
-    /// meant.
+    /// The protocol that the script chose with `redis.setresp`: it decides the meaning of booleans.
     pub script_protocol: Protocol,
     pub reply: &'a mut Reply<'r>,
     /// Length of the reply's buffer beyond which the answer is too large.

@@ -366,7 +366,7 @@ fn fcall_ro(
     call(context, arguments, nested, true)
 }
 
-/// The flags that a function declares, asked before its command is begun.
+/// The flags that a function declares, read before its command starts.
 pub fn flags_of(groups: Groups<'_>, partition: &mut PartitionGuard<'_>, name: &[u8]) -> Option<u32> {
     let found = partition.execute(groups.space(), |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
     let (entry, _) = found.ok()?;

@@ -35,15 +35,14 @@ const FUNCTIONS_MAX: i64 = 10_000;
 /// Functions of one library.
 const REGISTERED_MAX: usize = 1000;
 const NO_LIMIT: usize = 0;
-/// The collector begins once memory has grown to this many percent of what was in use: what lives
-/// is mostly the library, and walking over it again and again costs more than what scripts leave
-/// behind.
+/// The collector starts once memory has grown to this many percent of its previous use: live data
+/// is mostly the library, and walking it repeatedly costs more than the garbage of scripts.
 const COLLECT_AT_PERCENT: i32 = 1000;
 /// Garbage that scripts may leave for the collector's own cycle; beyond that it runs after the
 /// script.
 const LEFT_BYTES_MAX: usize = 8 << 20;
-/// While a script runs, it is sent for when memory has grown half way to the limit, and then by
-/// this part of the limit: else garbage alone would reach it.
+/// While a script runs, a collection is triggered when memory has grown half way to the limit, and
+/// then by this part of the limit: otherwise garbage alone would reach it.
 const SMALLEST_STEP_PART: usize = 8;
 /// Source of the compiled functions that are kept; more, and all are compiled again.
 const SOURCE_BYTES_MAX: usize = 16 << 20;
@@ -70,7 +69,7 @@ pub struct Interpreter {
     scripts: FxHashMap<Digest, i64>,
     libraries: FxHashMap<Digest, Rc<Library>>,
     next_place: i64,
-    /// Length of what the kept functions were compiled from.
+    /// Total source length of the kept functions.
     source_bytes: usize,
     /// Memory in use after the latest full collection.
     floor_bytes: Rc<Cell<usize>>,
@@ -347,7 +346,7 @@ impl Interpreter {
             return Err(format!("Error registering functions: {text}"));
         }
         let functions = functions.into_inner();
-        // Room for all of them first, so that none is thrown away for the sake of another.
+        // Makes room for all of them first, so that they do not evict each other.
         let is_full = self.next_place + functions.len() as i64 > FUNCTIONS_MAX;
         if is_full || self.source_bytes + source.len() > SOURCE_BYTES_MAX {
             self.next_place = FUNCTIONS_MAX + 1;
@@ -371,13 +370,13 @@ impl Interpreter {
         self.libraries.contains_key(digest)
     }
 
-    /// Runs what was compiled or loaded before. The run lasts, for time and for whoever kills it,
-    /// until the caller ends the budget: writing the answer is part of it.
+    /// Runs compiled or loaded code. For its time limit and for kills, the run lasts until the
+    /// caller ends the budget: writing the answer is part of it.
     pub fn run(&mut self, chunk: &Chunk<'_>, host: &Host<'_>, limit: Limit, bridge: &mut Bridge<'_, '_, '_>) -> RunEnd {
         self.begin(host, limit);
         let call = AssertUnwindSafe(|| self.call(chunk, host.bytes_max, bridge));
         let ended = catch_unwind(call).ok().flatten().unwrap_or_else(|| {
-            // Whatever it was, the next script gets an interpreter that has not seen it.
+            // In any case, the next script gets a fresh interpreter.
             self.budget.spoilt.set(true);
             Err(mlua::Error::runtime("the interpreter failed"))
         });
@@ -427,8 +426,8 @@ impl Interpreter {
         stack::lend(bridge, || self.limited(bytes_max, || run.call(place)))
     }
 
-    /// Code of others runs with this much memory at most. Our own runs without a limit: with one,
-    /// each string and table that we make would be a protected call.
+    /// Foreign code runs with at most this much memory. Our own code runs without a limit: with
+    /// one, each string and table that it creates would be a protected call.
     fn limited<R>(&self, run_bytes_max: usize, body: impl FnOnce() -> R) -> R {
         let bytes_max = self.lua.used_memory() + run_bytes_max;
         self.bytes_max.set(bytes_max);
@@ -458,7 +457,7 @@ impl Interpreter {
         }
     }
 
-    /// The text of a table that stands for an error.
+    /// The text of a table that represents an error.
     fn error_text(&self, failure: &Table) -> String {
         match failure.raw_get(&self.fields.err) {
             Ok(Value::String(text)) => text.to_string_lossy(),
@@ -480,8 +479,8 @@ impl Interpreter {
     }
 }
 
-/// Collects once a running script has brought memory nearer to its limit, so that garbage alone
-/// never reaches it.
+/// Triggers a collection once a running script has brought memory nearer to its limit, so that
+/// garbage alone never reaches it.
 fn collect_in_time(lua: &Lua, floor_bytes: &Cell<usize>, bytes_max: usize) -> mlua::Result<()> {
     let half_way = bytes_max.saturating_sub(floor_bytes.get()) / 2;
     let step = half_way.max(bytes_max / SMALLEST_STEP_PART);
@@ -502,7 +501,7 @@ pub fn limit_memory(lua: &Lua, bytes_max: usize) {
     let _ = lua.set_memory_limit(bytes_max);
 }
 
-/// Where a failure happened, which the prelude has noted, as Redis words it.
+/// The place of a failure, noted by the prelude, in Redis's words.
 fn place_of(failure: &Table, chunk: &Chunk<'_>) -> String {
     let text = |name: &str| failure.raw_get::<Option<LuaString>>(name).ok().flatten();
     match (text("source"), text("line")) {
@@ -516,7 +515,7 @@ fn place_of(failure: &Table, chunk: &Chunk<'_>) -> String {
     }
 }
 
-/// Lua's message without what mlua adds.
+/// Lua's message without mlua's additions.
 fn message(error: &mlua::Error) -> String {
     match error {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
@@ -586,8 +585,8 @@ fn plain(lua: &Lua, failure: Value) -> mlua::Result<Value> {
     Ok(Value::String(lua.create_string(message(error))?))
 }
 
-/// Compiles text, never bytecode. The name is held by the caller's argument; one with a zero byte
-/// would be cut by Lua, and the rest of it held by nobody.
+/// Compiles text, never bytecode. The caller's argument keeps the name alive; Lua would cut a name
+/// with a zero byte, and nothing would keep the rest of it.
 fn load(lua: &Lua, (source, name): (LuaString, LuaString)) -> mlua::Result<(Value, Option<String>)> {
     let name = match name.to_str() {
         Ok(name) if !name.contains('\0') => name.to_owned(),

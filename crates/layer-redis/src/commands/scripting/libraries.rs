@@ -6,8 +6,8 @@
 //! 'L' 'f' function   packed: digest of the library's code, flags, name of the library; the function in lower case
 //! ```
 //!
-//! Invariant: the rows of a library and of its functions are written and cleared together, by
-//! nobody but this file.
+//! Invariant: the rows of a library and of its functions are written and cleared together, only by
+//! this file.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ pub struct StoredFunction {
     pub flags: u32,
 }
 
-/// Where a function is found.
+/// The place of a function.
 pub struct FunctionEntry {
     pub library: String,
     pub digest: Digest,
@@ -133,7 +133,7 @@ impl StoredLibrary {
     }
 }
 
-/// The handling of libraries that are there already.
+/// The handling of existing libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Kept,

@@ -200,7 +200,7 @@ fn find_or_add(groups: Groups<'_>, body: &[u8]) -> Result<Arc<Script>, ErrorRepl
     }
 }
 
-/// Compiles and keeps a script, unless it is there.
+/// Compiles and keeps a script, unless it is known.
 fn add(groups: Groups<'_>, body: &[u8], loaded: bool) -> Result<Arc<Script>, ErrorReply> {
     let digest = sha1(body);
     let script = match groups.scripting().scripts.find(&digest) {
@@ -222,7 +222,7 @@ fn one_line(text: &str) -> String {
 
 type Words<'a> = SmallVec<[&'a [u8]; 4]>;
 
-/// The keys and the other arguments, behind the number at index 2.
+/// The keys and the other arguments, after the number at index 2.
 fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'a>), ErrorReply> {
     if count > arguments.len() as i64 - 3 {
         return Err("ERR Number of keys can't be greater than number of args".into());
@@ -280,7 +280,7 @@ impl Run<'_> {
         self.flags & flag != 0
     }
 
-    /// The refusals of a script that declares flags, before it begins (`scriptPrepareForRun`).
+    /// The refusals of a script that declares flags, before it starts (`scriptPrepareForRun`).
     fn check(&self, context: &Context<'_, '_>) -> Result<(), ErrorReply> {
         if self.has(COMPATIBLE) {
             return Ok(());
@@ -332,7 +332,7 @@ impl Run<'_> {
         })
     }
 
-    /// How long the script may take, and, if that is long, what was running long around it.
+    /// Time limit of the script, and, if it is long, the previous long run around it.
     fn limit(&self, context: &mut Context<'_, '_>, chunk: &Chunk<'_>) -> (Limit, Option<Outer>) {
         let groups = context.groups;
         if !context.client.may_take_long {
@@ -497,7 +497,7 @@ fn script_flush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// Nothing, or how the memory is to be given back: which is no difference here.
+/// Returns true for no mode or a known one; how memory is freed makes no difference here.
 fn is_flush_mode(arguments: Arguments<'_>) -> bool {
     let mode = arguments.get(2);
     let is_known = mode.is_none_or(|mode| mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async"));
@@ -521,7 +521,7 @@ pub fn kill(groups: Groups<'_>, is_function: bool) -> Result<(), ErrorReply> {
     })
 }
 
-/// The error that everybody gets while a script runs for too long.
+/// The error for all other requests while a script runs for too long.
 pub fn busy(groups: Groups<'_>) -> &'static str {
     let running = groups.scripting().long_scripts.running(groups.space().database);
     if running.is_some_and(|script| script.is_function) {
@@ -544,7 +544,7 @@ fn script_debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Err("ERR Use SCRIPT DEBUG YES/SYNC/NO".into())
 }
 
-/// Whether a command that runs a script may write, as far as its flags tell.
+/// Returns whether a command that runs a script may write, according to its flags.
 pub fn declares_no_writes(
     groups: Groups<'_>,
     partition: Option<&mut PartitionGuard<'_>>,

@@ -46,7 +46,8 @@ struct Matcher<'a> {
     look: &'a mut dyn FnMut() -> bool,
 }
 
-/// The first match at or after `from`. `look` is asked now and then whether to go on.
+/// The first match at or after `from`. `look` is called at intervals and returns whether to
+/// continue.
 pub fn search(
     text: &[u8],
     pattern: &[u8],
@@ -251,7 +252,7 @@ impl Matcher<'_> {
         Ok(self.text[s..].starts_with(captured).then_some(s + length))
     }
 
-    /// Behind the single-character class that begins at `p`.
+    /// The position after the single-character class that starts at `p`.
     fn class_end(&self, p: usize) -> Result<usize, Fault> {
         match self.pattern[p] {
             b'%' if p + 1 >= self.pattern.len() => Err(Fault::Malformed("malformed pattern (ends with '%')")),
@@ -287,7 +288,7 @@ impl Matcher<'_> {
         }
     }
 
-    /// Whether the set from the `[` at `p` to the `]` at `end` holds `byte`.
+    /// Returns true if the set from the `[` at `p` to the `]` at `end` holds `byte`.
     fn in_set(&self, byte: u8, mut p: usize, end: usize) -> bool {
         p += 1;
         let negated = self.pattern[p] == b'^';

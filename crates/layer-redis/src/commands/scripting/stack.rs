@@ -1,11 +1,11 @@
-//! Rust's work for a running script, done as Lua's own C functions would: arguments are read where
-//! they lie on Lua's stack, and results are put there. On the safe way each of them is a handle of
-//! its own, which cost as much as a short command.
+//! Rust's work for a running script, done as Lua's own C functions would: arguments are read in
+//! place on Lua's stack, and results are pushed there. With the safe interface each of them is a
+//! handle of its own, which cost as much as a short command.
 //!
 //! Invariants: an error of Lua's never passes a frame of Rust that has something to drop. So memory
-//! is not limited while Rust is at work here (without a limit the allocator ends the process rather
-//! than fail), places on the stack are asked for before they are used, and an error is raised by
-//! the outermost function, when everything else has returned.
+//! is not limited while Rust runs here (without a limit the allocator ends the process rather than
+//! fail), stack slots are reserved before they are used, and an error is raised by the outermost
+//! function, when everything else has returned.
 
 #![allow(unsafe_code)]
 
@@ -24,7 +24,7 @@ use crate::command::parse::short_whole_number;
 type Lent = NonNull<Bridge<'static, 'static, 'static>>;
 
 thread_local! {
-    /// The bridge of the present run, if there is one and nobody uses it.
+    /// The bridge of the present run, if there is one and it is not in use.
     static LENT: Cell<Option<Lent>> = const { Cell::new(None) };
 }
 
@@ -45,13 +45,13 @@ pub fn lend<R>(bridge: &mut Bridge<'_, '_, '_>, body: impl FnOnce() -> R) -> Opt
     LENT.get().map(|_| result)
 }
 
-/// Gives `body` the bridge, to it alone; `None` outside of a run. It is not there again if `body`
+/// Passes `body` the bridge exclusively; `None` outside of a run. It is not restored if `body`
 /// panics.
 fn with_bridge<R>(body: impl FnOnce(&mut Bridge<'_, '_, '_>) -> R) -> Option<R> {
     let mut bridge = LENT.take()?;
-    // SAFETY: `lend` holds the only reference and does not use it before this one is given back;
-    // while this one is in use, nobody else finds the bridge. Its lifetimes end after `lend` does,
-    // and none of them leaves `body`, which must do with any.
+    // SAFETY: `lend` holds the only reference and does not use it before this one is returned;
+    // while this one is in use, no other caller finds the bridge. Its lifetimes end after `lend`
+    // does, and none of them leaves `body`, which is generic over them.
     let result = body(unsafe { bridge.as_mut() });
     LENT.set(Some(bridge));
     Some(result)
@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn answered(state: *mut lua_State) -> c_int {
     unsafe { enter(state, body) }
 }
 
-/// Lua's own `tonumber`, of whichever interpreter: it is the same in all.
+/// Lua's own `tonumber`, from any interpreter: it is the same in all.
 static TONUMBER: OnceLock<ffi::lua_CFunction> = OnceLock::new();
 
 unsafe extern "C-unwind" fn faster_tonumber(state: *mut lua_State) -> c_int {
@@ -194,7 +194,7 @@ unsafe fn enter(state: *mut lua_State, body: fn(&mut Bridge<'_, '_, '_>, &Stack)
     }
 }
 
-/// The stack of a C function of Lua's: its arguments, and what has been put behind them.
+/// The stack of a Lua C function: its arguments, and the values pushed after them.
 pub struct Stack {
     state: *mut lua_State,
     arguments: c_int,
@@ -232,9 +232,8 @@ impl Stack {
         unsafe { self.value_at(index as c_int + 1) }
     }
 
-    /// Visits the elements of the table that is the argument at `index`, until the visitor says no.
-    /// True if that is all there is in the table: an array of `most` elements at most, and not
-    /// empty.
+    /// Visits the elements of the table that is the argument at `index`, until the visitor returns
+    /// false. Returns true if the table is a pure array of 1 to `most` elements.
     pub fn elements(&self, index: usize, most: usize, visit: &mut dyn FnMut(Argument<'_>) -> bool) -> bool {
         assert!(matches!(self.argument(index), Argument::Table));
         self.make_room(3);
@@ -258,7 +257,7 @@ impl Stack {
 
     /// # Safety
     ///
-    /// There is a value at `place`, and what is made of it is gone before the value is.
+    /// There is a value at `place`, and the result is dropped before the value is.
     unsafe fn value_at(&self, place: c_int) -> Argument<'_> {
         // SAFETY: there is. A text stays where it is as long as it is on the stack or in a table
         // there.
@@ -279,7 +278,7 @@ impl Stack {
 
     pub fn nil(&self) {
         self.make_room(1);
-        // SAFETY: there is room, as in those that follow.
+        // SAFETY: there is room, also in the following ones.
         unsafe { ffi::lua_pushnil(self.state) }
     }
 
@@ -311,15 +310,15 @@ impl Stack {
     pub fn set_element(&self, index: usize) {
         self.assert_table_before(1);
         let index = c_int::try_from(index).expect("a table of Lua's");
-        // SAFETY: table and value are there.
+        // SAFETY: table and value are on the stack.
         unsafe { ffi::lua_rawseti(self.state, -2, index.into()) }
     }
 
-    /// Takes the last two values off, a key and what is there, and puts them into the table before
-    /// them. Nothing stands under `nil`.
+    /// Pops the last two values, a key and its value, and stores them in the table before them. A
+    /// `nil` key is ignored.
     pub fn set_field(&self) {
         self.assert_table_before(2);
-        // SAFETY: all three are there, and the key is one.
+        // SAFETY: all three are on the stack, and the key is valid.
         unsafe {
             match ffi::lua_type(self.state, -2) {
                 ffi::LUA_TNIL => ffi::lua_pop(self.state, 2),
@@ -331,11 +330,11 @@ impl Stack {
     /// Takes the last value off.
     pub fn drop_last(&self) {
         assert!(self.put() >= 1);
-        // SAFETY: it is there and no argument.
+        // SAFETY: it is on the stack and not an argument.
         unsafe { ffi::lua_pop(self.state, 1) }
     }
 
-    /// How many values have been put.
+    /// The number of pushed values.
     fn put(&self) -> c_int {
         // SAFETY: the state is alive.
         unsafe { ffi::lua_gettop(self.state) - self.arguments }

@@ -76,7 +76,7 @@ fn captures(lua: &Lua, text: &[u8], found: &Match) -> mlua::Result<Vec<Value>> {
     values.collect()
 }
 
-/// Where a search begins: `init` counts from 1, or from the end if negative.
+/// The start of a search: `init` counts from 1, or from the end if negative.
 fn start(arguments: &Arguments<'_>, length: usize) -> Result<usize, String> {
     let init = arguments.integer_or(2, 1)?;
     let from = if init < 0 {
@@ -129,8 +129,8 @@ fn match_(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     }))
 }
 
-/// `step(s, pattern, position)`: where gmatch goes on, and the captures; nothing if there is no
-/// further match.
+/// `step(s, pattern, position)`: the next position of gmatch, and the captures; nothing if there is
+/// no further match.
 fn step(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let (text, pattern) = (checked!(arguments.string(0)), checked!(arguments.string(1)));
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());

@@ -22,7 +22,7 @@ pub fn library(lua: &Lua) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// A format as it is read, with the options that came before.
+/// The rest of a format, with the options parsed before.
 struct Format<'a> {
     rest: &'a [u8],
     big_endian: bool,
@@ -60,7 +60,7 @@ impl Format<'_> {
         Ok(number.ok_or("integral size overflow")? as usize)
     }
 
-    /// The next option that stands for a value or padding, and how many bytes align it behind
+    /// The next option for a value or padding, and the number of bytes that align it after
     /// `position`.
     fn next(&mut self, arguments: &Arguments<'_>, position: usize) -> Result<Option<(Item, usize)>, String> {
         while let Some((&letter, rest)) = self.rest.split_first() {

@@ -108,8 +108,7 @@ fn nothing_is_left_for_the_next_script() {
     assert!(eval(&mut connection, "return cjson.encode(1/0)").contains("must not be NaN or Inf"));
 }
 
-/// Arguments are read where they lie on the stack of whichever coroutine calls, and replies are put
-/// there.
+/// Arguments are read in place on the stack of the calling coroutine, and replies are pushed there.
 #[test]
 fn calls_use_the_stack_they_are_made_from() {
     let many = "local t = {} for i = 1, 7000 do t[i] = i end redis.call('RPUSH', 'list', unpack(t)) ";
@@ -193,7 +192,7 @@ fn the_world_outside_is_not_there() {
         check(&[(&format!("return type({name})"), "nonexistent global variable")]);
     }
     check(&[
-        // Among the system's libraries scripts have the clock alone.
+        // Scripts have only the clock of the system's libraries.
         (
             "local names = {} for name in pairs(os) do names[#names + 1] = name end return names",
             "clock",
@@ -213,7 +212,7 @@ fn the_world_outside_is_not_there() {
     ]);
 }
 
-/// CVE-2025-49844: Lua lets go of a chunk's name while it parses.
+/// CVE-2025-49844: Lua frees a chunk's name while it parses.
 #[test]
 fn names_of_chunks_are_held() {
     let script = "for i = 1, 2000 do
@@ -325,9 +324,9 @@ fn depth_is_bounded() {
     ]);
 }
 
-/// A script of 45 bytes returned a table that held itself three times. Writing it as a reply went
-/// on to the power of its depth, with no look at the clock, the budget or who wanted it killed, and
-/// the server answered nobody. Depth, bytes and time are now looked at with each value of an
+/// A script of 45 bytes returned a table that contained itself three times. Writing it as a reply
+/// took time exponential in its depth, without checking the clock, the budget or kills, and the
+/// server answered no other client. Depth, bytes and time are now checked at each value of an
 /// answer.
 #[test]
 fn answers_that_hold_themselves_are_refused_and_leave_nothing() {
@@ -373,7 +372,7 @@ fn answers_that_hold_themselves_are_refused_and_leave_nothing() {
     }
 }
 
-/// Two threads see the clock move: the fixture's stands still until it is moved.
+/// Two threads observe the clock: the fixture's advances only when it is set.
 fn in_background<R: Send>(fixture: &Fixture, mut poke: impl FnMut(), run: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let running = scope.spawn(run);
@@ -386,8 +385,8 @@ fn in_background<R: Send>(fixture: &Fixture, mut poke: impl FnMut(), run: impl F
     })
 }
 
-/// A script that takes long is begun again elsewhere; other clients get an error, and may end it
-/// until it writes.
+/// A script that takes long is restarted on another thread; other clients get an error, and may
+/// kill it until it writes.
 #[test]
 fn a_long_script_is_killed() {
     for (script, with_pcall) in [
@@ -463,8 +462,8 @@ fn a_long_script_is_killed() {
     }
 }
 
-/// The first run's writes are taken back; the second writes them once. It cannot be killed any
-/// more.
+/// The first run's writes are rolled back; the second run writes them once. It cannot be killed
+/// afterwards.
 #[test]
 fn a_long_script_takes_effect_once() {
     let fixture = Fixture::new();
@@ -530,7 +529,7 @@ fn fill_list(connection: &mut Connection) {
     connection.run(&words);
 }
 
-/// The transaction's first run ends early; returned is the second, which has not begun.
+/// The transaction's first run ends early; the result is the second run, which has not started.
 fn begin_heavy(fixture: &Fixture, connection: &mut Connection, request: &[u8]) -> Box<LongRun> {
     let received = in_background(fixture, || {}, || connection.session.receive(request, &mut Vec::new()));
     match received.after {
@@ -539,8 +538,8 @@ fn begin_heavy(fixture: &Fixture, connection: &mut Connection, request: &[u8]) -
     }
 }
 
-/// A transaction of many heavy reads kept the connection's thread for as long as it took. It is
-/// taken back and run again where it may take long, from the state that the connection had before.
+/// A transaction of many heavy reads kept the connection's thread for its whole duration. It is
+/// rolled back and run again where it may take long, from the connection's previous state.
 #[test]
 fn a_long_transaction_takes_effect_once() {
     let fixture = Fixture::new();
@@ -581,8 +580,8 @@ fn a_long_transaction_takes_effect_once() {
     connection.check("PING => PONG\nEXEC => !ERR EXEC without MULTI");
 }
 
-/// Other clients get an error while it keeps them waiting, and may end it: nothing of it stays,
-/// whatever it has written.
+/// Other clients get an error while it keeps them waiting, and may kill it: none of its effects
+/// stay, whether it has written or not.
 #[test]
 fn a_long_transaction_is_killed() {
     let fixture = Fixture::new();

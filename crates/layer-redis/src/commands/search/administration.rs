@@ -1,5 +1,7 @@
 //! Making, changing and removing indexes and their other names.
 
+use std::sync::Arc;
+
 use quartet_search::SearchError;
 use quartet_wire_resp::Arguments;
 
@@ -27,7 +29,7 @@ const NO_ALIAS: &str = "SEARCH_ALIAS_NOT_FOUND Alias does not exist";
 
 pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 4)?;
-    make(context, words[0], &words[1..])
+    make(context, arguments, words[0], &words[1..])
 }
 
 pub fn create_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -37,10 +39,15 @@ pub fn create_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>)
         context.reply.ok();
         return Ok(());
     }
-    make(context, words[0], &words[1..])
+    make(context, arguments, words[0], &words[1..])
 }
 
-fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result<(), ErrorReply> {
+fn make(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    name: &[u8],
+    request: &[&[u8]],
+) -> Result<(), ErrorReply> {
     if context.client.db != 0 {
         return Err("SEARCH_INDEX_DB Cannot create index on db != 0".into());
     }
@@ -54,7 +61,7 @@ fn make(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result
     }
     let definition = Definition::parse(request)?;
     check_paths(name, &definition)?;
-    check_access(context, &definition.prefixes, false)?;
+    check_access(context, arguments, &definition.prefixes, false)?;
     let index = Index::create(context.tx, name, request)?;
     context.changes().index(true);
     if definition.idle_ms.is_some() {
@@ -103,22 +110,27 @@ fn check_name(name: &[u8]) -> Result<(), ErrorReply> {
 
 pub fn alter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 5)?;
-    add_fields(context, words[0], &words[1..])
+    add_fields(context, arguments, words[0], &words[1..])
 }
 
 pub fn alter_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 5)?;
-    let index = find(context, words[0], false)?;
+    let index = find(context, arguments, words[0], false)?;
     let schema = &index.definition.schema;
     if words.get(3).is_some_and(|field| schema.find(field).is_some()) {
         context.reply.ok();
         return Ok(());
     }
-    add_fields(context, words[0], &words[1..])
+    add_fields(context, arguments, words[0], &words[1..])
 }
 
-fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> Result<(), ErrorReply> {
-    let index = find(context, name, false)?;
+fn add_fields(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    name: &[u8],
+    request: &[&[u8]],
+) -> Result<(), ErrorReply> {
+    let index = find(context, arguments, name, false)?;
     let mut definition = index.definition.clone();
     definition.alter(request)?;
     check_paths(&index.name, &definition)?;
@@ -132,7 +144,7 @@ fn add_fields(context: &mut Context<'_, '_>, name: &[u8], request: &[&[u8]]) -> 
 
 pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let words = words_between(arguments, 1, 2)?;
-    remove(context, &words)
+    remove(context, arguments, &words)
 }
 
 /// The index that a request drops with its keys.
@@ -149,21 +161,21 @@ pub fn drop_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) 
         context.reply.ok();
         return Ok(Outcome::Done);
     }
-    remove(context, &words)
+    remove(context, arguments, &words)
 }
 
-fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, ErrorReply> {
+fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, words: &[&[u8]]) -> Result<Outcome, ErrorReply> {
     let with_documents = match words.get(1) {
         None => false,
         Some(word) if word.eq_ignore_ascii_case(b"DD") => true,
-        // The original's word to its replicas, which hear of the keys one by one.
+        // The original's message to its replicas, which receive the keys one by one.
         Some(word) if word.eq_ignore_ascii_case(b"_FORCEKEEPDOCS") => false,
         Some(word) => {
             let word = String::from_utf8_lossy(word);
             return Err(SearchError::Unrecognized(format!("Unknown argument `{word}`")).into());
         }
     };
-    let index = find(context, words[0], with_documents)?;
+    let index = find(context, arguments, words[0], with_documents)?;
     if with_documents {
         let names = upkeep::keys_of(context.tx, &index, usize::MAX);
         if names.len() > REMOVED_AT_ONCE && !context.client.may_take_long {
@@ -182,7 +194,7 @@ fn remove(context: &mut Context<'_, '_>, words: &[&[u8]]) -> Result<Outcome, Err
 
 pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words_between(arguments, 2, 2)?;
-    add_alias(context, words[0], words[1])
+    add_alias(context, arguments, words[0], words[1])
 }
 
 pub fn alias_add_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -192,10 +204,15 @@ pub fn alias_add_if_absent(context: &mut Context<'_, '_>, arguments: Arguments<'
         context.reply.ok();
         return Ok(());
     }
-    add_alias(context, words[0], words[1])
+    add_alias(context, arguments, words[0], words[1])
 }
 
-fn add_alias(context: &mut Context<'_, '_>, alias: &[u8], index: &[u8]) -> Result<(), ErrorReply> {
+fn add_alias(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    alias: &[u8],
+    index: &[u8],
+) -> Result<(), ErrorReply> {
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if catalogue.named(alias).is_some() {
         return Err(ALIAS_IS_INDEX.into());
@@ -203,15 +220,20 @@ fn add_alias(context: &mut Context<'_, '_>, alias: &[u8], index: &[u8]) -> Resul
     if catalogue.is_alias(alias) {
         return Err(ALIAS_EXISTS.into());
     }
-    set_alias(context, alias, index)
+    set_alias(context, arguments, alias, index)
 }
 
-fn set_alias(context: &mut Context<'_, '_>, alias: &[u8], name: &[u8]) -> Result<(), ErrorReply> {
+fn set_alias(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    alias: &[u8],
+    name: &[u8],
+) -> Result<(), ErrorReply> {
     check_name(alias)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     // An alias has no alias.
     let index = catalogue.named(name).ok_or_else(|| not_found(name))?;
-    check_access(context, &index.definition.prefixes, false)?;
+    check_access(context, arguments, &index.definition.prefixes, false)?;
     Index::put_alias(context.tx, alias, name);
     context.reply.ok();
     Ok(())
@@ -224,14 +246,14 @@ pub fn alias_update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
         return Err(ALIAS_IS_INDEX.into());
     }
     if catalogue.is_alias(words[0]) {
-        find(context, words[0], false)?;
+        find(context, arguments, words[0], false)?;
     }
-    set_alias(context, words[0], words[1])
+    set_alias(context, arguments, words[0], words[1])
 }
 
 pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words_between(arguments, 1, 1)?;
-    remove_alias(context, words[0])
+    remove_alias(context, arguments, words[0])
 }
 
 pub fn alias_delete_if_present(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -241,15 +263,15 @@ pub fn alias_delete_if_present(context: &mut Context<'_, '_>, arguments: Argumen
         context.reply.ok();
         return Ok(());
     }
-    remove_alias(context, words[0])
+    remove_alias(context, arguments, words[0])
 }
 
-fn remove_alias(context: &mut Context<'_, '_>, alias: &[u8]) -> Result<(), ErrorReply> {
+fn remove_alias(context: &mut Context<'_, '_>, arguments: Arguments<'_>, alias: &[u8]) -> Result<(), ErrorReply> {
     let catalogue = context.groups.indexes().catalogue(context.tx);
     if !catalogue.is_alias(alias) {
         return Err(NO_ALIAS.into());
     }
-    find(context, alias, false)?;
+    find(context, arguments, alias, false)?;
     Index::clear_alias(context.tx, alias);
     context.reply.ok();
     Ok(())
@@ -260,16 +282,19 @@ pub fn alias_list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let words = words_between(arguments, 1, 1)?;
     let catalogue = context.groups.indexes().catalogue(context.tx);
     let index = catalogue.named(words[0]).ok_or_else(|| not_found(words[0]))?;
-    check_access(context, &index.definition.prefixes, false)?;
+    check_access(context, arguments, &index.definition.prefixes, false)?;
     let aliases: Vec<_> = catalogue.aliases_of(&index.name).collect();
     context.reply.set(aliases.len());
     aliases.iter().for_each(|alias| context.reply.bulk(alias));
     Ok(())
 }
 
-pub fn list(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+/// The names of the indexes that the user may search.
+pub fn list(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let catalogue = context.groups.indexes().catalogue(context.tx);
-    context.reply.set(catalogue.indexes().count());
-    catalogue.indexes().for_each(|index| context.reply.bulk(&index.name));
+    let may_read = |index: &&Arc<Index>| check_access(context, arguments, &index.definition.prefixes, false).is_ok();
+    let shown: Vec<_> = catalogue.indexes().filter(may_read).collect();
+    context.reply.set(shown.len());
+    shown.iter().for_each(|index| context.reply.bulk(&index.name));
     Ok(())
 }

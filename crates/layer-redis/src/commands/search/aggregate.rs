@@ -12,7 +12,7 @@ use quartet_wire_resp::{Arguments, Protocol};
 
 use super::arguments::{Common, Taken, limit, unknown};
 use super::content;
-use super::contents::{self, Contents};
+use super::contents::{self, Contents, DOCUMENT};
 use super::lookup::{count_part, counted, find, words};
 use super::profile::Profile;
 use super::query::{write_explained, write_head, write_tail};
@@ -20,12 +20,12 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::query_memory::Held;
 use crate::indexes::{Cursor, Index, RecordForm, Words, refused};
-use crate::keyspace::Entry;
+use crate::keyspace::{Entry, Kind};
 
 /// Most bytes of the records of one aggregation, about.
 const RECORDS_BYTES_MAX: usize = 128 << 20;
 
-/// How many records a SORTBY gives that says nothing.
+/// Default number of records of a SORTBY.
 const SORTED_DEFAULT: usize = 10;
 
 /// Most properties of a SORTBY, as at the original.
@@ -34,10 +34,10 @@ const SORT_KEYS_MAX: usize = 8;
 /// Most properties of a GROUPBY, as at the original.
 const GROUP_KEYS_MAX: usize = u16::MAX as usize;
 
-/// How many records a piece has that says nothing.
+/// Default number of records of a piece.
 pub(super) const COUNT_DEFAULT: usize = 1000;
 
-/// How long a cursor lives without being read, and the longest that may be asked for.
+/// Default lifetime of an idle cursor, and the longest lifetime that a request can set.
 pub(super) const IDLE_MS_MAX: u64 = 300_000;
 
 const CURSOR_GONE: &str = "SEARCH_CURSOR_NOT_FOUND Cursor not found";
@@ -60,7 +60,7 @@ pub(super) struct AggregateArguments {
     names_are_marked: bool,
     pub steps: Vec<Step>,
     pub cursor: Option<(usize, u64)>,
-    /// The order and the part that are asked for since the last GROUPBY.
+    /// The order and the range requested since the last GROUPBY.
     arrangement: Option<Arrangement>,
 }
 
@@ -69,19 +69,19 @@ pub(super) struct Loaded {
     /// A path, or the name of a field.
     pub path: String,
     pub name: String,
-    /// How many steps precede it.
+    /// The number of steps before it.
     at: usize,
 }
 
-/// SORTBY and LIMIT are one step, which stands where the first of them does. The last of several
-/// LIMIT counts, and the last of LIMIT and MAX.
+/// SORTBY and LIMIT are one step, at the position of the first. The last LIMIT counts, and the
+/// last of LIMIT and MAX.
 #[derive(Default)]
 struct Arrangement {
-    /// How many steps precede it.
+    /// The number of steps before it.
     at: usize,
     keys: Option<Vec<(String, bool)>>,
     offset: usize,
-    /// How many records are taken; zero of MAX stands for none that was named.
+    /// The number of taken records; MAX 0 counts as an absent number.
     count: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl Arrangement {
     }
 }
 
-/// Options of the query, which stand in front of the steps.
+/// Options of the query, which precede the steps.
 const OF_QUERY: &[&str] = &[
     "VERBATIM",
     "EXPANDER",
@@ -164,25 +164,27 @@ impl AggregateArguments {
         }
     }
 
-    /// Whether LOAD gives a property of this name from the field or path of this name.
+    /// Returns true if LOAD gives a property of this name from the field or path of this name.
     pub fn loads(&self, name: &str) -> bool {
         self.loaded
             .iter()
             .any(|loaded| loaded.path == name && loaded.name == name)
     }
 
-    /// Whether LOAD gives a property of this name.
+    /// Returns true if LOAD gives a property of this name.
     pub fn gives(&self, name: &str) -> bool {
         self.loaded.iter().any(|loaded| loaded.name == name)
     }
 
     /// Whether documents have a property where it is used. An expression takes what LOAD named
-    /// before it, and of other fields the SORTABLE ones.
+    /// before it, and of other fields the SORTABLE ones. `LOAD *` gives a document whole, and of it
+    /// the schema's fields.
     pub fn finds(&self, index: &Index, used: &Use<'_>) -> bool {
         let is_loaded = |loaded: &Loaded| loaded.name == used.name && loaded.at <= used.at;
         let field = index.definition.schema.find(used.name.as_bytes());
         let is_at_hand = field.is_some_and(|(_, field)| field.sortable || !used.in_expression);
-        self.loads_all || is_at_hand || self.loaded.iter().any(is_loaded)
+        let has_all = index.definition.on != Kind::Json || field.is_some() || used.name == DOCUMENT;
+        self.loads_all && has_all || is_at_hand || self.loaded.iter().any(is_loaded)
     }
 
     /// Reads the next argument.
@@ -248,7 +250,8 @@ impl AggregateArguments {
         Ok(())
     }
 
-    /// SORTBY and LIMIT alone are no steps behind which options of the query are refused.
+    /// Returns true after the first step, from which on options of the query are refused; SORTBY
+    /// and LIMIT do not count.
     fn has_steps(&self) -> bool {
         self.loads_all || !self.loaded.is_empty() || !self.steps.is_empty()
     }
@@ -261,7 +264,7 @@ impl AggregateArguments {
         })
     }
 
-    /// Puts the order and the part that were asked for among the steps.
+    /// Inserts the requested order and range into the steps.
     pub fn arrange(&mut self) {
         if let Some(arrangement) = self.arrangement.take() {
             let at = arrangement.at;
@@ -289,7 +292,7 @@ impl AggregateArguments {
     }
 
     fn load(&mut self, words: &mut Words<'_>) -> Result<(), ErrorReply> {
-        // The contents of documents are at hand until they are grouped, so they are loaded first.
+        // The contents of documents are available until they are grouped, so they are loaded first.
         if self.steps.iter().any(|step| matches!(step, Step::GroupBy { .. })) {
             return Err(refused("LOAD cannot be applied after projectors or reducers"));
         }
@@ -386,7 +389,7 @@ fn group(words: &mut Words<'_>, names_are_marked: bool) -> Result<Step, ErrorRep
     Ok(Step::GroupBy { properties, reducers })
 }
 
-/// The name of a result without one, as the original makes it up.
+/// The original's generated name for an unnamed result.
 fn generated_name(reducer: &str, arguments: &[&str]) -> String {
     let arguments: Vec<&str> = arguments
         .iter()
@@ -450,21 +453,22 @@ pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
-    let outcome = run(context, &given, None);
+    let outcome = run(context, arguments, &given, None);
     counted(context, outcome)
 }
 
-/// FT.AGGREGATE with these arguments; the answer has a profile if one is given.
+/// Runs FT.AGGREGATE with these words, for this request; `profile` adds a profile to the answer.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
     given: &[&[u8]],
     mut profile: Option<Profile>,
 ) -> Result<Outcome, ErrorReply> {
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let mut asked = AggregateArguments::read(context, &mut rest)?;
-    // A profile says how far a search came whose time was over, whatever is set.
+    // A profile shows the progress of a timed-out search, under any setting.
     asked.common.answers_parts |= profile.is_some();
     if profile.is_some() && asked.cursor.is_some() {
         return Err(refused("FT.PROFILE does not support cursor"));
@@ -528,7 +532,7 @@ pub(super) fn run(
                 profile.is_searched(&mut found, &behind);
             }
             let mut hits = found.hits;
-            // Without scores and vectors the order says nothing: that of the keys is as good.
+            // Without scores and vectors the order is arbitrary; this is the order of the keys.
             if !is_by_key && query.nearest.is_none() && !has_scores {
                 hits.sort_by(|a, b| a.key.cmp(&b.key));
             }
@@ -615,7 +619,7 @@ pub(super) fn open_cursor(
     context.cursors().add(cursor, now_ms, || random.below(1 << 31))
 }
 
-/// The properties that the steps take from documents beside those that LOAD names.
+/// The properties of documents that the steps use, except those of LOAD.
 fn wanted(index: &Index, query: &Query, asked: &AggregateArguments) -> Result<Vec<String>, ErrorReply> {
     let distances = query.distance_names();
     let is_distance = |name: &str| distances.contains(&name);
@@ -633,7 +637,7 @@ pub(super) fn wanted_fields<'i>(index: &'i Index, names: &[String]) -> Vec<&'i F
     fields.map(|(_, field)| field).collect()
 }
 
-/// A match: a hit, or its key where nothing else is asked for.
+/// A match: a hit, or only its key if nothing else is needed.
 enum Match<'m> {
     Hit(&'m Hit),
     Key(&'m [u8]),
@@ -653,7 +657,7 @@ pub(super) struct Source<'a> {
     pub index: &'a Index,
     pub query: &'a Query,
     pub asked: &'a AggregateArguments,
-    /// The fields that the steps take beside those that are loaded.
+    /// The fields that the steps use, without the loaded fields.
     pub wanted: Vec<&'a Field>,
 }
 
@@ -722,7 +726,7 @@ impl Source<'_> {
         }
     }
 
-    /// True if records have more than what is known of a hit.
+    /// Returns true if records need more than the data of a hit.
     fn needs_contents(&self) -> bool {
         let asked = self.asked;
         asked.loads_all || asked.form.with_payloads || !asked.loaded.is_empty() || !self.wanted.is_empty()
@@ -784,7 +788,7 @@ impl Source<'_> {
             }
         }
         for field in &self.wanted {
-            // All fields of a hash are there already.
+            // All fields of the hash are already loaded.
             let is_loaded = self.asked.loads_all && contents.is_hash() && field.path == field.name;
             if !is_loaded
                 && let Value::Null = record.get(&field.name)
@@ -807,8 +811,8 @@ pub(super) fn hold(held: &mut Held<'_>, bytes: usize) -> Result<(), SearchError>
     }
 }
 
-/// The steps, and the LIMIT at their end, with the order that it takes a part of. The total is that
-/// of what it takes them from.
+/// The steps, and the final LIMIT together with the order before it. The total is that of LIMIT's
+/// input.
 pub(super) fn paged(steps: &[Step]) -> (&[Step], &[Step]) {
     let behind = match steps {
         [.., Step::SortBy { .. }, Step::Limit { .. }] => 2,
@@ -844,7 +848,7 @@ fn shown_sort_key(steps: &[Step], record: &Record) -> Option<Vec<u8>> {
     }
 }
 
-/// Records, and what they were sorted by if that is asked for.
+/// Records, and their sort keys if requested.
 type Sorted<'r> = (&'r [Record], Option<&'r [Option<Vec<u8>>]>, RecordForm);
 
 fn write_records(context: &mut Context<'_, '_>, total: u64, (records, sorted_by, form): Sorted<'_>, warnings: &[&str]) {
@@ -956,7 +960,7 @@ pub fn cursor(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         false => None,
     };
     let now_ms = context.now_ms;
-    let index = match find(context, given[1], false) {
+    let index = match find(context, arguments, given[1], false) {
         Ok(index) => index.number,
         Err(error) if error.text.starts_with("NOPERM") => return Err(error),
         Err(_) => return Err(CURSOR_GONE.into()),

@@ -15,15 +15,14 @@ use crate::handler::definition::ErrorReply;
 use crate::indexes::{Index, Words, refused};
 use crate::keyspace::Kind;
 
-/// A search in a transaction or a script holds the database's lock, so it goes on for no longer,
-/// whatever TIMEOUT says.
+/// A search in a transaction or a script holds the database's lock, so its time is limited to this,
+/// for any TIMEOUT.
 const TIMEOUT_MS_MAX_WITH_LOCK: u64 = 5_000;
 
-/// Others hold what was deleted since they began.
+/// Longer searches would retain too many deleted versions.
 const TIMEOUT_MS_MAX: u64 = 60_000;
 
-/// The divisor of the longest time that gives how much of it is kept for the steps behind a search
-/// whose answer is a part.
+/// The divisor of the time limit that gives the time reserved for the steps after a partial search.
 const TIME_PARTS: u64 = 4;
 
 /// The kind of an argument.
@@ -87,7 +86,7 @@ impl Common {
         } else if words.take("PAYLOAD") {
             self.payload = Some(words.argument("PAYLOAD")?.to_vec());
         } else if words.take("WITHCOUNT") || words.take("WITHOUTCOUNT") {
-            // A total is that of all matches, whichever is asked for.
+            // A total counts all matches, for any of these words.
         } else if words.take("NOSTOPWORDS") {
             self.keeps_stop_words = true;
         } else if words.take("LANGUAGE") {
@@ -198,7 +197,7 @@ impl Common {
         }
         if let Some(fields) = &self.fields {
             let mask = fields.iter().fold(0, |mask, field| mask | bit(&schema, field));
-            // Without fields in the index, each that is known stands for all.
+            // With NOFIELDS a known field means all fields.
             if mask == 0 || !has_no_fields {
                 query.root.restrict(mask);
             }
@@ -225,8 +224,8 @@ impl Common {
         Ok(query)
     }
 
-    /// Refuses an order or a distance of words in a field whose path leads to several values: which
-    /// of them comes first is not defined.
+    /// Refuses an order or a distance of words in a field whose path has several values: their
+    /// order is undefined.
     fn check_order(&self, index: &Index, query: &Node) -> Result<(), ErrorReply> {
         let fields = query.ordered_fields(self.slop.is_some() || self.in_order);
         let has_no_offsets = index.definition.options.iter().any(|option| option.0 == "NOOFFSETS");
@@ -245,8 +244,8 @@ impl Common {
         }
     }
 
-    /// Says whether the search has to end: because its time is over, or because it is to go on
-    /// elsewhere.
+    /// Returns true if the search must end: because of its deadline, or to continue on another
+    /// thread.
     pub fn clock<'c>(&self, context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
         let timeout_ms_max = match self.answers_parts {
             true => timeout_ms_max(context) - timeout_ms_max(context) / TIME_PARTS,
@@ -259,7 +258,7 @@ impl Common {
         ends_at(context, self.began_micros + timeout_ms * 1000)
     }
 
-    /// Says whether the longest time is over, whatever TIMEOUT says.
+    /// Returns true after the longest time limit, for any TIMEOUT.
     pub fn last_clock<'c>(&self, context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
         ends_at(context, self.began_micros + timeout_ms_max(context) * 1000)
     }

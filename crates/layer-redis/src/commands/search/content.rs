@@ -1,5 +1,5 @@
-//! The documents of searches and aggregations: an index at the state of the transaction, without
-//! what is over, and the values of the keys that were found.
+//! The documents of searches and aggregations: an index in the state of the transaction, without
+//! expired keys and fields, and the values of the matching keys.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::indexes::query_memory::Held;
 use crate::indexes::{Index, Overlay, StoredIndex, TransactionRows};
 use crate::keyspace::each_due;
 
-/// Keys whose time is over that are looked at between two looks at the time of a search.
+/// Expired keys that are examined between two checks of a search's deadline.
 const KEYS_BETWEEN_CHECKS: u32 = 64;
 
 /// Hits whose contents are read between two looks at the time.
@@ -48,7 +48,7 @@ fn answers_what_is_indexed(context: &Context<'_, '_>) -> bool {
     setting.load(Ordering::Relaxed) != 0
 }
 
-/// The warning of an answer that is a part because its time was over.
+/// The warning of an answer that is partial because of its deadline.
 pub const TIME_WAS_OVER: &str = "Timeout limit was reached";
 
 /// The warnings of an answer.
@@ -57,8 +57,8 @@ pub fn warnings<'w>(filling: Option<&'w str>, parts: &Parts<'_>) -> Vec<&'w str>
     filling.into_iter().chain(over).collect()
 }
 
-/// Nothing if the index is full. Otherwise the request is to be made again where it may wait, or
-/// was already and learns how far the index is, in an error with this code.
+/// Returns None for a full index. Otherwise the request must be repeated where it may wait, or,
+/// after such a wait, gets an error with this code and the progress of the index.
 pub fn wait_for(
     context: &mut Context<'_, '_>,
     index: &impl StoredIndex,
@@ -75,8 +75,8 @@ pub fn wait_for(
     Err(format!("{code} Index {name} is being filled: {percent:.1}% of the keys were looked at").into())
 }
 
-/// The index as the transaction sees it. Keys and fields whose time is over are not in it although
-/// nobody has removed them yet; if that takes too long, so does the search.
+/// The index as the transaction sees it, without expired keys and fields that are not removed yet;
+/// if that takes too long, the search times out too.
 pub fn rows<'r, 't>(
     context: &'r mut Context<'_, 't>,
     index: &impl Followed,
@@ -162,8 +162,8 @@ pub fn keys(
     Ok(time.found(found)?)
 }
 
-/// Asked before the contents of each hit are read: `count` were before it. Returns true if these
-/// are the answer, as the search's time is over.
+/// Called before the contents of each hit are read; `count` hits precede it. Returns true if these
+/// are the answer, because of the search's deadline.
 pub fn is_over(count: usize, time: Time<'_>) -> Result<bool, SearchError> {
     match count % HITS_BETWEEN_CHECKS == HITS_BETWEEN_CHECKS - 1 {
         true => time.is_over(),
@@ -171,11 +171,11 @@ pub fn is_over(count: usize, time: Time<'_>) -> Result<bool, SearchError> {
     }
 }
 
-/// Hits whose contents are read together: several take little longer than one.
+/// Hits whose contents are read together: a batch takes little longer than a single read.
 pub const CONTENTS_AT_ONCE: usize = 64;
 
-/// Asked before the contents of each hit are read, with how many were before it: prefetches those
-/// of the next hits now and then.
+/// Called before the contents of each hit are read, with the number of hits before it: prefetches
+/// the next hits periodically.
 pub fn fetch_next(context: &mut Context<'_, '_>, hits: &[Hit], count: usize) {
     if count.is_multiple_of(CONTENTS_AT_ONCE) {
         let next = hits[count..].iter().take(CONTENTS_AT_ONCE);
@@ -183,7 +183,7 @@ pub fn fetch_next(context: &mut Context<'_, '_>, hits: &[Hit], count: usize) {
     }
 }
 
-/// The memory of a search that begins.
+/// The memory of a new search.
 pub fn memory<'c>(context: &Context<'c, '_>) -> Held<'c> {
     let groups = context.groups;
     groups.indexes().query_memory.begin(groups.engine().memory())
@@ -199,7 +199,7 @@ pub fn contents(context: &mut Context<'_, '_>, index: &Index, name: &[u8]) -> Op
     Contents::find(&mut context.keys_of(0), index, name)
 }
 
-/// How far a hit is by the name that the query gives a distance.
+/// The distance of a hit, by the name that the query gives it.
 pub fn distance(query: &Query, hit: &Hit, name: &str) -> Option<f64> {
     let of_range = hit.range_distances.iter().find(|(known, _)| known == name);
     let is_nearest = query
@@ -214,7 +214,7 @@ pub fn distance(query: &Query, hit: &Hit, name: &str) -> Option<f64> {
 /// All distances of a hit, by their names.
 pub fn distances(query: &Query, hit: &Hit) -> Vec<(Vec<u8>, Value)> {
     let mut names = query.distance_names();
-    // The nearest come behind the ranges in the query, and first in an answer.
+    // Nearness follows the ranges in the query, but is first in an answer.
     if query.nearest.is_some() {
         names.rotate_right(1);
     }

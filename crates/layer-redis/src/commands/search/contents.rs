@@ -1,8 +1,8 @@
 //! The contents of keys as indexing, searches and aggregations read them.
 //!
-//! A hash has one value a field. In a document a path leads to nothing, to one value or to several;
-//! paths of the older kind, without `$`, lead to nothing, as at the original. In dialect 2 a
-//! path stands for the first of its values, from dialect 3 on for an array of all.
+//! A hash has one value a field. In a document a path has no value, one value or several; paths of
+//! the older kind, without `$`, have none, as in the original. In dialect 2 a path means the first
+//! of its values, from dialect 3 on an array of all.
 
 use quartet_search::aggregate::{PathValues, Value};
 use quartet_search::analysis::folded;
@@ -14,7 +14,7 @@ use crate::indexes::Index;
 use crate::keyspace::{Entry, Keyspace, Kind};
 
 /// The name of a whole document.
-const DOCUMENT: &str = "$";
+pub const DOCUMENT: &str = "$";
 
 /// The first dialect in which a path stands for all of its values.
 const DIALECT_OF_ALL: u8 = 3;
@@ -201,12 +201,12 @@ impl Contents {
     }
 }
 
-/// Whether a path leads to one value at most, whatever the document.
+/// Returns true if a path has at most one value in any document.
 pub fn is_of_one_value(path: &str) -> bool {
     Path::parse(path.as_bytes()).is_ok_and(|path| path.static_steps().is_some())
 }
 
-/// Whether a path leads to one value that is no array and no object.
+/// Returns true if a path leads to one value that is no array and no object.
 fn is_one(document: &Json, path: &str) -> bool {
     match selected(document, path).as_slice() {
         [one] => !matches!(one, Json::Array(_) | Json::Object(_)),

@@ -6,7 +6,7 @@ use quartet_engine::Transaction;
 use quartet_wire_rdb::suggestions::Dictionary;
 use quartet_wire_resp::Arguments;
 
-use super::lookup::words;
+use super::lookup::{NO_PERMISSION, words};
 use crate::handler::context::Context;
 use crate::handler::definition::ErrorReply;
 use crate::indexes::refused;
@@ -39,9 +39,21 @@ fn check(words: &[&[u8]]) -> Result<(), ErrorReply> {
     }
 }
 
+/// Access to a dictionary is checked by its name, as for a key.
+pub fn check_access(
+    context: &Context<'_, '_>,
+    arguments: Arguments<'_>,
+    name: &[u8],
+    writes: bool,
+) -> Result<(), ErrorReply> {
+    let may = context.user_may(arguments, |selector| selector.has_key(name, writes));
+    may.then_some(()).ok_or(NO_PERMISSION.into())
+}
+
 pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 2)?;
     check(&words)?;
+    check_access(context, arguments, words[0], true)?;
     let mut added = 0;
     for word in words[1..].iter().filter(|word| !word.is_empty()) {
         let key = row(words[0], word);
@@ -55,6 +67,7 @@ pub fn add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 2)?;
     check(&words)?;
+    check_access(context, arguments, words[0], true)?;
     let rows = words[1..].iter().map(|word| row(words[0], word));
     let removed = rows.filter(|row| context.tx.clear(row).is_some()).count();
     context.reply.integer(removed as i64);
@@ -63,6 +76,7 @@ pub fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 pub fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 1)?;
+    check_access(context, arguments, words[0], false)?;
     let found = read(context.tx, words[0]);
     if found.is_empty() {
         return Err("SEARCH_GENERIC could not open dict key".into());

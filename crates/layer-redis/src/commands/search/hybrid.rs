@@ -19,7 +19,7 @@ use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{Index, RecordForm, Words, refused};
 
-/// How many searches there are, if the request says so.
+/// The number of searches, if the request gives it.
 const SEARCHES: u64 = 2;
 const WINDOW_DEFAULT: usize = 20;
 const CONSTANT_DEFAULT: f64 = 60.0;
@@ -59,7 +59,7 @@ struct VectorPart<'w> {
 /// Which documents the search for vectors is among.
 struct Filter<'w> {
     query: &'w [u8],
-    /// Whether it says how it is to be done.
+    /// Returns true if the request has a policy.
     has_policy: bool,
     policy: Option<HybridPolicy>,
 }
@@ -384,18 +384,19 @@ struct Merged {
 
 pub fn hybrid(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let given = words(arguments, 5)?;
-    let outcome = run(context, &given, None);
+    let outcome = run(context, arguments, &given, None);
     counted(context, outcome)
 }
 
-/// FT.HYBRID with these arguments; the answer has a profile if one is given.
+/// Runs FT.HYBRID with these words, for this request; `profile` adds a profile to the answer.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
     given: &[&[u8]],
     mut profile: Option<Profile>,
 ) -> Result<Outcome, ErrorReply> {
     let started_micros = context.engine().now_micros();
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = TextPart::read(&mut rest)?;
     let vector = VectorPart::read(&index, &mut rest)?;
@@ -410,7 +411,7 @@ pub(super) fn run(
     if profile.is_some() && asked.cursor.is_some() {
         return Err(refused("FT.PROFILE does not support cursor"));
     }
-    // A profile says how far a search came whose time was over, whatever is set.
+    // A profile shows the progress of a timed-out search, under any setting.
     asked.common.answers_parts |= profile.is_some();
     asked.adds_scores = true;
     // Parts of this command cannot be written in the first dialect.
@@ -509,7 +510,8 @@ pub(super) fn run(
     if let Some(profile) = &mut profile {
         profile.is_done("Hybrid Merger", merged.len() as u64);
     }
-    // Equal ones stay in the order of their keys, and so do all where no order is asked for.
+    // Equal scores remain in the order of their keys, and so do all results without a requested
+    // order.
     if is_sorted {
         merged.sort_by(|a, b| b.hit.score.total_cmp(&a.hit.score));
         if let Some(profile) = &mut profile {
@@ -530,7 +532,7 @@ pub(super) fn run(
         if !has_load || is_grouped(&asked.steps) {
             record.set(KEY, Value::Text(one.hit.key.clone()));
         }
-        // The score stands where LOAD names it, and else in front.
+        // The score has the position that LOAD gives it, or else the first.
         let in_front = (!asked.loads(SCORE)).then_some(SCORE);
         let loaded = asked.loaded.iter().map(|loaded| loaded.name.as_str());
         let first: Vec<&str> = in_front.into_iter().chain(loaded).collect();
@@ -629,7 +631,7 @@ fn write_cursors(
     Ok(Outcome::Done)
 }
 
-/// The arguments behind the searches, which come in any order.
+/// The arguments after the searches, in any order.
 struct Behind {
     combination: Combination,
     /// Whether results are in the order of their scores before the steps: not with NOSORT.
@@ -663,7 +665,7 @@ fn is_grouped(steps: &[Step]) -> bool {
     steps.iter().any(|step| matches!(step, Step::GroupBy { .. }))
 }
 
-/// Whether the combined score is asked for by name.
+/// Returns true if the combined score is requested by name.
 fn wanted_score(asked: &AggregateArguments) -> bool {
     let wanted = aggregate::wanted(&asked.steps, &|_| true);
     asked.loads(SCORE) || wanted.is_ok_and(|names| names.iter().any(|name| name == SCORE))
@@ -770,7 +772,7 @@ fn vector_query(index: &Index, part: &VectorPart<'_>, asked: &mut AggregateArgum
 /// The stages, and how far the index is if it is being filled.
 type Warnings<'a> = (&'a [Parts<'a>], Option<&'a str>);
 
-/// Names the stages whose time was over before they were done.
+/// Names the stages that timed out before they were complete.
 fn write_warnings(context: &mut Context<'_, '_>, (stages, filling): Warnings<'_>) {
     if stages.iter().any(Parts::was_over) {
         count_part(context);
@@ -783,7 +785,7 @@ fn write_warnings(context: &mut Context<'_, '_>, (stages, filling): Warnings<'_>
     warnings.iter().for_each(|warning| context.reply.simple(warning));
 }
 
-/// Says what stands beside the records.
+/// The parts of the answer other than the records.
 struct Form<'a> {
     micros: u64,
     warnings: Warnings<'a>,
@@ -807,6 +809,6 @@ fn write(context: &mut Context<'_, '_>, total: u64, records: &[Record], form: Fo
     }
     write_warnings(context, form.warnings);
     context.reply.simple("execution_time");
-    // A clock of microseconds tells nothing of less.
+    // The resolution of the clock is a microsecond.
     context.reply.double(form.micros.max(1) as f64 / 1000.0);
 }

@@ -1,7 +1,7 @@
-//! FT.INFO. Names, order and forms follow what search 2.10 was seen to answer; figures that nothing
-//! here stands for are left out. Sizes are those of stored rows, about: offsets of words stand in
+//! FT.INFO. Names, order and forms follow the observed answers of search 2.10; figures without a
+//! counterpart here are left out. Sizes are approximate, of stored rows: offsets of words are in
 //! the postings and values of SORTABLE fields in the documents, so they have none of their own, and
-//! no collector runs.
+//! there is no collector.
 
 use quartet_search::index::{self, RecordCounts, State};
 use quartet_search::schema::{Field, FieldKind};
@@ -25,7 +25,7 @@ const CURSORS_MAX: i64 = 128;
 
 pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let given = words(arguments, 1)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let failures = Failures::read(context.tx, &index.number);
     let progress = index.progress(context.tx);
     let stored_bytes = context.groups.indexes().sizes.of(context.tx, index.as_ref());

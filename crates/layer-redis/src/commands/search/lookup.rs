@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quartet_search::SearchError;
+use quartet_wire_resp::Arguments;
 
 use crate::handler::context::Context;
 use crate::handler::definition::*;
@@ -16,11 +17,8 @@ impl From<SearchError> for ErrorReply {
 
 pub(super) const NO_PERMISSION: &str = "NOPERM No permissions to access a key";
 
-/// The words behind the command's name; refused if there are fewer than `count_min`.
-pub(super) fn words<'a>(
-    arguments: quartet_wire_resp::Arguments<'a>,
-    count_min: usize,
-) -> Result<Vec<&'a [u8]>, ErrorReply> {
+/// The words after the command's name; refused if there are fewer than `count_min`.
+pub(super) fn words<'a>(arguments: Arguments<'a>, count_min: usize) -> Result<Vec<&'a [u8]>, ErrorReply> {
     match arguments.len() <= count_min {
         true => Err(wrong_number(arguments)),
         false => Ok(arguments.iter().skip(1).collect()),
@@ -29,7 +27,7 @@ pub(super) fn words<'a>(
 
 /// The same; refused as well if there are more than `count_max`.
 pub(super) fn words_between<'a>(
-    arguments: quartet_wire_resp::Arguments<'a>,
+    arguments: Arguments<'a>,
     count_min: usize,
     count_max: usize,
 ) -> Result<Vec<&'a [u8]>, ErrorReply> {
@@ -39,19 +37,19 @@ pub(super) fn words_between<'a>(
     }
 }
 
-fn wrong_number(arguments: quartet_wire_resp::Arguments<'_>) -> ErrorReply {
+fn wrong_number(arguments: Arguments<'_>) -> ErrorReply {
     let name = String::from_utf8_lossy(&arguments[0]).to_ascii_uppercase();
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// Counts a search that answers a part, as its time was over.
+/// Counts a search with a partial answer, due to its deadline.
 pub(super) fn count_part(context: &Context<'_, '_>) {
     if !context.groups.has_used_up_allowance() {
         context.groups.indexes().note_timeout(true);
     }
 }
 
-/// Counts a search that ended with an error, if that is because its time was over.
+/// Counts a search that ended with an error, if the error is a timeout.
 pub(super) fn counted(context: &Context<'_, '_>, outcome: Result<Outcome, ErrorReply>) -> Result<Outcome, ErrorReply> {
     let is_timeout = |error: &ErrorReply| error.text == SearchError::Timeout.text();
     if outcome.as_ref().is_err_and(is_timeout) && !context.groups.has_used_up_allowance() {
@@ -65,18 +63,30 @@ pub(super) fn not_found(name: &[u8]) -> ErrorReply {
     format!("SEARCH_INDEX_NOT_FOUND Index not found: {name}").into()
 }
 
-/// The index of this name or alias, if the user may do to its keys what `writes` says.
-pub(super) fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<Arc<Index>, ErrorReply> {
+/// The index of this name or alias, if the user has the rights to its keys that the request and
+/// `writes` require.
+pub(super) fn find(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    name: &[u8],
+    writes: bool,
+) -> Result<Arc<Index>, ErrorReply> {
     let catalogue = context.groups.indexes().catalogue(context.tx);
     let index = catalogue.find(name).ok_or_else(|| not_found(name))?;
-    check_access(context, &index.definition.prefixes, writes)?;
+    check_access(context, arguments, &index.definition.prefixes, writes)?;
     context.groups.indexes().uses.note(index, context.now_ms);
     Ok(index.clone())
 }
 
-/// A search shows every key of its index, so it needs the right to read all that it covers.
-pub(super) fn check_access(context: &Context<'_, '_>, prefixes: &[Vec<u8>], writes: bool) -> Result<(), ErrorReply> {
-    match context.client.user.has_prefixes(prefixes, writes) {
+/// A search shows every key of its index, so it needs the right to read all that it covers, by the
+/// selector that allows the request.
+pub(super) fn check_access(
+    context: &Context<'_, '_>,
+    arguments: Arguments<'_>,
+    prefixes: &[Vec<u8>],
+    writes: bool,
+) -> Result<(), ErrorReply> {
+    match context.user_may(arguments, |selector| selector.has_prefixes(prefixes, writes)) {
         true => Ok(()),
         false => Err(NO_PERMISSION.into()),
     }

@@ -3,9 +3,9 @@
 //!
 //! The answer has the form of 8.x: the results, and a profile of one shard whose conditions and
 //! stages have the original's names. FT.HYBRID's shard has a profile of each of its searches, and
-//! its coordinator one of what follows them. Times are measured, and hold those of the conditions
-//! below them. Stages that go hand in hand here have one time: the first of them has it, the others
-//! zero.
+//! its coordinator a profile of the later stages. Times are measured, and include those of the
+//! conditions below them. Stages that are interleaved here share one time: the first of them has
+//! it, the others have zero.
 
 use quartet_search::search::{Clock, Found, Step};
 use quartet_wire_resp::{Arguments, Protocol};
@@ -25,7 +25,7 @@ pub struct Profile {
     parsed_micros: u64,
     last_micros: u64,
     steps: Option<Step>,
-    /// Stages behind the index: a name, how many documents, and how long it took.
+    /// Stages after the index: a name, the number of documents, and the time.
     stages: Vec<(String, u64, u64)>,
 }
 
@@ -35,7 +35,7 @@ impl Profile {
         Profile::beginning(Clock::new(move || engine.now_micros()), is_limited)
     }
 
-    /// A profile of a part of the request, which begins now.
+    /// A profile of a part of the request, started now.
     pub fn part(&self) -> Profile {
         Profile::beginning(self.clock.clone(), self.is_limited)
     }
@@ -106,7 +106,7 @@ impl Profile {
         }
     }
 
-    /// Writes what stands in front of the results.
+    /// Writes the part before the results.
     pub fn write_head(context: &mut Context<'_, '_>) {
         match context.reply.protocol() {
             Protocol::Resp2 => context.reply.array(2),
@@ -117,7 +117,7 @@ impl Profile {
         }
     }
 
-    /// Writes what stands behind the results.
+    /// Writes the part after the results.
     pub fn write(mut self, context: &mut Context<'_, '_>, warnings: &[&str]) {
         self.lap_micros();
         write_frame(context);
@@ -126,7 +126,7 @@ impl Profile {
         context.reply.map(0);
     }
 
-    /// Writes what stands behind the results of FT.HYBRID: `self` is the profile of what follows
+    /// Writes the part after the results of FT.HYBRID: `self` is the profile of the stages after
     /// its searches. Each of the three has its warnings.
     pub fn write_hybrid(mut self, context: &mut Context<'_, '_>, searches: &[Profile; 2], warnings: [&[&str]; 3]) {
         self.lap_micros();
@@ -231,7 +231,7 @@ impl Profile {
     }
 }
 
-/// Writes the beginning of a profile, up to its only shard.
+/// Writes the head of a profile, up to its only shard.
 fn write_frame(context: &mut Context<'_, '_>) {
     let reply = &mut context.reply;
     if reply.protocol() == Protocol::Resp3 {
@@ -263,5 +263,5 @@ pub fn profile(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         return Err(refused("The QUERY keyword is expected"));
     }
     let request = [&given[..1], rest].concat();
-    run(context, &request, Some(Profile::new(context, is_limited)))
+    run(context, arguments, &request, Some(Profile::new(context, is_limited)))
 }

@@ -129,7 +129,7 @@ impl SearchArguments {
     }
 }
 
-/// How the hits come into their order.
+/// The origin of the order of hits.
 enum Order {
     /// By score, by distance, or by a SORTABLE field: the search does it.
     Found,
@@ -142,21 +142,22 @@ pub fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Err("SEARCH_QUERY_STRING_BAD No query string provided".into());
     }
     let given = words(arguments, 2)?;
-    let outcome = run(context, &given, None);
+    let outcome = run(context, arguments, &given, None);
     counted(context, outcome)
 }
 
-/// FT.SEARCH with these arguments; the answer has a profile if one is given.
+/// Runs FT.SEARCH with these words, for this request; `profile` adds a profile to the answer.
 pub(super) fn run(
     context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
     given: &[&[u8]],
     mut profile: Option<Profile>,
 ) -> Result<Outcome, ErrorReply> {
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let mut asked = SearchArguments::read(context, &mut rest)?;
-    // A profile says how far a search came whose time was over, whatever is set.
+    // A profile shows the progress of a timed-out search, under any setting.
     asked.common.answers_parts |= profile.is_some();
     asked.summaries.check(&index.definition)?;
     let query = asked.common.query(&index, text)?;
@@ -338,7 +339,8 @@ fn page(found: &mut Found, (offset, count): (usize, usize)) {
     found.hits = hits.into_iter().skip(offset).take(count).collect();
 }
 
-/// Sorts by the values that the keys hold; keys without one come last, equal ones by their names.
+/// Sorts by the values of the keys; keys without a value are last, equal keys are in the order of
+/// their names.
 fn sort(
     context: &mut Context<'_, '_>,
     index: &Index,
@@ -384,7 +386,7 @@ struct Answer<'a> {
     index: &'a Index,
     query: &'a Query,
     asked: &'a SearchArguments,
-    /// How many documents the index has, if the answer depends on it.
+    /// The number of the index's documents, if the answer depends on it.
     documents: u64,
     /// Says how far the index is, if it is being filled.
     filling: Option<&'a str>,
@@ -644,7 +646,7 @@ fn write_explanation(context: &mut Context<'_, '_>, explanation: &Explanation) {
     parts.for_each(|part| write_explanation(context, part));
 }
 
-/// The beginning of a RESP3 answer, up to the list of results.
+/// Writes the head of a RESP3 answer, up to the list of results.
 pub fn write_head(context: &mut Context<'_, '_>, total: u64) {
     context.reply.map(5);
     context.reply.simple("attributes");
@@ -665,7 +667,7 @@ pub fn write_tail(context: &mut Context<'_, '_>, warnings: &[&str]) {
 
 fn explained(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<String, ErrorReply> {
     let given = words(arguments, 2)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let asked = SearchArguments::read(context, &mut rest)?;
@@ -689,7 +691,7 @@ pub fn explain_lines(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
 
 pub fn tag_values(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let given = words(arguments, 2)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let field = index.definition.schema.find(given[1]);
     let (at, field) = field.ok_or_else(|| refused("No such field"))?;
     if !matches!(field.kind, FieldKind::Tag { .. }) {

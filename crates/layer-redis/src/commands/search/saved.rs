@@ -10,7 +10,7 @@ use crate::commands::json::Path;
 use crate::indexes::{Algorithm, Catalogue, Definition, Index};
 use crate::keyspace::Kind;
 
-/// All indexes but those that are keys, with their aliases.
+/// All indexes that are not keys, with their aliases.
 pub fn indexes(tx: &mut Transaction<'_>) -> Vec<SearchIndex> {
     let catalogue = Catalogue::of_rows(tx);
     let of = |index: &Index| saved_index(index, catalogue.aliases_of(&index.name).cloned().collect());

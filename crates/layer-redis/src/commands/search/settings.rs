@@ -4,6 +4,8 @@
 use quartet_wire_resp::Arguments;
 
 use super::lookup::words;
+use crate::access::acl::Denial;
+use crate::access::admission_control::PARAMETERS_OF_TENANTS;
 use crate::command::glob;
 use crate::config::table::{Access, Parameter};
 use crate::handler::context::Context;
@@ -38,6 +40,7 @@ fn value(context: &Context<'_, '_>, (_, parameter, _): &Setting) -> String {
 pub fn config(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let given = words(arguments, 2)?;
     let is = |word: &str| given[0].eq_ignore_ascii_case(word.as_bytes());
+    check_access(context, arguments, if is("SET") { "config|set" } else { "config|get" })?;
     let found = |pattern: &[u8]| {
         let named = SETTINGS
             .iter()
@@ -63,7 +66,8 @@ pub fn config(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             .find(|setting| setting.0.as_bytes().eq_ignore_ascii_case(given[1]));
         let (_, parameter, _) = setting.ok_or_else(|| refused("Invalid option"))?;
         let parameter = Parameter::find(parameter.as_bytes()).expect("a parameter of the table");
-        if parameter.access == Access::Immutable {
+        let is_free = !context.is_one_of_several() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
+        if parameter.access == Access::Immutable || !is_free {
             return Err(refused("Not modifiable at runtime"));
         }
         let value = given
@@ -75,6 +79,15 @@ pub fn config(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         Ok(())
     } else {
         Err(refused("No such configuration action"))
+    }
+}
+
+/// The settings are those of CONFIG, so the user must be allowed to run that as well.
+fn check_access(context: &Context<'_, '_>, arguments: Arguments<'_>, name: &str) -> Result<(), ErrorReply> {
+    let command = context.table().find(name.as_bytes()).expect("a command of this table");
+    match context.user_may(arguments, |selector| selector.has_command(command)) {
+        true => Ok(()),
+        false => Err(Denial::Command.text(command).into()),
     }
 }
 
@@ -134,7 +147,7 @@ mod tests {
     use crate::indexes::CURSORS_OF_INDEX_MAX;
 
     #[test]
-    fn shown_limits_are_those_that_hold() {
+    fn shown_limits_are_the_effective_limits() {
         let shown = |name: &str| Parameter::find(name.as_bytes()).unwrap().default;
         for (name, limit) in [
             ("search-cursor-max-idle", IDLE_MS_MAX as usize),

@@ -74,7 +74,7 @@ impl SpellArguments {
 
 pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let given = words(arguments, 2)?;
-    let index = find(context, given[0], false)?;
+    let index = find(context, arguments, given[0], false)?;
     let mut rest = Words::new(&given[1..]);
     let text = rest.next().unwrap_or_default();
     let asked = SpellArguments::read(&mut rest, Common::new(context).dialect)?;
@@ -87,11 +87,11 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     }
     let mut included = Vec::new();
     for name in &asked.includes {
-        included.extend(dictionary(context, name)?);
+        included.extend(dictionary(context, arguments, name)?);
     }
     let mut excluded = std::collections::BTreeSet::new();
     for name in &asked.excludes {
-        let words = dictionary(context, name)?;
+        let words = dictionary(context, arguments, name)?;
         excluded.extend(words.iter().map(|word| quartet_search::analysis::folded(word)));
     }
     let is_over = Common::new(context).clock(context);
@@ -108,7 +108,12 @@ pub fn spell_check(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     Ok(Outcome::Done)
 }
 
-fn dictionary(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Vec<Vec<u8>>, ErrorReply> {
+fn dictionary(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    name: &[u8],
+) -> Result<Vec<Vec<u8>>, ErrorReply> {
+    dictionaries::check_access(context, arguments, name, false)?;
     let words = dictionaries::read(context.tx, name);
     match words.is_empty() {
         true => Err(refused(format!(

@@ -1,4 +1,4 @@
-//! Suggestions: texts that are offered to somebody who has typed their beginning.
+//! Suggestions: completions of a typed prefix.
 //!
 //! ```text
 //! the key's row   payload: id (10), number of texts (8)
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `00` is escaped as `00 ff`. Flags: `LARGE`, always. Invariants: there is at least one text; the
-//! number is that of the rows.
+//! number equals that of the rows.
 
 use std::ops::ControlFlow;
 
@@ -26,10 +26,10 @@ const TEXT_BYTES_MAX: usize = 4096;
 /// Longest payload, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// How many suggestions are answered unless it is said.
+/// Default number of suggestions in an answer.
 const COUNT_DEFAULT: usize = 5;
 
-/// How many letters of the beginning may differ with FUZZY.
+/// Edits of the prefix that FUZZY allows.
 const DISTANCE: usize = 1;
 
 /// The score of a text that is what was typed.
@@ -283,7 +283,7 @@ fn is_whole(typed: &[char], text: &[u8]) -> bool {
     text.len() == typed.len() && bytes(&text)[..text.len()] == bytes(&typed)[..typed.len()]
 }
 
-/// The least distance of what was typed from a beginning of the text.
+/// The least distance of the typed text from a prefix of the text.
 fn least_distance(typed: &[char], text: &[char]) -> Option<usize> {
     let mut row: Vec<usize> = (0..=typed.len()).collect();
     let mut least = row[typed.len()];

@@ -10,7 +10,7 @@ use crate::handler::definition::ErrorReply;
 
 pub fn update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 3)?;
-    let index = find(context, words[0], false)?;
+    let index = find(context, arguments, words[0], false)?;
     let skips_scan = parse::is(words[2], "SKIPINITIALSCAN");
     let meaning_the_same = &words[2 + usize::from(skips_scan)..];
     let mut synonyms = index.definition.schema.synonyms.clone();
@@ -25,7 +25,7 @@ pub fn update(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 pub fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let words = words(arguments, 1)?;
-    let index = find(context, words[0], false)?;
+    let index = find(context, arguments, words[0], false)?;
     let synonyms = &index.definition.schema.synonyms;
     context.reply.map(synonyms.iter().count());
     for (word, groups) in synonyms.iter() {

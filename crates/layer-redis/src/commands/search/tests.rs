@@ -1,5 +1,5 @@
-//! Replies beside the original's recorded ones, and indexes beside the keys: after every way in
-//! which a key changes, each search finds what a look at all keys finds.
+//! Compares replies with the recorded replies of the original, and indexes with the keys: after
+//! every kind of change to a key, each search finds the same as a scan of all keys.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ mod covered_names;
 mod power_cuts;
 mod saved;
 
-/// Whether a document is to be found, by what its fields hold.
+/// Returns true if a document must be found, by the values of its fields.
 type Matches<'m> = &'m dyn Fn(&dyn Fn(&str) -> Option<String>) -> bool;
 
 fn without_code(reply: &str) -> String {
@@ -35,7 +35,7 @@ const INFO_KEYS: &[&str] = &[
     "hash_indexing_failures",
 ];
 
-/// The value of FT.INFO without the pair that came after the recorded version.
+/// The value of FT.INFO without the pair added after the recorded version.
 fn without_later(value: Value) -> Value {
     let is_later = |name: &Value| show(name) == "indexes_all";
     match value {
@@ -250,7 +250,7 @@ impl Judge {
             26 => _ = self.run(&["EVAL", "redis.call('HSET', KEYS[1], 'n', '4') error('over')", "1", key]),
             27 => self.fixture.advance_ms(30),
             28 => self.fixture.layer.expire_due(),
-            // Its fields stand in rows of their own from then on.
+            // From then on its fields are in rows of their own.
             29 => _ = self.run(&["HSET", key, "padding", &"x".repeat(LARGE_BYTES)]),
             30 => _ = self.run(&["SORT", key, "BY", "nosort", "STORE", other]),
             // Takes vectors into the graph, and out of it.
@@ -377,7 +377,7 @@ impl Judge {
         self.check_vectors();
     }
 
-    /// A range is exact; the nearest of few are all of them, whatever the graph has of them.
+    /// A range is exact; the nearest of few are all of them, in any state of the graph.
     fn check_vectors(&mut self) {
         let is_near = |document: &Json| {
             let components = document["v"].as_array().map(|vector| {
@@ -552,7 +552,7 @@ fn texts_of_documents_are_marked() {
     }
 }
 
-/// The values that steps of an aggregation make count like those that were loaded.
+/// The values computed by an aggregation's steps count like loaded values.
 #[test]
 fn an_aggregation_that_would_hold_too_much_is_refused() {
     let fixture = Fixture::new();
@@ -625,8 +625,8 @@ fn a_large_database_is_filled_in_steps() {
     connection.check("FT.SEARCH i * LIMIT 0 0 => [600]");
 }
 
-/// Requests that ask for it get what an index has that is being filled, with a warning of how far
-/// it is; a full index warns of nothing.
+/// Requests with that option get the present content of an incomplete index, with a warning that
+/// has its progress; a full index has no warning.
 #[test]
 fn an_index_that_is_being_filled_answers_parts_on_demand() {
     let fixture = Fixture::new();
@@ -703,7 +703,7 @@ fn an_index_goes_while_it_is_filled() {
     }
 }
 
-/// How many terms the settled documents of the index `i` have.
+/// The number of terms of the settled documents in the index `i`.
 fn settled_terms(connection: &mut Connection) -> String {
     let Value::Array(info) = connection.run(&["FT.INFO", "i"]) else {
         panic!("FT.INFO answers a list");
@@ -712,7 +712,7 @@ fn settled_terms(connection: &mut Connection) -> String {
     info[info.iter().position(|name| name == "num_terms").unwrap() + 1].clone()
 }
 
-/// Documents of an index in which none has come for a second are settled, and found as before.
+/// Documents of an index without additions for a second are settled, and found as before.
 #[test]
 fn a_quiet_index_is_settled() {
     let fixture = Fixture::new();
@@ -810,7 +810,7 @@ fn a_cursor_gives_all_results_piece_by_piece() {
     }
 }
 
-/// As programs count: the total is that of what LIMIT takes a part of.
+/// Counts as programs do: the total is that of LIMIT's input.
 #[test]
 fn an_aggregation_is_counted_with_a_limit_of_nothing() {
     let fixture = Fixture::new();
@@ -824,7 +824,7 @@ fn an_aggregation_is_counted_with_a_limit_of_nothing() {
     connection.check("FT.SEARCH i * LIMIT 1000001 1 => !SEARCH_LIMIT_OVER OFFSET exceeds maximum of 1000000");
 }
 
-/// SORTBY and LIMIT are one step wherever they stand, until records are grouped.
+/// SORTBY and LIMIT are one step in any positions, until records are grouped.
 #[test]
 fn an_order_and_a_limit_are_one_step() {
     let fixture = Fixture::new();
@@ -960,7 +960,7 @@ fn a_piece_of_a_cursor_has_the_total() {
     connection.check(&format!("FT.CURSOR READ i {id} => [[5 [n 4]] 0]"));
 }
 
-/// Which value of a path comes first is not defined if it leads to several.
+/// The order of values is undefined if a path has several.
 #[test]
 fn words_of_several_values_have_no_order() {
     let fixture = Fixture::new();
@@ -1079,7 +1079,7 @@ fn a_group_collects_its_records() {
     ));
 }
 
-/// A word and a vector find some of the same documents; those that both find come first.
+/// A word and a vector find some of the same documents; documents found by both are first.
 #[test]
 fn a_hybrid_search_combines_ranks() {
     let fixture = Fixture::new();
@@ -1154,7 +1154,7 @@ fn a_hybrid_search_combines_ranks() {
     }
 }
 
-/// As 8.x reads what stands behind the two searches, and in which order it shows what is loaded.
+/// Parses the words after the two searches, and orders the loaded fields, as 8.x does.
 #[test]
 fn a_hybrid_search_reads_and_shows_as_8_x_does() {
     let fixture = Fixture::new();
@@ -1297,7 +1297,8 @@ fn names_are_checked() {
     connection.check("FT.DROPINDEX i X => !SEARCH_ARG_UNRECOGNIZED Unknown argument `X`");
 }
 
-/// Empty text is looked for only where it is indexed; stop words alone leave nearness unfiltered.
+/// Empty text is searched only where it is indexed; with only stop words, nearness remains
+/// unfiltered.
 #[test]
 fn empty_text_and_stop_words_are_not_looked_for() {
     let fixture = Fixture::new();
@@ -1333,7 +1334,7 @@ fn empty_text_and_stop_words_are_not_looked_for() {
     assert_eq!(show(&connection.run(&nearest)), "[1 k]");
 }
 
-/// A pattern is compared with every term, and a long one was taken apart anew for each.
+/// A pattern is compared with every term, and a long pattern was parsed again for each.
 #[test]
 fn a_pattern_that_is_longer_than_every_term_is_found_in_none() {
     let fixture = Fixture::new();
@@ -1397,7 +1398,7 @@ fn a_graph_finds_the_nearest() {
 }
 
 #[test]
-fn an_index_says_which_vectors_were_asked_for() {
+fn an_index_reports_the_requested_vectors() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let refused = "!SEARCH_PARSE_ARGS";
@@ -1441,7 +1442,7 @@ fn a_profile_has_the_form_of_8() {
          HSET 1 t hello n 1 v aa => 3
          HSET 2 t world n 2 v bb => 3",
     );
-    // The clock stands still.
+    // The clock is paused.
     let head = "Total profile time 0 Parsing time 0 Workers queue time 0 Pipeline creation time 0 Warning [None]";
     // `~` is a blank within a word.
     let mut check = |request: &str, results: &str, conditions: &str, stages: &[(&str, u64)]| {
@@ -1528,7 +1529,7 @@ fn a_profile_has_the_form_of_8() {
     );
 }
 
-/// As at 8.x: a profile for each of the searches, and one of what follows them.
+/// As in 8.x: a profile for each of the searches, and a profile of the later stages.
 #[test]
 fn a_hybrid_search_has_a_profile_of_each_part() {
     let fixture = Fixture::new();
@@ -1540,7 +1541,7 @@ fn a_hybrid_search_has_a_profile_of_each_part() {
          HSET 2 t help v bb => 2
          HSET 3 t world v aa => 2",
     );
-    // The clock stands still.
+    // The clock is paused.
     let head = "Total profile time 0 Parsing time 0 Workers queue time 0 Pipeline creation time 0 Warning [None]";
     let stages = |stages: &[(&str, u64)]| {
         let stage = |(name, count): &(&str, u64)| format!("[Type {name} Time 0 Results processed {count}]");
@@ -1605,7 +1606,7 @@ fn a_filter_has_its_infinities_on_their_sides() {
     );
 }
 
-/// As options of the query they stand in front of the steps; a group has no score.
+/// As options of the query they precede the steps; a group has no score.
 #[test]
 fn aggregations_show_scores_and_leave_contents_out() {
     let fixture = Fixture::new();
@@ -1625,7 +1626,7 @@ fn aggregations_show_scores_and_leave_contents_out() {
 
 /// As search 2.10 was seen to answer.
 #[test]
-fn a_suggestion_keeps_its_payload_until_another_comes() {
+fn a_suggestion_keeps_its_payload_until_it_is_replaced() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -1662,7 +1663,7 @@ fn a_key_of_suggestions_is_announced_when_it_is_new() {
 
 /// As 8.x does, and 2.10 does not.
 #[test]
-fn an_index_tells_whether_it_indexes_all() {
+fn an_index_reports_whether_it_indexes_all() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(

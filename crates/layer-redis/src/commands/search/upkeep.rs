@@ -22,14 +22,14 @@ use crate::keyspace::{Entry, Keyspace, Kind};
 /// Most bytes of a key's indexed values. A key with more is written and not found.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
-/// How many documents are settled in one transaction at most.
+/// Most documents that one transaction settles.
 const SETTLED_MAX: usize = 4 * index::UNSETTLED_MAX as usize;
 
 /// More vectors than these are not left out of their graph: each search compares them all. Beyond,
 /// a write takes some in itself.
 const UNLINKED_MAX: u64 = 8192;
 
-/// How many vectors such a write takes in.
+/// The number of vectors linked by such a write.
 const LINKED_BY_WRITE: usize = 4;
 
 /// Vectors that are taken into graphs in one transaction, at most, and about how many bytes of
@@ -57,10 +57,10 @@ pub trait Followed: StoredIndex {
         None
     }
 
-    /// Keys that nobody has written since may be missing, as nobody looked at them.
+    /// Returns true if keys without later writes may be missing, as they were not scanned.
     fn skips_keys(&self) -> bool;
 
-    /// Documents that nobody has written since may be as an older definition has them.
+    /// Returns true if documents without later writes may have the form of an older definition.
     fn keeps_older(&self) -> bool {
         false
     }
@@ -79,7 +79,7 @@ impl Followed for Index {
         self.definition.skips_initial_scan
     }
 
-    /// Nothing tells whether synonyms were added without a scan.
+    /// There is no record whether synonyms were added without a scan.
     fn keeps_older(&self) -> bool {
         self.definition.keeps_older || !self.definition.schema.synonyms.is_empty()
     }
@@ -193,7 +193,7 @@ pub fn settle(tx: &mut Transaction<'_>, index: &impl Followed) {
     }
 }
 
-/// Settles the documents that wait if none has come for a while, so that searches need not read
+/// Settles the waiting documents after a while without additions, so that searches need not read
 /// them.
 pub fn settle_quiet(tx: &mut Transaction<'_>, index: &Index, indexes: &Indexes, now_ms: u64) {
     let mut rows = rows(tx, index);
@@ -217,21 +217,21 @@ fn link_beyond(tx: &mut Transaction<'_>, index: &Index, codes: &CodesOf<'_>) {
     }
 }
 
-/// Whether too many vectors wait for others to come before some are in their graphs.
+/// Returns true if too many vectors wait for their links.
 pub fn are_too_many_unlinked(tx: &mut Transaction<'_>, index: &Index) -> bool {
     graph::waiting(&mut rows(tx, index), &index.definition.schema) > UNLINKED_MAX
 }
 
-/// Whether vectors of an index wait to be taken into graphs or out of them, or an image of these is
-/// missed.
+/// Returns true if vectors of an index wait to be taken into graphs or out of them, or an image of
+/// these is missed.
 pub fn has_links_to_make(tx: &mut Transaction<'_>, index: &Index, codes: &CodesOf<'_>) -> bool {
     let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
     graph::waiting(&mut rows, schema) > 0
         || graph::has_graph(schema) && codes(index).is_some_and(|codes| codes.are_images_wanted())
 }
 
-/// Finds the changes of an index's graphs when some of the vectors that wait are taken in or out,
-/// as a snapshot shows them. Makes images that searches have missed.
+/// Computes the changes of an index's graphs that insert or remove some of the waiting vectors, at
+/// a snapshot. Builds images that searches have missed.
 pub fn prepare_links(tx: &mut Transaction<'_>, index: &Index, codes: Option<&Codes>) -> Vec<Prepared> {
     let (mut rows, schema) = (rows(tx, index), &index.definition.schema);
     let lengths = schema.fields().map(|(_, field)| match &field.kind {
@@ -393,7 +393,7 @@ pub fn fill(keys: &mut Keyspace<'_, '_>, index: &impl Followed, progress: Progre
     progress.is_none()
 }
 
-/// How many keys are in the index.
+/// The number of keys in the index.
 pub fn document_count(tx: &mut Transaction<'_>, index: &Index) -> usize {
     State::read(&mut rows(tx, index)).documents as usize
 }

@@ -1,4 +1,4 @@
-//! ACL: users and their rules, and the log of refusals. The meaning of rules stands in
+//! ACL: users and their rules, and the log of refusals. The meaning of rules is defined in
 //! [`crate::access::acl`].
 
 use std::sync::Arc;
@@ -381,9 +381,9 @@ impl Redis {
             .map_err(|error| format!("ERR There was an error trying to save the ACLs: {error}"))
     }
 
-    /// Loads all users, or changes nothing, and closes the connections of users that are no longer
-    /// there or no longer the same. True if `own`, which closes after its replies, is one of them.
-    /// Not to be called with the partition's lock held. The error is a reply.
+    /// Loads all users, or changes nothing, and closes the connections of users that were removed
+    /// or changed. Returns true if `own`, which closes after its replies, is one of them. Must not
+    /// be called with the partition's lock held. The error is a reply.
     pub fn reload_users(&self, own: u64) -> Result<bool, String> {
         let mut is_own_gone = false;
         for client in self
@@ -401,8 +401,7 @@ impl Redis {
         Ok(is_own_gone)
     }
 
-    /// Replaces the users by those kept. Returns those that are no longer there, or no longer the
-    /// same.
+    /// Replaces the users by the stored users. Returns users that were removed or changed.
     pub fn load_users(&self) -> Result<Vec<Arc<User>>, String> {
         let file = self.access.user_file.as_ref().ok_or(NO_FILE)?;
         let text = file

@@ -1,7 +1,7 @@
 //! The arguments of commands in COMMAND DOCS.
 //!
-//! `arguments.txt` has a line for each command that takes any, in this notation (a name, a kind,
-//! and what there is to say of it):
+//! `arguments.txt` has a line for each command with arguments, in this notation (a name, a kind,
+//! and further attributes):
 //!
 //! ```text
 //! set key:k value:s condition:o?@2.6.12(nx:t=NX xx:t=XX) get:t?=GET@6.2.0

@@ -1,9 +1,9 @@
 //! CLUSTER and its companions.
 //!
-//! As a rule there is no cluster: clients that could speak to one ask, and go on by themselves at
-//! that answer. A server that emulates one (`--redis-cluster-mode emulated`) answers as a cluster
-//! of one node that has every slot, so that clients which speak to nothing else connect. It refuses
-//! no request for its keys' slots, because all of them are here.
+//! By default there is no cluster: clients that support clusters query it, and continue without one
+//! after that answer. A server that emulates one (`--redis-cluster-mode emulated`) answers as a
+//! cluster of one node that has every slot, so that clients which require a cluster connect. It
+//! refuses no request because of its keys' slots, because all of them are here.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -258,8 +258,8 @@ fn slot_argument(text: &[u8]) -> Result<u16, ErrorReply> {
     slot.ok_or_else(|| "ERR Invalid or out of range slot".into())
 }
 
-/// The slot of a key: of what stands between the first brace and the next closing one, if anything
-/// does, and otherwise of all of it
+/// The slot of a key: of the text between the first brace and the next closing one, if it is not
+/// empty, and otherwise of the whole key
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>).
 fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {

@@ -1,5 +1,5 @@
 //! COMMAND: the table of commands as clients see it. Everything is derived from the table; the
-//! flags of keys stand beside it in `key_flags`, what else Redis tells of commands in `tips` and
+//! flags of keys are in `key_flags`, Redis' other descriptions of commands in `tips` and
 //! `deprecations`, and their arguments in `arguments`.
 
 use quartet_wire_resp::{Arguments, Reply};

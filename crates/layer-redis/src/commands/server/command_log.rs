@@ -1,5 +1,5 @@
-//! COMMANDLOG, as Valkey has it: the commands that took long, which are those of SLOWLOG, and those
-//! whose request or reply is large.
+//! COMMANDLOG, as in Valkey: slow commands, which are also SLOWLOG's, and commands with a large
+//! request or reply.
 
 use parking_lot::Mutex;
 use quartet_wire_resp::Arguments;

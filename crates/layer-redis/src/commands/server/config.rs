@@ -3,7 +3,7 @@
 use quartet_wire_resp::Arguments;
 
 use crate::access::acl::password_hash;
-use crate::access::admission_control::PARAMETERS_OF_TENANTS;
+use crate::access::admission_control::{PARAMETERS_OF_TENANTS, SLOWLOG_LENGTH_OF_TENANTS};
 use crate::command::glob;
 use crate::commands::help::help_command;
 use crate::config::Change;
@@ -78,14 +78,14 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             context.access().users.require_password(hash);
         }
     }
-    if context.access().admission_control.is_none() && changes.iter().any(|change| change.parameter.is_about_tls()) {
+    if !context.is_one_of_several() && changes.iter().any(|change| change.parameter.is_about_tls()) {
         return Ok(Outcome::After(Deferred::ChangeTls(changes)));
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");
     context.config().change(changes);
     context.decide_on_changes();
     if sets_timeout {
-        // Each connection reckons anew when its silence ends.
+        // Each connection recomputes the end of its idle time.
         context.connections().clients.wake_all();
     }
     context.reply.ok();
@@ -105,8 +105,7 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
         }) {
             return Err(failed(&name, "duplicate parameter"));
         }
-        let is_free = context.access().admission_control.is_none() || PARAMETERS_OF_TENANTS.contains(&parameter.name);
-        if !is_free {
+        if context.is_one_of_several() && !PARAMETERS_OF_TENANTS.contains(&parameter.name) {
             return Err(failed(&name, "can't set protected config"));
         }
         pairs.push((parameter, position));
@@ -114,9 +113,20 @@ fn checked(context: &Context<'_, '_>, arguments: Arguments<'_>) -> Result<Vec<Ch
     let config = context.config();
     let check = |(parameter, position): (&'static Parameter, usize)| {
         let name = String::from_utf8_lossy(&arguments[position]);
-        config
-            .check(parameter, &arguments[position + 1])
-            .map_err(|reason| failed(&name, &reason))
+        let change = config.check(parameter, &arguments[position + 1]);
+        let change = change.map_err(|reason| failed(&name, &reason))?;
+        let keeps_too_much = parameter.name == "slowlog-max-len"
+            && change
+                .text
+                .parse()
+                .is_ok_and(|length: u64| length > SLOWLOG_LENGTH_OF_TENANTS);
+        match context.is_one_of_several() && keeps_too_much {
+            true => Err(failed(
+                &name,
+                &format!("argument must be between 0 and {SLOWLOG_LENGTH_OF_TENANTS} inclusive"),
+            )),
+            false => Ok(change),
+        }
     };
     pairs.into_iter().map(check).collect()
 }

@@ -1,4 +1,4 @@
-//! DEBUG: what suites need to look behind the surface. Refused unless `enable-debug-command` allows
+//! DEBUG: internals that test suites need to inspect. Refused unless `enable-debug-command` allows
 //! it.
 //!
 //! Subcommands that crash the server, or show structures that Quartet does not have, are unknown.
@@ -90,7 +90,7 @@ fn accept(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRe
     Ok(())
 }
 
-/// Lower than the limit there is otherwise, for tests that are to need little memory.
+/// Lowers the reply limit, for tests with little memory.
 fn set_reply_bytes_max(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let bytes = usize::try_from(parse::required_integer(&arguments[2])?).unwrap_or(0);
     let bytes = bytes.min(crate::facts::REPLY_BYTES_MAX);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_is_refused_from_elsewhere() {
+    fn debug_is_refused_from_remote_peers() {
         let fixture = Fixture::new();
         fixture.layer.config.start_with("enable-debug-command", "local".into());
         let elsewhere = fixture.layer.connections.clients.connect(

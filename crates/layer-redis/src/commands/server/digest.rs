@@ -1,11 +1,12 @@
-//! DEBUG DIGEST and DIGEST-VALUE: equal datasets give equal digits, however they came to be stored.
+//! DEBUG DIGEST and DIGEST-VALUE: equal datasets have equal digests, regardless of how they were
+//! written.
 //!
 //! A value's hash is a sum of hashes of its elements, so the order of a set's members or a hash's
 //! fields does not matter; an element of a list is hashed with its position, a member of a sorted
 //! set with its score, a field with its deadline, an entry of a stream with its ID; a stream's
-//! groups, and what is pending in them, belong to it; the graph of a vector set does not. Whether
-//! the value stands in one row or in many, and what Redis would call its encoding, never counts.
-//! The digits are not those of Redis, which nobody could compare with.
+//! groups, and their pending entries, belong to it; the graph of a vector set does not. The number
+//! of the value's rows, and Redis' name of its encoding, never count. The digests differ from those
+//! of Redis, which cannot be compared with.
 
 use std::ops::ControlFlow;
 

@@ -145,7 +145,7 @@ fn clients(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "total_blocking_keys_on_nokey", waiting.keys_if_gone);
 }
 
-/// How many connections watch keys, and how many keys they watch.
+/// The number of connections that watch keys, and of the watched keys.
 fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
     let mut keys = FxHashSet::default();
     let mut watching = 0;
@@ -159,7 +159,7 @@ fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
 
 fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let groups = context.groups;
-    let resources = (groups.process().resources)();
+    let resources = groups.resources();
     let used = groups.used_bytes();
     let startup = groups.process().identity.startup_bytes;
     let (script_count, script_bytes) = groups.scripting().scripts.size();
@@ -184,13 +184,17 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         "used_memory_peak_perc",
         format_args!("{:.2}%", ratio(used, peak) * 100.0),
     );
-    if groups.access().admission_control.is_none() {
+    if !groups.is_one_of_several() {
         let memory = groups.engine().memory();
         line(out, "memory_budget", memory.budget().unwrap_or(0));
         line(out, "memory_budget_source", resources.budget_source);
         line(out, "memory_reserved", memory.reserved_bytes());
     }
     line(out, "maxmemory_policy", groups.config().text_of("maxmemory-policy"));
+    let pending = match groups.is_one_of_several() {
+        true => 0,
+        false => context.tx.unfreed_count(),
+    };
     let client_bytes = groups.client_bytes();
     let dataset_share = ratio(used - startup, used) * 100.0;
     line(out, "used_memory_dataset_perc", format_args!("{dataset_share:.2}%"));
@@ -225,7 +229,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("number_of_functions", functions),
             ("number_of_libraries", libraries),
             ("active_defrag_running", 0),
-            ("lazyfree_pending_objects", context.tx.unfreed_count() as u64),
+            ("lazyfree_pending_objects", pending as u64),
             ("lazyfreed_objects", 0),
         ],
     );
@@ -286,6 +290,9 @@ fn persistence(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "aof_current_rewrite_time_sec", -1);
     line(out, "aof_last_bgrewrite_status", checkpoint_status);
     line(out, "aof_last_write_status", status(groups.engine().is_disk_full()));
+    if groups.is_one_of_several() {
+        return;
+    }
     lines(
         out,
         &[
@@ -415,7 +422,7 @@ fn of_replica(groups: Groups<'_>, upstream: &Upstream, out: &mut String) {
 }
 
 fn cpu(context: &mut Context<'_, '_>, out: &mut String) {
-    let resources = (context.process().resources)();
+    let resources = context.resources();
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     line(out, "used_cpu_sys", seconds(resources.cpu_system_micros));
     line(out, "used_cpu_user", seconds(resources.cpu_user_micros));
@@ -491,7 +498,7 @@ fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
     }
 }
 
-/// How many of the expiries are a database's, and the time left to them on average.
+/// A database's share of the expiries, and their average remaining time.
 fn share((total, sample): &(u64, Vec<(u8, u64)>), db: u8, now_ms: u64) -> (u64, u64) {
     let deadlines = sample.iter().filter(|(of, _)| *of == db);
     let seen = deadlines.clone().count() as u64;

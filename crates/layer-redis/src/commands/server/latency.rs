@@ -128,8 +128,8 @@ fn histogram(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     Ok(())
 }
 
-/// Numbers of the commands asked for, a container standing for its subcommands; of all if none
-/// were.
+/// Numbers of the requested commands, with a container expanded to its subcommands; of all commands
+/// by default.
 fn chosen_commands(table: &Table, arguments: Arguments<'_>) -> Vec<usize> {
     if arguments.len() == 2 {
         return (0..table.size()).collect();

@@ -78,14 +78,14 @@ fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 asks for
+/// The bytes of a key's rows, those of the elements estimated from `samples` of them; 0 samples
 /// all.
 pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }
 
-/// The elements' bytes, estimated from the first `samples` of them; 0 asks for all. A vector set
-/// has rows of several kinds one after the other, so the samples are spread over them.
+/// The elements' bytes, estimated from the first `samples` of them; 0 samples all. A vector set has
+/// rows of several kinds in sequence, so the samples are spread over them.
 fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     if !entry.is_large() {
         return 0;
@@ -116,7 +116,7 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
 }
 
 fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let resources = (context.process().resources)();
+    let resources = context.resources();
     let keys: u64 = (0..DATABASES).map(|db| context.keys_of(db).key_count()).sum();
     let used = context.used_bytes();
     let startup = context.process().identity.startup_bytes;
@@ -144,7 +144,7 @@ fn stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorRep
 }
 
 fn doctor(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let resources = (context.process().resources)();
+    let resources = context.resources();
     let text = format!(
         "{} bytes are in use and {} bytes are resident. No problem is known.\n",
         context.used_bytes(),
@@ -162,7 +162,10 @@ fn allocator(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Erro
 }
 
 fn purge(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    (context.process().purge)();
+    // What one of several databases has given up is no reason to hold up the others.
+    if !context.is_one_of_several() {
+        (context.process().purge)();
+    }
     context.reply.ok();
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Commands about the server, a topic a file. Here: those that answer in a line or two.
+//! Commands about the server, one topic per file. This file has those with a reply of a line or
+//! two.
 
 pub(crate) mod acl;
 mod arguments;

@@ -1,5 +1,5 @@
-//! SAVE, BGSAVE and their kin: what Redis calls a save is a checkpoint here. Nothing is lost
-//! without one: the log has it all.
+//! SAVE, BGSAVE and related commands: Redis' save is a checkpoint here. No data depends on it: the
+//! log has everything.
 
 use std::sync::atomic::Ordering;
 

@@ -43,8 +43,8 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
             let port = parse::required_integer(value)?;
             replica.port = u16::try_from(port).map_err(|_| errors::NOT_INTEGER)?;
         } else if parse::is(name, "ack") {
-            // For a connection that is no replica. As in Redis, nothing is answered, but nobody
-            // waits for it either.
+            // For a connection that is not a replica. As in Redis, there is no reply, but none is
+            // expected either.
         } else if !KNOWN.iter().any(|known| parse::is(name, known)) {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(format!("ERR Unrecognized REPLCONF option: {name}").into());
@@ -93,7 +93,7 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(Outcome::After(Deferred::ReplicaOf(Some((host.into(), port)))))
 }
 
-/// Where a replica keeps what it copies and how far that is, as long as it is one. Its text is the
+/// The row in which a replica keeps its source and its progress, while it is one. Its text is the
 /// copy's own.
 const STANDING_ROW: &[u8] = b"R";
 
@@ -116,7 +116,7 @@ fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> boo
     true
 }
 
-/// How many replicas have everything up to `position`.
+/// The number of replicas that have everything up to `position`.
 pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
     context.replicas_at(position)
 }
@@ -130,7 +130,7 @@ impl Redis {
         self.engine.partition().execute(self.space, read).ok()?.0
     }
 
-    /// How many replicas have everything up to `position`.
+    /// The number of replicas that have everything up to `position`.
     pub fn replicas_at(&self, position: u64) -> u64 {
         let followers = self.replication.followers();
         let has_it = |follower: &&Arc<Follower>| {

@@ -1,7 +1,10 @@
 //! The server's commands through whole sessions.
 
+use std::sync::Arc;
+
 use quartet_wire_resp::Value;
 
+use crate::layer::Resources;
 use crate::testing::{Connection, Fixture, show};
 
 fn run(connection: &mut Connection, words: &[&str]) -> String {
@@ -332,7 +335,7 @@ fn memory_in_use_follows_the_data() {
     connection.run(&["SET", "a", &value]);
     assert!(figure(&mut connection, "used_memory:") >= before + (32 << 20));
     connection.check("UNLINK a => 1");
-    // The log lets go of a large value once it has written it.
+    // The log drops a large value once it has written it.
     let timeout = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while figure(&mut connection, "lazyfree_pending_objects:") > 0
         || figure(&mut connection, "used_memory:") >= before + (32 << 20)
@@ -340,4 +343,33 @@ fn memory_in_use_follows_the_data() {
         assert!(std::time::Instant::now() < timeout, "the value still takes memory");
         std::thread::yield_now();
     }
+}
+
+/// A database that is one of several was shown the memory and the time of the whole process, and
+/// could make the log of slow commands as long as it liked.
+#[test]
+fn one_of_several_databases_sees_and_sets_what_is_its_own() {
+    let mut fixture = Fixture::of_several();
+    let layer = Arc::get_mut(&mut fixture.layer).expect("nobody else has it yet");
+    layer.process.resources = Box::new(|| Resources {
+        rss_bytes: 987_654_321,
+        machine_bytes: 987_654_321,
+        budget_source: "the machine",
+        cpu_system_micros: 987_654_321,
+        cpu_user_micros: 987_654_321,
+    });
+    let mut connection = fixture.connect();
+    connection.run(&["SET", "key", "value"]);
+    for words in [&["INFO", "everything"][..], &["MEMORY", "DOCTOR"], &["MEMORY", "STATS"]] {
+        let shown = show(&connection.run(words));
+        assert!(!shown.contains("987"), "{words:?}: {shown}");
+        assert!(!shown.contains("quartet_transactions"), "{words:?}: {shown}");
+    }
+    connection.check(
+        "MEMORY PURGE => OK
+         CONFIG SET slowlog-max-len 1000 => OK
+         CONFIG SET slowlog-max-len 2000000000 => !ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument must be between 0 and 1000 inclusive
+         FT.CONFIG SET TIMEOUT 0 => !SEARCH_PARSE_ARGS Not modifiable at runtime
+         FT.CONFIG SET DEFAULT_DIALECT 3 => OK",
+    );
 }

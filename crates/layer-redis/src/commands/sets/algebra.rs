@@ -1,5 +1,5 @@
 //! Intersection, union and difference of sets. An absent key is an empty set; a key of another kind
-//! is an error, wherever it stands among the operands.
+//! is an error, at any position among the operands.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -192,7 +192,7 @@ fn difference(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
     members
 }
 
-/// A set that is asked for many members.
+/// A set prepared for many membership tests.
 enum Membership<'e> {
     Small(HashSet<&'e [u8]>),
     Large(Elements),

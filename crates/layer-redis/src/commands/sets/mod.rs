@@ -15,8 +15,7 @@ use crate::handler::definition::*;
 
 pub use value::{contains, encoding, len, members, run, store};
 
-/// Members up to which Redis keeps a set of integers in a form of its own: what [`store`] is to be
-/// given.
+/// Most members of a set of integers in Redis' compact form: the argument of [`store`].
 pub fn integers_max(config: &Config) -> u64 {
     config.set_max_intset_entries.load(Ordering::Relaxed).max(0) as u64
 }

@@ -10,7 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::testing::{Connection, Fixture, show};
 
 #[test]
-fn members_come_and_go() {
+fn members_are_added_and_removed() {
     Fixture::new().connect().check(
         "SADD s a b a => 2
          SADD s b c => 1

@@ -148,8 +148,8 @@ pub fn add(
     writer.count - before
 }
 
-/// Makes the key the set of the members, whatever it was. They need not be different. No members:
-/// the key is removed. Returns how many there are.
+/// Replaces the key's value by the set of the members, which may repeat. Without members the key is
+/// removed. Returns the number of members.
 pub fn store(keys: &mut Keyspace<'_, '_>, integers_max: u64, name: &[u8], members: &[impl AsRef<[u8]>]) -> u64 {
     if members.is_empty() {
         keys.remove(name);
@@ -179,7 +179,7 @@ pub fn take(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, index: u64)
     scan::element_of(Elements::name(&row)).to_vec()
 }
 
-/// Removes the members, and the key with its last one. Returns how many were there.
+/// Removes the members, and the key with its last member. Returns the number of removed members.
 pub fn remove<'m>(
     keys: &mut Keyspace<'_, '_>,
     name: &[u8],

@@ -1,10 +1,10 @@
 //! SORT and SORT_RO: the elements of a list, set or sorted set in order, and what other keys hold
 //! for them.
 //!
-//! Follows sort.c of Redis 7.0.15. A request goes through three steps: its options are read, the
-//! elements are put in order and cut by LIMIT, and each that is left is answered or stored, as
-//! itself or as what the GET patterns make of it. [`pattern`] finds what another key holds for an
-//! element, [`weight`] reads a number to sort by.
+//! Follows sort.c of Redis 7.0.15. A request has three steps: its options are parsed, the elements
+//! are sorted and cut by LIMIT, and each remaining element is replied or stored, as itself or as
+//! the values of the GET patterns. [`pattern`] looks up another key's value for an element,
+//! [`weight`] parses a number to sort by.
 //!
 //! Nothing is written before every value has been read, so the destination may be the sorted key or
 //! one that a pattern names.
@@ -24,6 +24,7 @@ use std::ops::Range;
 use quartet_wire_resp::Arguments;
 
 use self::pattern::Pattern;
+use crate::access::acl::selector::Selector;
 use crate::commands::sorted_sets::SortedSet;
 use crate::commands::{lists, sets, sorted_sets};
 use crate::handler::context::Context;
@@ -36,8 +37,8 @@ const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
 const COST: &str = "O(N+M*log(M)) where N is the number of elements and M that of those returned, O(N) without sorting";
 
 const SORTED: Specification = Specification::new("RO access", Begin::Index(1), Find::ONE);
-/// The names of these keys are made of elements, and STORE may stand anywhere: neither is for a
-/// client to find.
+/// The names of these keys are computed from elements, and STORE may be at any position: clients
+/// cannot extract either.
 const MEANT_BY_PATTERNS: Specification = Specification::new("RO access", Begin::Unknown, Find::Unknown);
 const STORED: Specification = Specification::new("OW update", Begin::Unknown, Find::Unknown);
 
@@ -70,19 +71,21 @@ fn only_sorted(_: Arguments<'_>) -> Vec<usize> {
     vec![1]
 }
 
-/// Positions of the sorted key and of the last STORE's. Words that are no options are passed over,
-/// and one behind STORE is looked at again, as in Redis: the request may yet turn out malformed.
+/// Positions of the sorted key and of the last STORE's: the key that the command writes, also where
+/// a key has the name of an option. Words that are no options are passed over, as the request may
+/// yet turn out malformed.
 fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
     let mut stored = None;
     let mut position = 2;
     while position < arguments.len() {
         let word = &arguments[position];
-        if parse::is(word, "store") && position + 1 < arguments.len() {
+        let stores = parse::is(word, "store") && position + 1 < arguments.len();
+        if stores {
             stored = Some(position + 1);
         }
         position += 1 + match () {
             () if parse::is(word, "limit") => 2,
-            () if parse::is(word, "by") || parse::is(word, "get") => 1,
+            () if stores || parse::is(word, "by") || parse::is(word, "get") => 1,
             () => 0,
         };
     }
@@ -92,20 +95,19 @@ fn sorted_and_stored(arguments: Arguments<'_>) -> Vec<usize> {
 
 fn sort(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, true)?;
-    check_permission(context, "sort", &options, arguments)?;
+    check_permission(context, &options, arguments)?;
     run(context, &arguments[1], options)
 }
 
 fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, false)?;
-    check_permission(context, "sort_ro", &options, arguments)?;
+    check_permission(context, &options, arguments)?;
     run(context, &arguments[1], options)
 }
 
 /// Patterns may name any key, so whoever uses them must be allowed to read all.
 fn check_permission(
     context: &Context<'_, '_>,
-    name: &str,
     options: &Options<'_>,
     arguments: Arguments<'_>,
 ) -> Result<(), ErrorReply> {
@@ -113,8 +115,7 @@ fn check_permission(
     if !by && options.get.is_empty() {
         return Ok(());
     }
-    let command = context.table().find(name.as_bytes()).expect("a command of this table");
-    if context.client.user.may_read_all_keys(command, arguments) {
+    if context.user_may(arguments, Selector::may_read_all_keys) {
         return Ok(());
     }
     let option = if by { "BY" } else { "GET" };
@@ -157,7 +158,7 @@ fn finish(context: &mut Context<'_, '_>, elements: Vec<Vec<u8>>, options: &Optio
     Ok(())
 }
 
-/// Many patterns for many elements are more work than one request may ask for.
+/// Limits the product of patterns and elements, the number of look-ups of one request.
 fn check_lookups(elements: usize, patterns: usize) -> Result<(), ErrorReply> {
     if patterns > PATTERNS_FREE && elements.saturating_mul(patterns) > LOOKUPS_MAX {
         return Err("ERR SORT asks for too many values".into());
@@ -231,7 +232,7 @@ impl<T> Gathered<T> {
     }
 }
 
-/// With so few patterns a request may ask for the values of any number of elements.
+/// Up to this number of patterns, a request may look up values for any number of elements.
 const PATTERNS_FREE: usize = 16;
 const LOOKUPS_MAX: usize = 16 << 20;
 
@@ -310,7 +311,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// How many elements there are to sort; none in what cannot be sorted.
+/// The number of elements to sort; zero for a value that cannot be sorted.
 fn length(entry: &Entry) -> u64 {
     match entry.kind {
         Kind::List => lists::length(entry),
@@ -349,7 +350,7 @@ fn unsorted(context: &mut Context<'_, '_>, entry: &Entry, wanted: Range<usize>, 
     elements
 }
 
-/// All elements in the order that the options ask for.
+/// All elements in the order of the options.
 fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
     let keys = &mut context.keys();
     let mut elements = match entry.kind {
@@ -385,7 +386,7 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         gathered.all.push((text, element));
     }
     let mut texts = gathered.all;
-    // An absent text comes before all others.
+    // An absent text sorts before all others.
     texts.sort_by(|(left, _), (right, _)| turned(left.cmp(right)));
     Ok(texts.into_iter().map(|(_, element)| element).collect())
 }

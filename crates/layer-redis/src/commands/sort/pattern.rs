@@ -1,7 +1,7 @@
 //! Patterns of BY and GET: which other key, or field of a hash, belongs to an element.
 //!
-//! The first `*` stands for the element. A later `->` is followed by the name of a field. A pattern
-//! is read up to its first NUL byte, as Redis does when it looks for these signs; the bytes from
+//! The first `*` is replaced by the element. A later `->` is followed by the name of a field. A
+//! pattern is parsed up to its first NUL byte, as in Redis' search for these signs; the bytes from
 //! there on still belong to the name.
 
 use crate::commands::hashes;
@@ -62,7 +62,7 @@ impl<'a> Pattern<'a> {
             Pattern::Constant => return None,
             Pattern::Key { before, after, field } => (before, after, field),
         };
-        // No key has a longer name, and the store need not be asked for one.
+        // No key has a longer name, so the look-up is skipped.
         if before.len() + element.len() + after.len() > NAME_BYTES_MAX {
             return None;
         }

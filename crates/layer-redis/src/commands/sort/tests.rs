@@ -192,7 +192,7 @@ fn keys_of_a_request() {
 }
 
 #[test]
-fn acl_categories_are_those_of_what_is_sorted() {
+fn acl_categories_are_those_of_the_sorted_type() {
     let categories = |name: &str| {
         let mut categories = crate::commands::table().find(name.as_bytes()).unwrap().categories();
         categories.sort_unstable();

@@ -132,8 +132,8 @@ pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(())
 }
 
-/// The keys and the options, from the number of keys on, which stands at `position`. Keys are
-/// looked at before the options are, as in Redis.
+/// Parses the keys and the options, from the number of keys on, which is at `position`. Keys are
+/// checked before the options, as in Redis.
 fn inputs(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,

@@ -50,7 +50,7 @@ pub fn zincrby(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     add(context, &arguments[1], conditions, &read_pairs(arguments.tail(2))?)
 }
 
-/// The options, and the scores and members behind them.
+/// Parses the options. Returns them, and the scores and members after them.
 fn zadd_options(arguments: Arguments<'_>) -> (Conditions, Arguments<'_>) {
     let mut conditions = Conditions::default();
     let mut position = 2;

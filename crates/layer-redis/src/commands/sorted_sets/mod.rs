@@ -1,8 +1,8 @@
 //! Sorted sets: members with a score each, in the order of score, then member.
 //!
-//! [`value`] knows how they are stored, `members` asks and changes single members, `range` asks by
-//! index, score or name, `pop` takes from either end and may wait, `algebra` combines several. This
-//! file is their table.
+//! [`value`] defines the storage, `members` reads and changes single members, `range` queries by
+//! index, score or name, `pop` removes from either end and may block, `algebra` combines several.
+//! This file is their table.
 
 mod algebra;
 mod members;
@@ -19,7 +19,7 @@ pub use value::{encoding, members, pairs, replace, score_of_bytes};
 
 use crate::handler::definition::*;
 
-/// Keys up to the timeout, which stands last.
+/// Keys up to the timeout, the last argument.
 const KEYS_THEN_TIMEOUT: Keys = Keys::Range {
     first: 1,
     last: -2,

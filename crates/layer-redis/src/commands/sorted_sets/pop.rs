@@ -96,7 +96,7 @@ fn wait(context: &mut Context<'_, '_>, names: &[&[u8]], timeout: &[u8]) -> Resul
 /// Number of keys, keys, end, and perhaps a count.
 fn several_keys(arguments: Arguments<'_>) -> Result<(Vec<&[u8]>, End, u64), ErrorReply> {
     let announced = positive(&arguments[0], 1, "ERR numkeys should be greater than 0")?;
-    // At least the end's name must stand behind the keys.
+    // At least the end's name must follow the keys.
     if announced > arguments.len().saturating_sub(2) as u64 {
         return Err(errors::SYNTAX.into());
     }
@@ -128,8 +128,9 @@ fn positive(text: &[u8], least: i64, error: &'static str) -> Result<u64, ErrorRe
         .ok_or(ErrorReply::new(error))
 }
 
-/// Pops from the first key that has members, and answers. Returns false if none has. A waiting
-/// command has reported keys of another kind long ago; asked again, it passes them over.
+/// Pops from the first key that has members, and replies. Returns false if there is none. Keys of
+/// another kind were reported at the first call of a blocking command; on later calls they are
+/// skipped.
 fn pop_first(
     context: &mut Context<'_, '_>,
     names: &[&[u8]],
@@ -187,7 +188,7 @@ fn write_pair(context: &mut Context<'_, '_>, nested: bool, member: &[u8], score:
     context.reply.double(score);
 }
 
-/// Writes what stands in front of the pairs. True if each pair is an array of its own.
+/// Writes the head of the reply before the pairs. Returns true if each pair is an array of its own.
 fn write_shape(context: &mut Context<'_, '_>, name: &[u8], count: usize, shape: Shape) -> bool {
     let reply = &mut context.reply;
     let nested = shape == Shape::KeyPairs || shape == Shape::Pairs && reply.protocol() == Protocol::Resp3;

@@ -372,7 +372,7 @@ fn rank_of_name(tx: &mut Transaction<'_>, set: &SortedSet, end: NameEnd<'_>) -> 
     set.rank(tx, &bound)
 }
 
-/// `5`, `(5`, `inf`: the bound that the range begins or ends at.
+/// Parses a bound of the range: `5`, `(5`, `inf`.
 fn score_end(text: &[u8], is_max: bool) -> Option<KeyBytes> {
     let exclusive = text.strip_prefix(b"(");
     let order = order_of(end_float(exclusive.unwrap_or(text))?);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_cut_from_the_side_the_range_begins_at() {
+    fn limits_cut_from_the_start_of_the_range() {
         assert_eq!(limited(2..8, false, 1, 2), 3..5);
         assert_eq!(limited(2..8, true, 1, 2), 5..7);
         assert_eq!(limited(2..8, false, -1, 2), 8..8);

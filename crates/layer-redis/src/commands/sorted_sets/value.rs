@@ -7,14 +7,14 @@
 //!         zeros     score  member    -> nothing             the set's order; eight bytes of zeros are position 0
 //! ```
 //!
-//! A score is kept as eight big-endian bytes that sort as the number does, so an end of any range
-//! is a byte string, a *bound*: a score and perhaps a member behind it. The rank of a bound is the
-//! number of pairs below it, which the store counts in logarithmic time; every range of scores or
-//! names thereby becomes a range of ranks.
+//! A score is stored as eight big-endian bytes that sort like the number, so an end of any range is
+//! a byte string, a *bound*: a score, optionally followed by a member. The rank of a bound is the
+//! number of pairs below it, which the store counts in logarithmic time; so every range of scores
+//! or names becomes a range of ranks.
 //!
 //! Invariants: a large set has both rows of each member, and `count` members; a set that became
-//! large stays so; the flag that stands for Redis' skip list is never taken back; no set is empty;
-//! minus zero is stored as zero.
+//! large stays so; the flag that represents Redis' skip list is never reset; no set is empty; minus
+//! zero is stored as zero.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
@@ -89,8 +89,8 @@ pub fn pairs(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<(Vec<u8>, f64)> 
     pairs
 }
 
-/// Makes `name` a sorted set of these pairs, whatever it was; no pairs remove it. Members must
-/// differ, in any order.
+/// Replaces the value of `name` by a sorted set of these pairs; without pairs the key is removed.
+/// Members must differ, in any order.
 pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs: &[(Vec<u8>, f64)]) {
     let mut editor = Editor::new(None, config);
     for (member, score) in pairs {
@@ -138,7 +138,7 @@ impl SortedSet {
         }
     }
 
-    /// How many pairs stand below `bound`.
+    /// The number of pairs below `bound`.
     pub fn rank(&self, tx: &mut Transaction<'_>, bound: &[u8]) -> u64 {
         if self.entry.is_large() {
             self.entry.elements().count(tx, &INDEX, Some(&index_key(bound)))
@@ -176,7 +176,7 @@ impl SortedSet {
         }
     }
 
-    /// A scan from the range's first pair. Ranges that begin at an end of the set need not look for
+    /// Scans from the range's first pair. Ranges that start at an end of the set need no look-up of
     /// it.
     fn visit_rows(
         &self,
@@ -219,7 +219,7 @@ fn visit_packed(payload: &[u8], ranks: Range<u64>, reverse: bool, visit: &mut dy
     }
 }
 
-/// Removes the pairs of these ranks; the key goes with the last one.
+/// Removes the pairs of these ranks, and the key with its last pair.
 pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], set: &SortedSet, ranks: Range<u64>) {
     if ranks.is_empty() {
         return;
@@ -264,7 +264,7 @@ pub fn take_end(keys: &mut Keyspace<'_, '_>, name: &[u8], set: &SortedSet, last:
     Some(row)
 }
 
-/// The member and the score that a row of the set's order stands for.
+/// Decodes the member and the score of a row of the set's order.
 pub fn pair_of(row: &Row) -> (&[u8], f64) {
     let (order, member) = index_pair(Elements::name(row));
     (member, score_of(order))
@@ -293,7 +293,7 @@ pub fn remove_run<'m>(
 pub struct Editor<'a> {
     header: Header,
     form: Form<'a>,
-    /// Most entries, and longest member, of what Redis would keep as a listpack.
+    /// Most entries, and longest member, of Redis' listpack form.
     listpack_entries_max: u64,
     listpack_value_max: u64,
     /// The key's own row is no longer right.
@@ -305,9 +305,9 @@ pub struct Editor<'a> {
 /// A member that was looked for.
 pub struct Found<'a> {
     member: &'a [u8],
-    /// Its score, if it is there.
+    /// Its score, if it is in the set.
     pub order: Option<Order>,
-    /// Once it was asked for: it takes a hash of the member.
+    /// Computed on demand: it takes a hash of the member.
     position: Option<scan::Position>,
 }
 
@@ -339,8 +339,7 @@ enum Form<'a> {
 }
 
 impl<'a> Editor<'a> {
-    /// Changes what `entry` holds, or makes a new set that takes the place of whatever the key
-    /// holds.
+    /// Edits the set of `entry`, or creates a set that replaces any value of the key.
     pub fn new(entry: Option<&'a Entry>, config: &Config) -> Editor<'a> {
         let limit = |value: i64| u64::try_from(value).unwrap_or(u64::MAX);
         Editor {
@@ -628,7 +627,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_sort_as_scores_and_come_back() {
+    fn orders_sort_as_scores_and_decode() {
         let scores = [
             f64::NEG_INFINITY,
             f64::MIN,

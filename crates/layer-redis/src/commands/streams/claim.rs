@@ -17,7 +17,7 @@ use crate::{command::errors, command::parse};
 /// The options after the IDs of XCLAIM.
 #[derive(Default)]
 struct Options {
-    /// When the entry is said to have been delivered, as it was given.
+    /// The given time of the entry's delivery.
     delivered_ms: Option<i64>,
     deliveries: Option<u64>,
     force: bool,
@@ -33,7 +33,7 @@ struct Claim<'a> {
     consumer_name: &'a [u8],
     /// Known from the first entry on that it gets.
     consumer: Option<Consumer>,
-    /// It came to be by that.
+    /// The creation of the consumer by that entry.
     told: Option<What>,
     idle_ms_min: u64,
     delivered_ms: u64,
@@ -77,6 +77,7 @@ pub fn xclaim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         claim.take(keys.tx, reply, id, pending, options.force);
     }
     claim.finish(&mut keys, reply, mark);
+    context.changed_below(&arguments[1]);
     Ok(())
 }
 
@@ -117,8 +118,8 @@ fn options(arguments: Arguments<'_>, now_ms: u64) -> Result<Options, ErrorReply>
 }
 
 impl Claim<'_> {
-    /// Takes one entry over if it may, and writes it. One that is gone from the stream is pending
-    /// no more: false.
+    /// Claims one entry if it may, and writes it. Returns false for an entry that was deleted from
+    /// the stream, which is then no longer pending.
     fn take(
         &mut self,
         tx: &mut Transaction<'_>,
@@ -227,7 +228,8 @@ fn autoclaim_options(arguments: Arguments<'_>) -> Result<(u64, bool), ErrorReply
     Ok((count, just_ids))
 }
 
-/// Answers where to go on, what was taken over, and what was pending but is gone from the stream.
+/// Replies the next cursor, the claimed entries, and the pending entries that were deleted from the
+/// stream.
 fn autoclaim(context: &mut Context<'_, '_>, mut claim: Claim<'_>, start: StreamId, count: u64) {
     let (mut keys, reply) = context.keys_and_reply();
     let (mut looks_left, mut count_left) = (count * LOOKS_PER_ENTRY, count);

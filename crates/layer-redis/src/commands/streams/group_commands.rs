@@ -38,7 +38,7 @@ fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, ErrorRepl
     })
 }
 
-/// How many entries the group was given; -1: nobody can tell.
+/// The number of entries that the group has read; -1 means unknown.
 fn read_counter(word: &[u8]) -> Result<Option<u64>, ErrorReply> {
     match parse::required_integer(word)? {
         -1 => Ok(None),
@@ -78,7 +78,7 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     Ok(())
 }
 
-/// The stream and its group, both of which must be there.
+/// The stream and its group; an error if either is missing.
 fn find(keys: &mut Keyspace<'_, '_>, arguments: Arguments<'_>) -> Result<(Stream, Group), ErrorReply> {
     let stream = Stream::find(keys, &arguments[2])?.ok_or(NO_KEY)?;
     let group = stream.group(keys.tx, &arguments[3]);
@@ -107,7 +107,7 @@ pub fn destroy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     let found = stream.group(keys.tx, &arguments[3]);
     if let Some(group) = &found {
         group.remove(keys.tx);
-        // Those who wait with the group learn that it is gone.
+        // Clients that wait with the group are notified of its removal.
         keys.touch(&arguments[2]);
     }
     context.reply.integer(i64::from(found.is_some()));

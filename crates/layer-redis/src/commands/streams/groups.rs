@@ -8,14 +8,14 @@
 //! o group consumer ID       -> nothing; what the consumer owns of the above
 //! ```
 //!
-//! Numbers stand for names where rows are many, and are given once: a group or consumer that comes
-//! again under its name has another. Rows are counted by the store, so nothing here keeps a count.
-//! A command costs what it touches: delivering an entry writes two rows of it, acknowledging clears
-//! them.
+//! Names are replaced by numbers in the frequent rows, and numbers are never reused: a group or
+//! consumer that is created again under its name has another. The store counts rows, so no counts
+//! are kept here. A command costs the rows that it touches: delivering an entry writes two rows,
+//! acknowledging clears them.
 //!
-//! Invariants: a `p` row has the one `o` row of the consumer that it names, and an `o` row its `p`
-//! row; both kinds belong to a consumer that has its `c` and `d` rows. An entry that is pending may
-//! be gone from the stream.
+//! Invariants: a `p` row has exactly one `o` row, of the consumer that it names, and an `o` row its
+//! `p` row; both kinds belong to a consumer that has its `c` and `d` rows. A pending entry may have
+//! been deleted from the stream.
 
 use std::ops::ControlFlow;
 
@@ -35,14 +35,14 @@ const NUMBER_BYTES: usize = 4;
 /// Pending entries looked up at a time.
 const PAGE: usize = 128;
 
-/// A group as it was found, or as it is to be written.
+/// A group as read, or as it will be written.
 #[derive(Clone, Debug)]
 pub struct Group {
     elements: Elements,
     pub name: Vec<u8>,
     number: u32,
     pub last: StreamId,
-    /// How many of the stream's entries were delivered; `None` if nobody can tell.
+    /// The number of the stream's delivered entries; `None` if unknown.
     pub entries_read: Option<u64>,
     next_consumer: u32,
 }
@@ -51,9 +51,9 @@ pub struct Group {
 pub struct Consumer {
     pub name: Vec<u8>,
     pub number: u32,
-    /// When it last asked for something.
+    /// Time of its last request.
     pub seen_ms: u64,
-    /// When it last was given something; 0 if never.
+    /// The time of its last delivery; 0 if there was none.
     pub active_ms: u64,
 }
 
@@ -102,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// The group has been given the entry `id`, behind all it was given before.
+    /// Records the delivery of the entry `id`, after all entries delivered before.
     pub fn deliver(&self, group: &mut Group, id: StreamId) {
         group.entries_read = match group.entries_read {
             Some(read) if !self.has_gap_from(id) => Some(read.wrapping_add(1)),
@@ -112,9 +112,9 @@ impl Stream {
         group.last = id;
     }
 
-    /// How many entries the group has not been given yet; `None` if nobody can tell. All of them if
-    /// the group stands before the first and none is missing behind it, whatever count it was
-    /// given: since 7.4.
+    /// The number of undelivered entries; `None` if unknown. All entries if the group's last ID is
+    /// before the first one and none is missing after it, regardless of the group's counter: since
+    /// 7.4.
     pub fn lag(&self, group: &Group) -> Option<i64> {
         if self.length > 0 && group.last < self.first && self.max_deleted < self.first {
             return Some(self.length as i64);
@@ -168,7 +168,7 @@ impl Group {
         key
     }
 
-    /// The bound behind all of the group's rows with a tag.
+    /// The upper bound of the group's rows with a tag.
     fn end(&self, tag: u8) -> KeyBytes {
         let mut key = KeyBytes::from_slice(&[tag]);
         match self.number.checked_add(1) {
@@ -191,8 +191,8 @@ impl Group {
         Some(Consumer::read(name, row.value()))
     }
 
-    /// Returns the consumer, which asks for something now; it is created, and that is recorded, if
-    /// there is none of its name.
+    /// Returns the consumer, which makes a request now; it is created, and its creation is
+    /// returned, if it does not exist.
     pub fn consumer_seen(&mut self, tx: &mut Transaction<'_>, name: &[u8], now_ms: u64) -> (Consumer, Option<What>) {
         match self.consumer(tx, name) {
             Some(consumer) => (
@@ -206,8 +206,8 @@ impl Group {
         }
     }
 
-    /// A consumer whose name no other has. The caller writes it behind what it does, and the group
-    /// is written here.
+    /// Creates a consumer with an unused name. The caller writes it after its operation, and the
+    /// group is written here.
     pub fn add_consumer(&mut self, tx: &mut Transaction<'_>, name: &[u8], now_ms: u64) -> Consumer {
         let number = self.next_consumer;
         self.next_consumer += 1;
@@ -299,7 +299,7 @@ impl Group {
         true
     }
 
-    /// How many entries are pending, of a consumer or of all.
+    /// The number of pending entries, of a consumer or of all.
     pub fn pending_count(&self, tx: &mut Transaction<'_>, owner: Option<u32>) -> u64 {
         let (start, end) = match owner {
             Some(owner) => self.owned_range(owner, (StreamId::ZERO, StreamId::MAX)),
@@ -389,7 +389,7 @@ impl Group {
     /// Bounds of the rows that a consumer owns of a range.
     fn owned_range(&self, owner: u32, (start, end): (StreamId, StreamId)) -> (KeyBytes, KeyBytes) {
         let mut bound = self.owned_row(owner, end);
-        // Behind the last ID, not before the one that follows it: there may be none.
+        // After the last ID, rather than before the next: there may be no next.
         bound.push(0);
         (self.owned_row(owner, start), bound)
     }

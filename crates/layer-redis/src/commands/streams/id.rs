@@ -20,7 +20,7 @@ pub enum NewId {
     Given(StreamId),
 }
 
-/// `ms-seq`, or `ms` alone, whose sequence number is then `missing_seq`.
+/// Parses `ms-seq`, or only `ms` with the sequence number `missing_seq`.
 pub fn exact(word: &[u8], missing_seq: u64) -> Result<StreamId, ErrorReply> {
     read(word, missing_seq).ok_or(ErrorReply::new(INVALID))
 }
@@ -91,7 +91,7 @@ fn split(word: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Unsigned digits as C's strtoull reads them: blanks, a plus and zeros may stand in front.
+/// Unsigned digits as C's strtoull parses them: leading blanks, a plus and zeros are allowed.
 fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits.trim_ascii_start()).ok()?.parse().ok()
 }

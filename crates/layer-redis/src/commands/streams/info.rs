@@ -41,7 +41,7 @@ fn write_head(tx: &mut Transaction<'_>, reply: &mut Reply<'_>, stream: &Stream) 
     let nodes = stream.node_count(tx);
     write_number(reply, "length", stream.length);
     write_number(reply, "radix-tree-keys", nodes);
-    // One above them all; what lies between depends on digits that IDs share.
+    // The root; the nodes in between depend on digits that IDs share.
     write_number(reply, "radix-tree-nodes", nodes + 1);
     write_named_id(reply, "last-generated-id", stream.last);
     write_named_id(reply, "max-deleted-entry-id", stream.max_deleted);
@@ -127,7 +127,7 @@ fn write_full_group(
     }
 }
 
-/// How far a group has come.
+/// The progress of a group.
 fn write_progress(reply: &mut Reply<'_>, stream: &Stream, group: &Group) {
     write_named_id(reply, "last-delivered-id", group.last);
     write_number_or_null(reply, "entries-read", group.entries_read.map(|read| read as i64));

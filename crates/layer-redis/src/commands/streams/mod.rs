@@ -40,7 +40,7 @@ const SECOND_KEY: Keys = Keys::Range {
 const READ_KEYS: Keys = Keys::Computed(read::key_positions, &[behind_streams(1)]);
 const READ_KEYS_OF_GROUP: Keys = Keys::Computed(read::key_positions, &[behind_streams(4)]);
 
-/// The first half of what follows the word: keys, and behind them an ID for each.
+/// The first half of the arguments after the word: keys, followed by an ID for each.
 const fn behind_streams(from: i32) -> Specification {
     let half = Find::Range {
         last: -1,
@@ -88,13 +88,13 @@ pub fn last_id(entry: &Entry) -> StreamId {
     Stream::of(entry).last
 }
 
-/// How many entries there are.
+/// The number of entries.
 pub fn length(entry: &Entry) -> u64 {
     Stream::of(entry).length
 }
 
-/// Visits all that a stream is, in parts that say the same whatever numbers its groups and
-/// consumers were given.
+/// Visits the content of a stream, in parts that do not depend on the numbers of its groups and
+/// consumers.
 pub fn each_part(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnMut(&[&[u8]])) {
     const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
     let stream = Stream::of(entry);

@@ -2,10 +2,9 @@
 //! `~` leaves the same entries here as there. Queues rely on that; BullMQ's own tests do.
 //!
 //! Redis' node is a listpack: two counters, the names of the fields of its first entry, then the
-//! entries. One whose fields have those names is its values alone. IDs are differences from the
-//! first. Sizes follow
-//! <https://github.com/antirez/listpack/blob/master/listpack.md>; the test compares with the
-//! entries that Redis 7.0.15 was seen to keep.
+//! entries. An entry with the same field names has only its values. IDs are differences from the
+//! first. Sizes follow <https://github.com/antirez/listpack/blob/master/listpack.md>; the test
+//! compares with the entries that Redis 7.0.15 was observed to keep.
 
 use std::hash::Hasher;
 
@@ -92,7 +91,7 @@ fn word_bytes(word: &[u8]) -> usize {
     with_length_behind(head + word.len())
 }
 
-/// An integer with its length of one byte behind it.
+/// The size of an integer with its trailing length of one byte.
 fn integer_bytes(number: i64) -> usize {
     match number {
         0..=0x7f => 2,

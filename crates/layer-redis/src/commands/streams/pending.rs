@@ -25,7 +25,7 @@ pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// The entries that XPENDING is asked to list.
+/// The entries that XPENDING lists.
 struct Listing<'a> {
     idle_ms_min: u64,
     range: (StreamId, StreamId),
@@ -69,7 +69,7 @@ fn listing(arguments: Arguments<'_>) -> Result<Option<Listing<'_>>, ErrorReply> 
     }))
 }
 
-/// How much is pending, from where to where, and how much of it for whom.
+/// The number of pending entries, their first and last, and the number of each consumer.
 fn summarize(context: &mut Context<'_, '_>, group: &Group) {
     let (keys, reply) = context.keys_and_reply();
     reply.array(4);

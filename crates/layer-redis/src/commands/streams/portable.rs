@@ -123,7 +123,7 @@ fn store_group(tx: &mut Transaction<'_>, mut rows: groups::Group, group: &rdb::G
     rows.write(tx);
 }
 
-/// Bytes of the longest name of a group or consumer: they stand in keys of rows.
+/// Length of the longest name of a group or consumer, in bytes: they are part of row keys.
 pub fn longest_name(value: &rdb::Stream) -> usize {
     let of_group = |group: &rdb::Group| {
         let consumers = group.consumers.iter().map(|consumer| consumer.name.len());

@@ -1,14 +1,16 @@
 //! Commands that read from several streams, and wait for entries: XREAD, XREADGROUP.
 //!
-//! XREAD answers what stands behind the ID that its client saw last. XREADGROUP answers, for `>`,
-//! what its group was not given yet, which is pending for the consumer from then on; for any other
-//! ID what is pending for the consumer already.
+//! XREAD returns the entries after the last ID that its client has seen. XREADGROUP returns, for
+//! `>`, undelivered entries of its group, which are pending for the consumer from then on; for any
+//! other ID, entries already pending for the consumer.
 //!
-//! A command that waits is asked again for the one stream that changed. `$` and `+` mean the end as
-//! it was when the command came, so they are replaced by IDs before it waits. A client that waits
-//! with a group learns that its stream or group is gone, or that the key holds another kind, as
-//! since Redis 7.2: the errors are those of a command that comes then.
+//! A waiting command is executed again for the one stream that changed. `$` and `+` mean the end at
+//! the arrival of the command, so they are replaced by IDs before it waits. A client that waits
+//! with a group gets an error when its stream or group is removed, or when the key gets another
+//! kind, as since Redis 7.2: the errors are those of a new command. With CLAIM the command is also
+//! executed again at the time when the longest pending entry becomes claimable.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use quartet_wire_resp::{Arguments, Protocol, encode_command};
@@ -38,13 +40,15 @@ struct Request<'a> {
     /// `None`: do not wait. `Some(None)`: indefinitely.
     wait: Option<Option<u64>>,
     no_ack: bool,
-    /// CLAIM: entries that have been pending for so long come first.
+    /// CLAIM: entries that have been pending for at least this long are first.
     claim_idle_ms_min: Option<u64>,
+    /// The time at which the first entry becomes claimable that was not so when it was examined.
+    claimable_ms: Cell<Option<u64>>,
     names: Vec<&'a [u8]>,
     ids: Vec<&'a [u8]>,
 }
 
-/// Where to go on in a stream.
+/// The position from which a stream is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     /// Behind this ID.
@@ -93,6 +97,7 @@ impl<'a> Request<'a> {
             wait: None,
             no_ack: false,
             claim_idle_ms_min: None,
+            claimable_ms: Cell::new(None),
             names: Vec::new(),
             ids: Vec::new(),
         };
@@ -179,7 +184,8 @@ fn answer(
     }
 }
 
-/// Checks a stream's ID and finds out where to go on. `stream` is `None` if the key is absent.
+/// Checks a stream's ID and determines the position to read from. `stream` is `None` if the key is
+/// absent.
 fn start(
     context: &mut Context<'_, '_>,
     request: &Request<'_>,
@@ -229,7 +235,7 @@ fn no_group(name: &[u8], group: &[u8]) -> ErrorReply {
     .into()
 }
 
-/// Asks to be called again when one of the streams changes.
+/// Registers to be called again when one of the streams changes.
 fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadline_ms: Option<u64>) -> Outcome {
     let is_end = |word: &&[u8]| matches!(*word, b"$" | b"+");
     let mut words: Vec<Vec<u8>> = Vec::new();
@@ -253,11 +259,12 @@ fn wait(arguments: Arguments<'_>, request: &Request<'_>, starts: &[From], deadli
         in_exec: EmptyReply::NullArray,
         ask_again: Some(words).filter(|words| !words.is_empty()).map(as_request),
         even_if_gone: request.group.is_some(),
+        even_below: request.claim_idle_ms_min.is_some(),
+        again_at_ms: request.claimable_ms.get(),
     }))
 }
 
-/// Serves a command that waits by the stream that changed, or tells that there is nothing to wait
-/// for any more.
+/// Serves a waiting command from the changed stream, or reports the end of its wait.
 fn answer_again(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
@@ -342,7 +349,7 @@ fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, co
     write_range(keys.tx, reply, stream, (start, StreamId::MAX), count, false)
 }
 
-/// Gives the group's next entries to a consumer, which comes to be by asking, even if there are
+/// Delivers the group's next entries to a consumer, which the request creates, even if there are
 /// none.
 fn deliver(
     context: &mut Context<'_, '_>,
@@ -356,7 +363,14 @@ fn deliver(
     let mut consumer = consumer_seen(context, name, &mut group, consumer);
     let mark = context.reply.mark();
     let claimed = match request.claim_idle_ms_min {
-        Some(idle_ms_min) => claim(context, stream, &group, &consumer, idle_ms_min, count),
+        Some(idle_ms_min) => claim(
+            context,
+            stream,
+            &group,
+            &consumer,
+            (idle_ms_min, count),
+            &request.claimable_ms,
+        ),
         None => 0,
     };
     let left = count.map(|count| count.saturating_sub(claimed as u64));
@@ -388,26 +402,34 @@ fn deliver(
     }
     group.write(context.tx);
     group.write_consumer(context.tx, &consumer);
+    context.changed_below(name);
     delivered
 }
 
 /// Writes up to `count` entries that have been pending for long enough, with whomever, and makes
-/// them the consumer's. Each tells for how long it was pending, and how often it had been
+/// them the consumer's; `claimable_ms` is when the first of the others can be. Each tells for how long it was pending, and how often it had been
 /// delivered. Entries that are gone from the stream are passed over.
 fn claim(
     context: &mut Context<'_, '_>,
     stream: &Stream,
     group: &Group,
     consumer: &Consumer,
-    idle_ms_min: u64,
-    count: Option<u64>,
+    (idle_ms_min, count): (u64, Option<u64>),
+    claimable_ms: &Cell<Option<u64>>,
 ) -> usize {
     let now_ms = context.now_ms;
     let (keys, reply) = context.keys_and_reply();
     let mut idle: Vec<(StreamId, Pending)> = Vec::new();
     let all = (StreamId::ZERO, StreamId::MAX);
     group.each_pending(keys.tx, None, all, &mut |tx, id, pending| {
-        if pending.idle_ms(now_ms) < idle_ms_min || stream.fields(tx, id).is_none() {
+        let at_ms = pending.delivered_ms.saturating_add(idle_ms_min);
+        let is_idle = pending.idle_ms(now_ms) >= idle_ms_min;
+        let is_next = || claimable_ms.get().is_none_or(|known_ms| at_ms < known_ms);
+        if !(is_idle || is_next()) || stream.fields(tx, id).is_none() {
+            return ControlFlow::Continue(());
+        }
+        if !is_idle {
+            claimable_ms.set(Some(at_ms));
             return ControlFlow::Continue(());
         }
         idle.push((id, pending));
@@ -437,7 +459,7 @@ fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut 
     consumer
 }
 
-/// Writes the entries from `start` on, and tells which they were.
+/// Writes the entries from `start` on, and returns their IDs.
 fn write_new(
     context: &mut Context<'_, '_>,
     stream: &Stream,
@@ -463,8 +485,8 @@ fn write_new(
     ids
 }
 
-/// Answers the entries pending for the consumer after an ID, which counts as one more delivery. An
-/// entry that is gone from the stream shows only its ID.
+/// Replies the entries pending for the consumer after an ID, which counts as one more delivery. A
+/// deleted entry shows only its ID.
 fn write_history(
     context: &mut Context<'_, '_>,
     (name, stream): (&[u8], &Stream),

@@ -52,7 +52,7 @@ impl Policy {
 struct References(Vec<Group>);
 
 impl References {
-    /// None are looked up if the policy does not ask for them.
+    /// Empty, without a look-up, unless the policy needs them.
     fn of(stream: &Stream, tx: &mut Transaction<'_>, policy: Policy) -> References {
         match policy {
             Policy::Keep => References(Vec::new()),
@@ -103,7 +103,7 @@ impl Stream {
         removed
     }
 
-    /// Entry by entry, also if whole nodes would do: those that are referred to stay in between.
+    /// Trims entry by entry, even if whole nodes would do: referenced entries stay in between.
     fn trim_acknowledged(&mut self, tx: &mut Transaction<'_>, trim: &Trim) -> u64 {
         let references = References::of(self, tx, Policy::Acknowledged);
         let limit = trim.limit.filter(|_| trim.approximate).unwrap_or(u64::MAX);
@@ -196,7 +196,7 @@ pub fn xackdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         } else if delete(&mut stream, keys.tx, &references, policy, id) == REFERENCED {
             REFERENCED
         } else {
-            // Also if the entry was gone before.
+            // Also if the entry was deleted before.
             DELETED
         });
     }

@@ -10,13 +10,12 @@
 //! ```
 //!
 //! Each entry is a row, so XADD writes two rows and XDEL clears one. Redis packs some hundred
-//! entries into a node, and trimming with `~` removes whole nodes; so that it leaves here what it
-//! leaves there, a row marks where each node but the first begins. A node is never without an
-//! entry.
+//! entries into a node, and trimming with `~` removes whole nodes; to leave the same entries as
+//! Redis, a row marks the start of each node except the first. A node always has an entry.
 //!
 //! Invariants: `length` is the number of entry rows; `first` is the first of them, or zero; `last`
-//! is never below any of them and never falls but by XSETID; no row of a node stands at or before
-//! the first entry.
+//! is never below any of them and decreases only by XSETID; no node row is at or before the first
+//! entry.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -39,7 +38,7 @@ const PAYLOAD_BYTES: usize = 10 + 8 + 3 * ID_BYTES + 8 + 4 * 4 + ID_BYTES + 8;
 /// Overhead of a word in a row besides its bytes, mostly.
 const WORD_OVERHEAD_BYTES: usize = 2;
 
-/// A stream as it was found, or as it is to be written.
+/// A stream as read, or as it will be written.
 pub struct Stream {
     pub elements: Elements,
     header: Header,
@@ -51,7 +50,7 @@ pub struct Stream {
     pub entries_added: u64,
     /// Numbers of groups, each given once.
     pub next_group: u32,
-    /// The last one.
+    /// The last node.
     node: Node,
     /// Zero: not known, or the first node is the last.
     first_node_entries: u32,
@@ -126,7 +125,7 @@ impl Stream {
         Ok(found.as_ref().map(Stream::of))
     }
 
-    /// Writes the key's row, which wakes those who wait for the stream.
+    /// Writes the key's row, which wakes the clients that wait for the stream.
     pub fn write(&self, keys: &mut Keyspace<'_, '_>, name: &[u8]) {
         let mut payload = Fixed::<PAYLOAD_BYTES>::new();
         payload.put(*self.elements.id());
@@ -188,7 +187,7 @@ impl Stream {
         nodes
     }
 
-    /// Adds a node as it was kept elsewhere. Its entries' IDs must ascend above `last`, which
+    /// Adds a node from another representation. Its entries' IDs must ascend above `last`, which
     /// follows them; they do not count as added.
     pub fn append_node<'a>(
         &mut self,
@@ -211,7 +210,7 @@ impl Stream {
         }
     }
 
-    /// Begins another node if the last one has no room.
+    /// Starts another node if the last has no room.
     fn choose_node(&mut self, tx: &mut Transaction<'_>, config: &Config, id: StreamId, words_bytes: usize) {
         let limit = |value: i64| u64::try_from(value).ok().filter(|&limit| limit > 0).unwrap_or(u64::MAX);
         let entries_max = limit(config.stream_node_max_entries.load(Ordering::Relaxed));
@@ -254,7 +253,7 @@ impl Stream {
             .count(tx, &row_key(ENTRY, start), Some(&row_end(ENTRY, end)))
     }
 
-    /// How many entries there are up to this one.
+    /// The number of entries up to this ID, inclusive.
     pub fn count_to(&self, tx: &mut Transaction<'_>, id: StreamId) -> u64 {
         self.elements.count(tx, &[ENTRY], Some(&row_end(ENTRY, id)))
     }
@@ -321,7 +320,7 @@ impl Stream {
         }
     }
 
-    /// Where the first node of `range` begins, or the last one.
+    /// The start of the first or the last node of `range`.
     fn node_row(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
         let (start, end) = (row_key(NODE, range.0), row_end(NODE, range.1));
         let mut found = None;
@@ -332,7 +331,7 @@ impl Stream {
         found
     }
 
-    /// How many nodes Redis would have.
+    /// The number of nodes that Redis would have.
     pub fn node_count(&self, tx: &mut Transaction<'_>) -> u64 {
         if self.length == 0 {
             return 0;
@@ -405,7 +404,7 @@ impl Stream {
         }
     }
 
-    /// True if that is plain without a look: an XADD with MAXLEN ~ mostly removes nothing.
+    /// Returns true if that is plain without a look: an XADD with MAXLEN ~ mostly removes nothing.
     fn keeps_first_node(&self, keep: Keep) -> bool {
         let Keep::Length(length) = keep else {
             return false;
@@ -419,8 +418,8 @@ impl Stream {
         self.edge(tx, (StreamId::ZERO, end), true)
     }
 
-    /// The entries before `kept` are gone, and the nodes that began with them: `kept` is in the
-    /// first node now.
+    /// Removes the node rows up to `kept`, whose entries were deleted: `kept` is in the first node
+    /// now.
     fn clear_nodes_to(&mut self, tx: &mut Transaction<'_>, kept: StreamId) {
         self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, kept)));
         self.first_node_entries = 0;
@@ -438,14 +437,14 @@ impl Stream {
         };
     }
 
-    /// True if an entry was deleted out of the middle, at `start` or behind it.
+    /// Returns true if an entry was deleted from the middle, at or after `start`.
     pub fn has_gap_from(&self, start: StreamId) -> bool {
         let may_have = self.length > 0 && self.max_deleted != StreamId::ZERO && self.first <= self.max_deleted;
         may_have && start <= self.max_deleted
     }
 
-    /// How many entries were ever added up to `id`, which is that of an entry or not; `None` if
-    /// nobody can tell.
+    /// The number of entries ever added up to `id`, which need not be an entry's; `None` if
+    /// unknown.
     pub fn added_up_to(&self, id: StreamId) -> Option<u64> {
         if self.entries_added == 0 || self.length == 0 && id <= self.last || id == self.last {
             return Some(self.entries_added);
@@ -492,7 +491,7 @@ fn row_key(tag: u8, id: StreamId) -> KeyBytes {
     key
 }
 
-/// The bound behind the row of an ID.
+/// The upper bound of the row of an ID.
 fn row_end(tag: u8, id: StreamId) -> KeyBytes {
     match id.next() {
         Some(above) => row_key(tag, above),

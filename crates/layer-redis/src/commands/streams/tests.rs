@@ -14,7 +14,7 @@ fn show_bytes(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn ids_come_from_the_time_of_the_transaction() {
+fn ids_are_of_the_time_of_the_transaction() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -123,7 +123,7 @@ fn readers_are_served() {
 }
 
 #[test]
-fn readers_with_a_group_learn_that_it_is_gone() {
+fn readers_with_a_group_learn_of_its_removal() {
     let gone = "!NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
     let another_kind = "!WRONGTYPE Operation against a key holding the wrong kind of value";
     for (commands, expected) in [
@@ -146,7 +146,7 @@ fn readers_with_a_group_learn_that_it_is_gone() {
 /// Since Redis 7.2. Before, and here until INFO said 7.4, a consumer was listed from its first
 /// entry on.
 #[test]
-fn a_consumer_comes_to_be_by_asking() {
+fn a_read_makes_the_consumer() {
     let fixture = Fixture::new();
     let (mut waiter, mut other) = (fixture.connect(), fixture.connect());
     other.check(
@@ -169,8 +169,8 @@ fn a_consumer_comes_to_be_by_asking() {
     assert!(waiter.mail().is_empty());
 }
 
-/// Redis 8.4: what others have left pending for long enough comes first, with its idle time and
-/// number of deliveries.
+/// Redis 8.4: entries that were pending for long enough with other consumers are returned first,
+/// with their idle time and number of deliveries.
 #[test]
 fn reading_claims_what_is_idle() {
     let fixture = Fixture::new();
@@ -198,7 +198,45 @@ fn reading_claims_what_is_idle() {
     );
 }
 
-/// Two consumers of one group wait; each entry goes to one of them, the one that came first.
+/// A consumer that waited with CLAIM was woken by new entries alone: what a dead consumer held stayed
+/// with it until then, with BLOCK 0 for ever.
+#[test]
+fn a_reader_waiting_with_claim_gets_claimable_entries() {
+    let wait = |block: &str| format!("XREADGROUP GROUP g alive BLOCK {block} CLAIM 400 STREAMS s >");
+    let die = "MULTI => OK
+               XADD s 5-1 a b => QUEUED
+               XREADGROUP GROUP g dead STREAMS s > => QUEUED
+               EXEC => [5-1 [[s [[5-1 [a b]]]]]]";
+    let redeliver = "XGROUP SETID s g 0 => OK
+                     XREADGROUP GROUP g dead STREAMS s > => [[s [[5-1 [a b]]]]]";
+    let age = "XCLAIM s g other 0 5-1 IDLE 400 JUSTID => [5-1]";
+    for (before, during, takes_ms) in [
+        (die, "PING => PONG", 400),
+        ("PING => PONG", die, 400),
+        ("XADD s 5-1 a b => 5-1\nXGROUP SETID s g $ => OK", redeliver, 400),
+        (die, age, 0),
+    ] {
+        for block in ["0", "900"] {
+            let fixture = Fixture::new();
+            let (mut waiter, mut other) = (fixture.connect(), fixture.connect());
+            other.check("XGROUP CREATE s g $ MKSTREAM => OK");
+            other.check(before);
+            assert_eq!(waiter.bytes(&wait(block).split(' ').collect::<Vec<_>>()), b"");
+            other.check(during);
+            if takes_ms > 0 {
+                fixture.advance_ms(takes_ms - 1);
+                fixture.layer.expire_due();
+                assert!(waiter.mail().is_empty(), "{during}");
+                fixture.advance_ms(1);
+                fixture.layer.expire_due();
+            }
+            assert_eq!(show_bytes(&waiter.mail()), "[[s [[5-1 [a b] 400 1]]]]", "{during}");
+            other.check("XPENDING s g - + 5 alive => [[5-1 alive 0 2]]");
+        }
+    }
+}
+
+/// Two consumers of one group wait; each entry is delivered to one of them, the first to wait.
 #[test]
 fn an_entry_goes_to_one_waiting_consumer() {
     let fixture = Fixture::new();
@@ -213,7 +251,7 @@ fn an_entry_goes_to_one_waiting_consumer() {
 }
 
 #[test]
-fn the_last_entry_can_be_asked_for() {
+fn the_last_entry_can_be_requested() {
     Fixture::new().connect().check(
         "XADD s 1 a 1 => 1-0
          XADD s 2 a 2 => 2-0
@@ -226,7 +264,7 @@ fn the_last_entry_can_be_asked_for() {
 }
 
 #[test]
-fn keys_stand_behind_the_word_streams() {
+fn keys_follow_the_word_streams() {
     Fixture::new().connect().check(
         "COMMAND GETKEYS XREAD COUNT 1 BLOCK 1 STREAMS a b 0 0 => [a b]
          COMMAND GETKEYS XREADGROUP COUNT 1 GROUP streams c NOACK STREAMS a > => [a]
@@ -234,9 +272,9 @@ fn keys_stand_behind_the_word_streams() {
     );
 }
 
-/// Nothing that belonged to a group or consumer that is gone may come back with one of its name.
+/// No state of a removed group or consumer may reappear with a new one of its name.
 #[test]
-fn names_come_again_with_nothing() {
+fn a_reused_name_is_empty() {
     Fixture::new().connect().check(
         "XADD s 1 a 1 => 1-0
          XGROUP CREATE s g 0 => OK
@@ -386,7 +424,7 @@ fn compare(connection: &mut Connection, model: &Model) {
         let pending = connection.run(&["XPENDING", "s", "g", "-", "+", "1000", &name]);
         assert_eq!(ids_of(&pending), numbers(model.pending_of(consumer)));
     }
-    // However it came to be: a copy is the same.
+    // A copy is the same for every history.
     connection.run(&["COPY", "s", "copy", "REPLACE"]);
     let digests = show(&connection.run(&["DEBUG", "DIGEST-VALUE", "s", "copy"]));
     let (one, other) = digests[1..digests.len() - 1].split_once(' ').unwrap();

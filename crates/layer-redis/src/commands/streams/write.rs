@@ -24,7 +24,7 @@ struct Options {
     limit: Option<u64>,
     no_stream: bool,
     policy: Option<Policy>,
-    /// How many words were options.
+    /// The number of words that were options.
     length: usize,
 }
 
@@ -81,7 +81,7 @@ fn choose_id(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Err
     }
 }
 
-/// Reads options up to the first word that is none: XADD's ID. XTRIM has nothing but options.
+/// Parses options up to the first other word: XADD's ID. XTRIM has only options.
 fn options(words: Arguments<'_>, adds: bool) -> Result<Options, ErrorReply> {
     let mut options = Options::default();
     while let Some(word) = words.get(options.length) {

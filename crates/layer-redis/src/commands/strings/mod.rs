@@ -30,7 +30,7 @@ pub fn check_length(length: u64) -> Result<(), ErrorReply> {
     Ok(())
 }
 
-/// Refuses a value that would grow beyond what a client may send in one piece, too.
+/// Refuses a value that would grow beyond the limit of a single request argument, too.
 pub fn check_growth(config: &Config, length: u64) -> Result<(), ErrorReply> {
     let configured = config.proto_max_bulk_len.load(Ordering::Relaxed) as u64;
     if length > configured {
@@ -340,7 +340,7 @@ mod tests {
     use crate::testing::Fixture;
 
     #[test]
-    fn values_come_back() {
+    fn values_survive_a_round_trip() {
         let fixture = Fixture::new();
         fixture.connect().check(
             "GET a => nil

@@ -19,7 +19,7 @@ pub struct Options<'a> {
     pub lifetime: Lifetime<'a>,
 }
 
-/// When SET or DELEX acts.
+/// The condition of SET or DELEX.
 #[derive(Clone, Copy, Default)]
 pub enum Condition<'a> {
     #[default]
@@ -201,7 +201,7 @@ impl<'a> Condition<'a> {
         !matches!(self, Condition::Always | Condition::IfAbsent | Condition::IfPresent)
     }
 
-    /// Whether it holds for the key as it is.
+    /// Returns true if it holds for the key as it is.
     pub fn holds(&self, tx: &mut Transaction<'_>, entry: Option<&Entry>) -> bool {
         let value = entry.map(StringValue::of);
         match *self {

@@ -33,7 +33,7 @@ pub(super) fn reply_value(context: &mut Context<'_, '_>, entry: &Entry) {
     reply_part(context, entry, 0..StringValue::of(entry).length());
 }
 
-/// Answers the bytes of `range`, which lies within the value.
+/// Replies the bytes of `range`, which is within the value.
 pub(super) fn reply_part(context: &mut Context<'_, '_>, entry: &Entry, range: Range<u64>) {
     let (length, value) = (range.end - range.start, StringValue::of(entry));
     if context.makes_late(length) {
@@ -79,7 +79,7 @@ fn set_with(context: &mut Context<'_, '_>, name: &[u8], value: &[u8], options: &
     }
     let holds = options.condition.holds(context.tx, old.as_ref());
     match &old {
-        // It is gone once the new one is stored.
+        // The old value is no longer available once the new one is stored.
         Some(old) if options.get => reply_value(context, old),
         _ if options.get || !holds => context.reply.null(),
         _ => context.reply.ok(),

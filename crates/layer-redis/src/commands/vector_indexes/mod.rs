@@ -1,7 +1,7 @@
 //! Vector indexes: the commands `VECTOR.*`, as `redis.vector` of `@upstash/redis` sends them.
 //!
-//! An index is a key of type `vector` with the rows of a vector set: the same graph, the vectors as
-//! they came, and a metric. Unlike a vector set it stays when its last vector goes. Requests and
+//! An index is a key of type `vector` with the rows of a vector set: the same graph, the
+//! unquantized vectors, and a metric. Unlike a vector set it remains without vectors. Requests and
 //! replies follow <https://upstash.com/docs/redis/commands/vector/overview> and what
 //! `@upstash/redis` 1.39 sends and reads; `docs/vector-indexes.md` says what is served.
 
@@ -23,7 +23,7 @@ use crate::handler::definition::*;
 use crate::indexes::SetRows;
 use crate::keyspace::{Entry, Header, Kind, LARGE};
 
-/// Links that a node asks for: what a vector set has that names no other number.
+/// Target number of links of a node: a vector set's default.
 const LINKS: usize = 16;
 
 /// Candidates that the search for the neighbours of a new vector keeps.
@@ -241,9 +241,9 @@ fn effort(profile: Profile, count: usize) -> usize {
     least.max(count * times)
 }
 
-/// From 0 to 1, the greater the nearer. Upstash says no more than that. For DOT this is the score
-/// of vectors of length 1, so those of longer ones may all be 1: their order is that of the
-/// products.
+/// From 0 to 1, the greater the nearer. Upstash specifies nothing further. For DOT this is the
+/// score of vectors of length 1, so longer vectors may all have the score 1: they are ordered by
+/// their products.
 fn score(metric: Quantization, hit: &Hit) -> f32 {
     match metric {
         Quantization::PlainEuclidean => 1.0 / (1.0 + hit.distance),

@@ -30,7 +30,7 @@ pub struct CreateRequest {
 }
 
 impl CreateRequest {
-    /// Reads what stands behind the index's name.
+    /// Parses the arguments after the index's name.
     pub fn read(words: Arguments<'_>) -> Result<CreateRequest, ErrorReply> {
         let (mut dimensions, mut metric, mut exists_ok) = (None, None, false);
         let mut words = words.iter();
@@ -83,7 +83,7 @@ pub struct QueryRequest {
 }
 
 impl QueryRequest {
-    /// Reads what stands behind the index's name. PROFILE may stand before the vector or behind it.
+    /// Parses the arguments after the index's name. PROFILE may precede or follow the vector.
     pub fn read(mut words: Arguments<'_>) -> Result<QueryRequest, ErrorReply> {
         let (mut given, mut count, mut profile) = (None, None, None);
         while let Some(word) = words.get(0) {
@@ -119,7 +119,7 @@ fn profile(word: &[u8]) -> Result<Profile, ErrorReply> {
     }
 }
 
-/// Reads a vector, and returns the words behind it.
+/// Parses a vector, and returns the words after it.
 pub fn vector(words: Arguments<'_>) -> Result<(Vec<f32>, Arguments<'_>), ErrorReply> {
     let (form, given) = (words.get(0).ok_or(INVALID)?, words.get(1).ok_or(INVALID)?);
     let (vector, length) = match form.to_ascii_uppercase().as_slice() {

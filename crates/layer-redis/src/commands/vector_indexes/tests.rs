@@ -1,5 +1,5 @@
-//! Replies and errors, indexes that come and go by every way there is, and each metric beside a
-//! look at all vectors.
+//! Replies and errors, indexes that are created and removed in every possible way, and each metric
+//! compared with an exhaustive search.
 
 use quartet_wire_resp::Value;
 
@@ -39,7 +39,7 @@ fn vectors_are_added_found_and_removed() {
     );
 }
 
-/// Floats come back as they were stored, and RESP3 has maps and doubles.
+/// Floats are returned as they were stored, and RESP3 has maps and doubles.
 #[test]
 fn both_protocols_say_the_same() {
     let fixture = Fixture::new();
@@ -82,7 +82,7 @@ fn scores_of_each_metric_grow_with_nearness() {
 }
 
 #[test]
-fn requests_that_ask_for_nothing_possible_are_refused() {
+fn impossible_requests_are_refused() {
     check(
         "SET s 1 => OK
          VECTOR.CREATE v DIM 2 METRIC COSINE => 1

@@ -5,11 +5,11 @@
 //! elements            rows of `quartet_search::vector_set`
 //! ```
 //!
-//! Forms of vectors, the graph and conditions are that crate's; here are arguments, replies and
-//! keys. An element is found when VADD answers, whether or not CAS is asked for, and a search reads
-//! the transaction's rows. In larger sets an element is linked into the graph later, by
-//! `execution::linking`. Replies and errors follow what Redis 8.2.3 was seen to
-//! answer (`tests/redis-oracle`), VRANGE <https://redis.io/docs/latest/commands/vrange/>.
+//! That crate has the forms of vectors, the graph and conditions; this module has arguments,
+//! replies and keys. An element is found once VADD has replied, with or without CAS, and a search
+//! reads the transaction's rows. In larger sets an element is linked into the graph later, by
+//! `execution::linking`. Replies and errors follow Redis 8.2.3's observed ones
+//! (`tests/redis-oracle`), VRANGE <https://redis.io/docs/latest/commands/vrange/>.
 
 mod add;
 mod read;
@@ -131,7 +131,7 @@ pub fn graph_row(id: &UniqueId, tx: &mut Transaction<'_>) -> Option<Row> {
     rows_below(id, tx).row_at(vector_set::GRAPH)
 }
 
-/// Notes that elements may wait below this id, so that somebody links them.
+/// Records that elements of this id may be unlinked, so that a background task links them.
 pub fn note_waiting(tx: &mut Transaction<'_>, id: &UniqueId) {
     let key = waiting_row(id);
     if tx.get(&key).is_none() {
@@ -144,7 +144,7 @@ pub fn waiting_row(id: &UniqueId) -> Vec<u8> {
     [b"V".as_slice(), id].concat()
 }
 
-/// A key was copied with its elements. Those that wait have to be linked in the copy too.
+/// After a key was copied with its elements: unlinked elements have to be linked in the copy too.
 pub fn note_copy(context: &mut Context<'_, '_>, copy: &Entry) {
     let has_graph = matches!(copy.kind, Kind::VectorSet | Kind::VectorIndex);
     let elements = copy.elements();

@@ -185,7 +185,7 @@ pub fn random_members(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
 
 const NOT_A_RANGE: &str = "ERR invalid range: use - and +, or names behind [ or (";
 
-/// The first key of a range, or the one behind its last.
+/// The first key of a range, or its exclusive end.
 fn bound(text: &[u8], is_start: bool) -> Result<Vec<u8>, ErrorReply> {
     let (first, name) = text.split_first().ok_or(NOT_A_RANGE)?;
     let behind = |name: &[u8]| [&member_row(name), [0].as_slice()].concat();

@@ -15,16 +15,16 @@ struct Options {
     with_attributes: bool,
     is_exact: bool,
     count: i64,
-    /// Zero: as many as usual.
+    /// Zero means the default.
     effort: i64,
     farthest: f64,
     filter: Option<Filter>,
-    /// Zero: as many as usual.
+    /// Zero means the default.
     looked_at_max: i64,
 }
 
 const EFFORT: i64 = 100;
-/// Nodes that a search with a filter looks at for each hit that is asked for.
+/// Nodes that a search with a filter visits for each requested hit.
 const LOOKED_AT: i64 = 100;
 
 /// Vectors that are compared with the lock held, about: some milliseconds.
@@ -129,7 +129,7 @@ pub fn similar(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-/// The vector that is asked for, and the position behind it.
+/// The query vector, and the position after it.
 fn searched(
     context: &mut Context<'_, '_>,
     set: &Set,

@@ -12,12 +12,12 @@ use quartet_wire_rdb::vector_set::{Element, Links, Projection, VectorSet};
 use super::{head_and_mark, put, rows_of};
 use crate::keyspace::{Entry, Header, Keyspace, Kind, LARGE};
 
-/// The head of a set's row, without what its graph says; none if no version has written it.
+/// The head of a set's row, without the graph's part; `None` if no version has written it.
 pub fn head(entry: &Entry) -> Option<Head> {
     Head::from_bytes(entry.large_payload())
 }
 
-/// Judges a set's rows: what is wrong, if something is.
+/// Verifies a set's rows: returns a description of a breach, if there is one.
 pub fn judge(rows: &mut dyn Rows, head: &Head) -> Option<String> {
     let head = head.with_graph(rows);
     portable::judge(rows, &head)

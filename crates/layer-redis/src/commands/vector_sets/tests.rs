@@ -1,5 +1,5 @@
-//! Replies beside those of Redis 8.2.3, sets that come and go by every way there is, and the graph
-//! beside a look at all vectors.
+//! Replies compared with those of Redis 8.2.3, sets that are created and removed in every possible
+//! way, and the graph compared with an exhaustive search.
 
 use quartet_wire_resp::Value;
 use serde_json::Value as Json;
@@ -85,8 +85,8 @@ fn dumped(connection: &mut Connection, name: &str) -> Vec<u8> {
     }
 }
 
-/// The original's dumps are read, and written alike but for the version of RDB, its checksum and
-/// how strings are compressed.
+/// The original's dumps are read, and written alike except the version of RDB, its checksum and the
+/// compression of strings.
 #[test]
 fn dumps_of_the_original_are_read_and_written() {
     let mut connection = Fixture::new().connect();
@@ -101,7 +101,7 @@ fn dumps_of_the_original_are_read_and_written() {
         assert_eq!(restore(&mut connection, "again", &again), "OK");
         assert_eq!(dumped(&mut connection, "again"), again);
         connection.check("DEL again => 1");
-        // The matrix of this one is compressed, which two programs do in two ways.
+        // The matrix of this dump is compressed, which two programs do differently.
         assert!(name == "r" || again.len() == payload.len(), "{name}");
         count += 1;
     }
@@ -298,7 +298,7 @@ fn no_events_but_new_keys() {
 }
 
 #[test]
-fn the_graph_is_judged_beside_all_vectors() {
+fn the_graph_is_compared_with_all_vectors() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let component = |at: usize, axis: usize| ((at * 37 + axis * 101 + at * axis * 13) % 97) as f32 - 48.0;
@@ -363,9 +363,9 @@ fn fill(connection: &mut Connection, name: &str) {
     }
 }
 
-/// Every command knows of elements that are not linked yet, and of those that are linked later.
+/// Every command handles elements that are not linked yet, and elements that are linked later.
 #[test]
-fn elements_that_wait_are_there() {
+fn waiting_elements_are_visible() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     fill(&mut connection, "v");
@@ -470,7 +470,7 @@ fn a_small_set_links_at_once() {
     assert!(back.contains("new"), "{links} {back}");
 }
 
-/// Adds an element in a transaction that is taken back, and shows what a search finds in it.
+/// Adds an element in a transaction that is rolled back, with searches in it.
 fn add_in_vain(fixture: &Fixture, name: &str, element: &str) {
     let layer = &fixture.layer;
     let mut partition = layer.partition_in_time().unwrap();
@@ -490,10 +490,10 @@ fn add_in_vain(fixture: &Fixture, name: &str, element: &str) {
     layer.forget_indexes();
 }
 
-/// The same commands with rows at hand and without: in transactions and scripts, in some that are
-/// taken back, with deadlines that pass, on other threads, and at states that nobody sees again.
+/// The same commands with cached rows and without: in transactions and scripts, some of them rolled
+/// back, with deadlines that pass, on other threads, and at states that no client sees again.
 #[test]
-fn rows_at_hand_change_no_answer() {
+fn cached_rows_change_no_answer() {
     for seed in 0..6 {
         let fixtures = [Fixture::new(), Fixture::new()];
         let mut connections = fixtures.each_ref().map(Fixture::connect);

@@ -8,8 +8,8 @@ use crate::command::parse;
 
 pub const INVALID: &str = "ERR invalid vector specification";
 
-/// Reads the vector that begins at a position. Returns it with the position behind it. Infinities
-/// are refused, which Redis takes and then answers with NaN.
+/// Parses the vector at a position. Returns it with the position after it. Infinities are refused,
+/// which Redis accepts and then answers with NaN.
 pub fn read(arguments: Arguments<'_>, at: usize) -> Result<(Vec<f32>, usize), ErrorReply> {
     let read = || {
         let (form, second) = (arguments.get(at)?, arguments.get(at + 1)?);

@@ -1,5 +1,5 @@
-//! Searches that go on without the lock: what they answer, whom they keep waiting, and what ends
-//! them.
+//! Searches that continue without the lock: their replies, the clients that wait for them, and the
+//! reasons of their end.
 //!
 //! The clock calls a hook of the thread that looks at it, so that a test can stop a search at any
 //! of its looks.
@@ -21,10 +21,10 @@ use crate::layer::Redis;
 use crate::session::after::After;
 use crate::testing::{Connection, layer_with, show};
 
-/// More than a command may go on for with the lock held.
+/// Longer than a command may run with the lock held.
 const LONG_MICROS: u64 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a request is tried before the lock counts as held.
+/// The number of attempts of a request before the lock counts as held.
 const ATTEMPTS: u32 = 20;
 
 thread_local! {
@@ -34,7 +34,7 @@ thread_local! {
 
 struct SteppingClock {
     micros: AtomicU64,
-    /// How far time goes at each look.
+    /// The advance of time at each reading.
     step: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ struct World {
 const KEYS: usize = 1_500;
 
 impl World {
-    /// An index over many keys, and a vector set. Time stands still.
+    /// An index over many keys, and a vector set. The clock is stopped.
     fn new() -> World {
         let clock = Arc::new(SteppingClock {
             micros: AtomicU64::new(1_700_000_000_000_000),
@@ -83,7 +83,7 @@ impl World {
         self.clock.step.store(0, Ordering::SeqCst);
     }
 
-    /// Begins a request that takes long: it is left to another thread.
+    /// Starts a request that takes long: it is left to another thread.
     fn begin(&self, connection: &mut Connection, words: &[&str]) -> Box<LongRun> {
         self.goes_on();
         let (mut request, mut out) = (Vec::new(), Vec::new());
@@ -192,10 +192,10 @@ fn comparable(request: &[&str], value: &Value) -> String {
     }
 }
 
-/// At each look at the clock that the search makes, somebody changes keys: what it answers is what
-/// one version holds, from some look on that of the beginning, and it keeps nobody waiting.
+/// At each of the search's clock readings, a client changes keys: the reply is the content of one
+/// version, from some reading on that of the start, and it blocks no other client.
 #[test]
-fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
+fn a_long_search_reads_one_state_and_delays_no_client() {
     let world = World::new();
     let (mut searcher, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
     for request in REQUESTS {
@@ -246,7 +246,7 @@ fn a_long_search_reads_one_state_and_keeps_nobody_waiting() {
     }
 }
 
-/// Runs it, and does something else while it stands at one of its looks at the clock.
+/// Runs it, and does something else while it is stopped at one of its clock readings.
 fn stopped_at(begun: Box<LongRun>, look: u64, meanwhile: impl FnOnce() -> bool) -> (bool, Box<LongRun>) {
     let (reached, is_reached) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
@@ -265,10 +265,10 @@ fn stopped_at(begun: Box<LongRun>, look: u64, meanwhile: impl FnOnce() -> bool) 
     (done, running.join().unwrap())
 }
 
-/// Commands that know at how much they are to look begin with the lock held only if it is little.
-/// Time stands still: they do not find out by taking long.
+/// Commands that know the number of elements to visit start with the lock held only if it is small.
+/// The clock is stopped: they do not find out by taking long.
 #[test]
-fn what_is_known_to_be_large_keeps_nobody_waiting() {
+fn a_command_known_to_be_large_delays_no_client() {
     let world = World::new();
     let (mut reader, mut writer) = (Connection::to(&world.layer), Connection::to(&world.layer));
     let numbers: Vec<String> = (0..12_000).map(|number| number.to_string()).collect();
@@ -346,7 +346,7 @@ fn what_is_known_to_be_large_keeps_nobody_waiting() {
             look = (look + 1) % looks;
         }
     }
-    // Little of what is large is read at once.
+    // A small part of a large value is read directly.
     for request in [
         ["LRANGE", "list", "0", "9"].as_slice(),
         &["ZRANGE", "sorted", "0", "9"],
@@ -359,7 +359,8 @@ fn what_is_known_to_be_large_keeps_nobody_waiting() {
     }
 }
 
-/// The version that a search showed which was stopped at a look, or that nobody could write there.
+/// The version seen by a search that was stopped at a clock reading, or that no write was possible
+/// there.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Held,
@@ -391,7 +392,7 @@ fn ended_by(end: fn(&Redis, &Client)) -> (String, u64) {
 }
 
 #[test]
-fn a_search_that_nobody_waits_for_ends() {
+fn a_search_without_a_waiting_client_ends() {
     let ends: [fn(&Redis, &Client); 3] = [
         |_, client| client.killed.store(true, Ordering::SeqCst),
         |_, client| client.is_gone.store(true, Ordering::SeqCst),
@@ -400,7 +401,7 @@ fn a_search_that_nobody_waits_for_ends() {
     for end in ends {
         let (reply, looks) = ended_by(end);
         assert_eq!(reply, "!ERR the command was ended because the server stops");
-        // The one that finds it out, and those of counting and of the end.
+        // The reading that detects it, and those of counting and of the end.
         assert!(looks <= 6, "it looked at the clock {looks} times more");
     }
 }
@@ -433,8 +434,8 @@ fn members(map: &Value, name: &str) -> Vec<Value> {
     }
 }
 
-/// The answers of a request whose time is over at one look at the clock after the other, and last
-/// the whole one: its results, and its warnings.
+/// The replies of a request that runs out of time at each clock reading in turn, and finally the
+/// complete one: its results, and its warnings.
 fn parts(world: &World, searcher: &mut Connection, request: &[&str], warnings: &str) -> Vec<(Vec<Value>, Vec<String>)> {
     let mut answers = Vec::new();
     for over_at in 0.. {
@@ -467,7 +468,7 @@ const OF_RESULTS: &[&str] = &[
 ];
 
 #[test]
-fn a_search_that_may_answer_a_part_has_what_it_found_when_its_time_was_over() {
+fn a_search_that_may_answer_a_part_has_the_results_found_in_time() {
     let world = World::new();
     let mut searcher = Connection::to(&world.layer);
     searcher.session.speak_resp3();
@@ -486,7 +487,7 @@ fn a_search_that_may_answer_a_part_has_what_it_found_when_its_time_was_over() {
         let is_part = |(results, _): &&(Vec<Value>, _)| !results.is_empty() && results.len() < whole.len();
         assert!(answers.iter().filter(is_part).count() > 1, "{request:?}");
     }
-    // Groups of what was found.
+    // Groups of the results.
     let request: Vec<_> = "FT.AGGREGATE i * GROUPBY 0 REDUCE COUNT 0 AS c".split(' ').collect();
     let answers = parts(&world, &mut searcher, &request, "warning");
     let count = |results: &[Value]| match results {
@@ -500,7 +501,7 @@ fn a_search_that_may_answer_a_part_has_what_it_found_when_its_time_was_over() {
     assert!(counts.iter().any(|count| (1..KEYS).contains(count)), "{counts:?}");
 }
 
-/// The next search of a connection begins where the last one took long, and again with the lock
+/// The next search of a connection starts where the last one took long, and with the lock again
 /// once one was short.
 #[test]
 fn a_connection_remembers_whether_its_last_search_took_long() {
@@ -523,8 +524,8 @@ fn a_connection_remembers_whether_its_last_search_took_long() {
     }
 }
 
-/// A client that caches what a search at a snapshot has read hears of the changes that it does not
-/// show, and behind the reply.
+/// A client that caches a search's reads at a snapshot is notified of the changes that the snapshot
+/// lacks, after the reply.
 #[test]
 fn what_is_read_at_a_snapshot_is_remembered() {
     let world = World::new();

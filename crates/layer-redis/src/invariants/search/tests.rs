@@ -1,11 +1,12 @@
-//! A fault in every kind of row of an index is found, and gone once the index is filled again.
+//! A fault in every kind of row of an index is detected, and repaired once the index is filled
+//! again.
 
 use crate::indexes::{row_parts, rows_at};
 use crate::invariants::tests::{findings, first, found, plant};
 use crate::keyspace::key_row;
 use crate::testing::Fixture;
 
-/// Indexes of all types of fields, settled and not, with documents that are gone and a graph.
+/// Indexes of all types of fields, settled and not, with removed documents and a graph.
 fn start() -> Fixture {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
@@ -67,7 +68,7 @@ fn check(expected: &[&str], words: usize, change: impl FnOnce(&Fixture, &[u8])) 
     ));
 }
 
-/// How many documents have it if no key is lost.
+/// The number of documents that have it if no key is lost.
 const WORDS: usize = 37;
 
 fn clear_first(fixture: &Fixture, rows: &[u8], tag: u8) {
@@ -185,9 +186,9 @@ fn rows_without_an_index_and_indexes_without_a_key() {
     assert!(found(&fixture).contains(&"key \"u\" is an index that there is not".to_owned()));
 }
 
-/// Keys whose time is over, and those that nobody looked at on purpose, may stand apart.
+/// Expired keys, and keys that were deliberately not indexed, may differ.
 #[test]
-fn what_is_over_or_was_not_looked_at_is_no_fault() {
+fn expired_or_unread_rows_are_no_fault() {
     let fixture = start();
     let mut connection = fixture.connect();
     connection.check(

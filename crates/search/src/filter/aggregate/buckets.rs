@@ -132,7 +132,7 @@ impl<'g> Groups<'g> {
                     Value::Text(path) if facet.shows(path) => Some(path),
                     _ => None,
                 });
-                // Two facets of a document may begin alike.
+                // Two facets of a document may share a parent.
                 paths.collect::<BTreeSet<_>>().into_iter().try_for_each(|path| {
                     if let Some(count) = self.paths.get_mut(path) {
                         *count += 1;
@@ -196,7 +196,7 @@ impl<'g> Groups<'g> {
         Ok(())
     }
 
-    /// Intervals without documents between the first and the last one, if they are shown.
+    /// Adds the empty intervals between the first and the last, if they are shown.
     fn add_between(&mut self, histogram: &Histogram, budget: &mut Budget) -> Result<(), SearchError> {
         if histogram.min_documents > 0 {
             return Ok(());
@@ -218,7 +218,8 @@ impl<'g> Groups<'g> {
         let steps = ((last - first) / histogram.interval).round();
         let mut step = 0.0;
         while step <= steps {
-            // As a value of that interval has it, whatever additions would round to.
+            // Rounds as for a value within that interval; repeated additions would round
+            // differently.
             let key = histogram.key(first + (step + 0.5) * histogram.interval);
             self.add_empty(Value::F64(key).sorted(), Key::Number(key), budget)?;
             step += 1.0;
@@ -386,7 +387,7 @@ impl Range {
 }
 
 impl Histogram {
-    /// Where the interval of a number begins.
+    /// The lower bound of a number's interval.
     fn key(&self, number: f64) -> f64 {
         ((number - self.offset) / self.interval).floor() * self.interval + self.offset
     }
@@ -406,7 +407,7 @@ impl Terms {
 }
 
 impl Facet {
-    /// The path is below that of the aggregation, and not deeper than is asked for.
+    /// Returns true if the path is below that of the aggregation and within the requested depth.
     fn shows(&self, path: &str) -> bool {
         let below = path.strip_prefix(self.path.as_str());
         below.is_some_and(|below| below.starts_with('/') && below.matches('/').count() <= self.depth)

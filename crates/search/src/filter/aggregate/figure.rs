@@ -3,7 +3,7 @@
 use crate::SearchError;
 use crate::filter::value::Value;
 
-/// Most groups of a request, counted in all of its aggregations, and those that are empty too.
+/// Most groups of a request over all of its aggregations, empty groups included.
 const BUCKETS_MAX: usize = 65_000;
 
 /// Most values that a request keeps for percentiles and numbers of different values.
@@ -20,7 +20,7 @@ pub enum Figure {
     Number(f64),
     /// A text.
     Text(String),
-    /// Names with what they stand for.
+    /// Figures by name.
     Map(Vec<(String, Figure)>),
     /// Several, in their order.
     List(Vec<Figure>),

@@ -172,7 +172,7 @@ impl<'m> Metrics<'m> {
     }
 }
 
-/// A facet's beginnings stand before it, the shortest first.
+/// The parents of a facet sort before it, the shortest first.
 fn is_beginning(value: &Value, next: Option<&Value>) -> bool {
     let (Value::Text(path), Some(Value::Text(next))) = (value, next) else {
         return false;

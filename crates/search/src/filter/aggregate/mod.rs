@@ -1,8 +1,8 @@
-//! Figures and groups of what a filter matches.
+//! Figures and groups of a filter's matches.
 //!
-//! Each aggregation has a name and one operator; operators that make groups may hold further ones,
-//! which are computed for each group. All are exact: counts of terms, numbers of different values
-//! and percentiles too, which Tantivy estimates.
+//! Each aggregation has a name and one operator; operators that make groups may hold further
+//! aggregations, which are computed for each group. All are exact: also counts of terms, numbers of
+//! different values and percentiles, which Tantivy estimates.
 
 mod buckets;
 mod figure;

@@ -15,11 +15,11 @@ const AGGREGATIONS_MAX: usize = 128;
 /// Longest request, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// How many groups $terms and $facet answer unless a request says otherwise, and at most.
+/// Default and greatest number of groups in the answers of $terms and $facet.
 const SIZE: usize = 10;
 const SIZE_MAX: u64 = 65_000;
 
-/// How many standard deviations wide the bounds of $extendedStats are.
+/// The width of $extendedStats' bounds, in standard deviations.
 const SIGMA: f64 = 2.0;
 
 const PERCENTS: [f64; 7] = [1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0];
@@ -518,7 +518,7 @@ impl Options<'_> {
         }
     }
 
-    /// Milliseconds, of a number with `ms`, `s`, `m`, `h` or `d` behind it.
+    /// Milliseconds, from a number with the suffix `ms`, `s`, `m`, `h` or `d`.
     fn duration(&self, option: &str) -> Result<Option<f64>, String> {
         let Some(value) = self.get(option) else {
             return Ok(None);

@@ -70,7 +70,7 @@ fn check(request: &str, expected: &str) {
 }
 
 #[test]
-fn figures_are_over_all_values() {
+fn figures_cover_all_values() {
     check(
         r#"{"s": {"$stats": {"field": "price"}}}"#,
         r#"{"s": {"count": 9, "min": 0.0, "max": 80.0, "sum": 360.0, "avg": 40.0}}"#,
@@ -130,7 +130,7 @@ fn groups_have_counts_and_figures() {
 }
 
 #[test]
-fn intervals_without_documents_are_shown_unless_they_are_to_be_left_out() {
+fn intervals_without_documents_are_shown_unless_excluded() {
     check(
         r#"{"h": {"$histogram": {"field": "price", "interval": 40, "offset": 5, "extendedBounds": {"min": -50, "max": 0}}}}"#,
         r#"{"h": {"buckets": [{"key": -75.0, "docCount": 0}, {"key": -35.0, "docCount": 1}, {"key": 5.0, "docCount": 4},

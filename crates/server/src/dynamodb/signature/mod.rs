@@ -29,7 +29,7 @@ const PRESIGNED_SECONDS_MAX: i64 = 7 * 24 * 3600;
 /// Derived keys kept: one for each access key, day and region in use.
 const DERIVED_MAX: usize = 1000;
 
-/// Verifies that a caller may ask. Public for its fuzz target alone.
+/// Verifies signatures of requests. Public only for its fuzz target.
 pub struct Verifier {
     /// Access keys and their secrets; none: any, but requests must look signed.
     secrets: HashMap<String, String>,
@@ -44,7 +44,7 @@ pub struct Verifier {
 pub struct Caller {
     /// Whose the access key is; `None`: the default database's.
     pub database: Option<Arc<Database>>,
-    /// The region that the signature is for; `None`: the one that is meant if no other is named.
+    /// The region of the signature; `None`: the default region.
     pub region: Option<Box<str>>,
 }
 
@@ -88,7 +88,8 @@ impl Verifier {
         }
     }
 
-    /// Refuses a request that nobody known has signed; tells who has. `body` is as it was sent.
+    /// Refuses a request without a valid signature; returns the signer. `body` is the original
+    /// body.
     pub fn check(&self, head: &Head<'_>, body: &[u8], now_seconds: i64) -> Result<Caller, Failure> {
         let query = QueryParameters::parse(head.query().unwrap_or_default());
         let claim = Claim::of(head, &query)?;
@@ -100,9 +101,9 @@ impl Verifier {
         })
     }
 
-    /// Refuses what the head alone shows to be wrong: an unknown access key, a time that is not
-    /// now, a scope that is none. True if any request is accepted that looks signed; otherwise the
-    /// signature is still to be checked, with the body.
+    /// Refuses requests that are invalid by their heads: an unknown access key, a skewed time, an
+    /// invalid scope. Returns true if any request is accepted that looks signed; otherwise the
+    /// signature must be checked together with the body.
     pub(crate) fn check_head(&self, head: &Head<'_>, now_seconds: i64) -> Result<bool, Failure> {
         let query = QueryParameters::parse(head.query().unwrap_or_default());
         let claim = Claim::of(head, &query)?;
@@ -154,7 +155,7 @@ impl Verifier {
         Ok(known.database)
     }
 
-    /// There are no access keys but those of databases.
+    /// The only access keys are those of databases.
     pub(crate) fn accepts_anybody(&self) -> bool {
         self.secrets.is_empty()
     }
@@ -254,7 +255,7 @@ pub fn sign(
     [("x-amz-date", date), ("authorization", authorization)]
 }
 
-/// Nobody has this access key.
+/// The error for an unknown access key.
 pub fn unknown_key() -> Failure {
     Failure::new(
         Exception::UnrecognizedClient,
@@ -402,7 +403,7 @@ impl<'r> Claim<'r> {
         Ok(())
     }
 
-    /// The host must be signed, and whatever names the operation.
+    /// The headers for the host and for the operation must be signed.
     fn check_signed_headers(&self, head: &Head<'_>) -> Result<(), Failure> {
         let signs = |name: &str| {
             self.signed_headers
@@ -412,7 +413,7 @@ impl<'r> Claim<'r> {
         if !signs("host") && !signs(":authority") {
             return Err(invalid("'Host' must be a 'SignedHeader' in the AWS Authorization."));
         }
-        // An unsigned target would let anybody turn one operation into another.
+        // With an unsigned target, anyone could turn one operation into another.
         let is_target = |name: &str| {
             let prefix = name.as_bytes().get(..TARGET.len());
             prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(TARGET.as_bytes()))
@@ -427,7 +428,7 @@ impl<'r> Claim<'r> {
 }
 
 /// Returns the parameters after the algorithm in the header Authorization: Credential,
-/// SignedHeaders and Signature, and whether one of them stands there twice.
+/// SignedHeaders and Signature, and whether any of them is repeated.
 fn parameters(text: &str) -> ([Option<&str>; 3], bool) {
     let (mut found, mut repeated) = ([None; 3], false);
     // One character at a time is much faster to look for than any of three.
@@ -576,7 +577,7 @@ impl QueryParameters {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Sorted and encoded anew, without the signature itself.
+    /// Sorted and encoded again, without the signature itself.
     fn canonical(&self) -> String {
         let signed = self.0.iter().filter(|(name, _)| name != "X-Amz-Signature");
         let mut pairs: Vec<String> = signed

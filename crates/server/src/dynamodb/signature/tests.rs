@@ -460,7 +460,7 @@ fn presigned_requests_are_checked_as_well() {
 }
 
 #[test]
-fn any_key_will_do_only_where_none_is_known() {
+fn any_key_is_accepted_only_without_configured_keys() {
     let open = Verifier::new(&[]);
     let client = Client::new();
     let head = client.head(&[("authorization", &client.authorization().replace("key/", "anybody/"))]);

@@ -1,10 +1,10 @@
-//! Where a request of HTTP/1.1 begins and ends (RFC 9112), without I/O.
+//! The bounds of HTTP/1.1 requests (RFC 9112), without I/O.
 //!
-//! Two who read one stream of bytes must never see its requests begin at different places: that is
-//! how requests are smuggled past the one in front. So whatever leaves room for two readings is
-//! refused, even where the RFC would permit a guess: a length beside Transfer-Encoding, two
-//! lengths, even equal ones, a length that is no plain number, any coding but one `chunked`, line
-//! ends that are not CR LF.
+//! Two readers of one stream of bytes must never disagree about the start of a request: otherwise
+//! an attacker can smuggle requests past the proxy in front. So ambiguous input is refused, even if
+//! the RFC would permit a guess: a length together with Transfer-Encoding, two lengths, even equal
+//! ones, a length other than a plain number, any coding but one `chunked`, line ends other than CR
+//! LF.
 
 use std::mem::MaybeUninit;
 
@@ -14,14 +14,14 @@ use super::message::{Head, Header, is_bodiless};
 pub const HEADERS_MAX: usize = 100;
 /// Request line and headers together.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
-/// A line that tells a chunk's size, or the trailers behind the last.
+/// The limit of a line with a chunk's size, or of the trailers after the last chunk.
 const CHUNK_LINE_BYTES_MAX: usize = 4096;
 /// The first bytes of a peer that speaks HTTP/2 with prior knowledge (RFC 9113, 3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub type HeaderRoom<'r> = [MaybeUninit<Header<'r>>; HEADERS_MAX];
 
-/// Why a connection cannot go on: the status it ends with.
+/// The reason why a connection must end: its final status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Malformed,
@@ -58,7 +58,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// Reads the head that `input` begins with; `None` if it has not wholly come.
+/// Parses the head at the start of `input`; `None` if it is incomplete.
 pub fn parse<'r>(input: &'r [u8], room: &'r mut HeaderRoom<'r>) -> Result<Option<Request<'r>>, Refusal> {
     let mut request = httparse::Request::new(&mut []);
     let head_bytes = match request.parse_with_uninit_headers(input, room) {
@@ -115,7 +115,7 @@ impl AnswerHead {
     }
 }
 
-/// Reads the head of the answer that `input` begins with; `None` if it has not wholly come.
+/// Parses the head of the answer at the start of `input`; `None` if it is incomplete.
 /// `is_for_head`: the request was HEAD.
 pub fn parse_answer(input: &[u8], is_for_head: bool) -> Result<Option<AnswerHead>, Refusal> {
     let mut room = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -214,7 +214,7 @@ fn length(value: &[u8]) -> Result<u64, Refusal> {
     digits.parse().map_err(|_| Refusal::Malformed)
 }
 
-/// True if a list of tokens has this one.
+/// Returns true if a list of tokens contains this token.
 fn names(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',')
         .any(|element| element.trim_ascii().eq_ignore_ascii_case(token))
@@ -263,8 +263,8 @@ impl BodyReader {
         self.total > self.bytes_max as u64
     }
 
-    /// Takes what belongs to the body from the beginning of `input`; returns how many bytes. Until
-    /// the body is done, the rest is to be given again with more behind it.
+    /// Takes the bytes of the body from the start of `input`; returns their number. Until the body
+    /// is complete, the caller must pass the rest again, followed by more input.
     pub fn take(&mut self, input: &[u8]) -> Result<usize, Refusal> {
         let mut taken = 0;
         while let Some(count) = self.step(&input[taken..])? {
@@ -273,8 +273,7 @@ impl BodyReader {
         Ok(taken)
     }
 
-    /// How many bytes one step took; `None` if it needs more than there are, or there is none left
-    /// to take.
+    /// The length of one step; `None` if it needs more input, or if the body is complete.
     fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
         match self.state {
             State::Done => return Ok(None),
@@ -334,7 +333,7 @@ impl BodyReader {
     }
 }
 
-/// The line that `rest` begins with, and its bytes with CR LF; `None` if its end has not come.
+/// The first line of `rest`, and its length with CR LF; `None` if it is incomplete.
 fn line(rest: &[u8]) -> Result<Option<(&[u8], usize)>, Refusal> {
     let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
         let fits = rest.len() <= CHUNK_LINE_BYTES_MAX;
@@ -348,7 +347,7 @@ fn line(rest: &[u8]) -> Result<Option<(&[u8], usize)>, Refusal> {
     Ok(Some((line, end + 1)))
 }
 
-/// Hexadecimal digits, perhaps with an extension behind them.
+/// Hexadecimal digits, with an optional extension.
 fn chunk_size(line: &[u8]) -> Result<u64, Refusal> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let digits = digits.trim_ascii_end();

@@ -1,9 +1,8 @@
 //! A connection that speaks HTTP/1.1, or 1.0: read, answer, write.
 //!
-//! Per readiness one read, all whole requests answered, one write. A body that came whole with its
-//! head is looked at where it lies; any other is gathered first. Nothing is registered with a clock
-//! for a request that comes in one piece. One that comes in many has a deadline for its whole head
-//! and a pace for its body.
+//! Per readiness one read, all complete requests answered, one write. A body received together with
+//! its head is used in place; any other is gathered first. A request received in one piece needs no
+//! timer. A request in several pieces has a deadline for its whole head and a pace for its body.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use quartet_engine::{Dependency, Durability, PartitionId};
+use quartet_engine::{Arrival, Dependency, Durability, PartitionId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -36,7 +35,7 @@ const OUTPUT_BYTES_FLUSH: usize = 1 << 20;
 /// Size of one read from a peer that has not authenticated: ten thousand of them may have sent
 /// nothing yet.
 const STRANGER_BUFFER_BYTES: usize = 2 << 10;
-/// How long a connection that is given up is still read from, so that the peer sees why.
+/// Time for which a refused connection is still read, so that the peer sees the reason.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -53,9 +52,9 @@ pub struct Connection<S> {
     /// Bytes of `input` that are done with.
     consumed: usize,
     outgoing: Outgoing,
-    /// The body of the request that `input` goes on with, if it did not come whole with its head.
+    /// The body of the next request in `input`, if it did not arrive together with its head.
     gathered: Option<Gathered>,
-    /// When the head that the input begins with must be whole.
+    /// The deadline of the incomplete head at the start of the input.
     head_deadline: Option<Instant>,
     /// The peer's buffered input.
     kept: KeptInput,
@@ -63,7 +62,7 @@ pub struct Connection<S> {
     unfinished: UnfinishedHead,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
-    /// For the request that `input` goes on with.
+    /// For the next request in `input`.
     busy_since: BusySince,
 }
 
@@ -74,7 +73,7 @@ struct Outgoing {
     /// It may be sent on this condition, in this partition.
     hold: Hold,
     partition: PartitionId,
-    /// When the request had arrived that is answered next.
+    /// The arrival of the next request to answer.
     arrivals: Arrivals,
     /// And on these: of answers before, from other partitions.
     others: Vec<(PartitionId, Hold)>,
@@ -187,9 +186,9 @@ impl<S: Socket> Connection<S> {
                 }
                 Next::Read => {
                     if !self.outgoing.bytes.is_empty() && !self.waiters.is_alone() {
-                        // Others whose requests have come too are answered first, and then all
-                        // answers leave together: an answer wakes its reader, who would take the
-                        // processor from those still to be answered.
+                        // Other connections with received requests are answered first, and then all
+                        // answers leave together: an answer wakes its reader, which would take the
+                        // processor from the requests that remain.
                         tokio::task::yield_now().await;
                     }
                     self.send().await?;
@@ -211,7 +210,7 @@ impl<S: Socket> Connection<S> {
         !matches!(self.stop.has_changed(), Ok(false))
     }
 
-    /// Answers the request that the input begins with, if it is there.
+    /// Answers the request at the start of the input, if it is complete.
     fn look(&mut self) -> Next {
         while self.input[self.consumed..].starts_with(b"\r\n") {
             // Some old clients end a body with an empty line (RFC 9112, 2.2).
@@ -307,8 +306,8 @@ impl<S: Socket> Connection<S> {
         next
     }
 
-    /// Asks the layer about a request whose body is longer than anybody may send, or says not how
-    /// long it is. `Err`: the answer.
+    /// Passes to the layer the head of a request whose body exceeds the limit of unauthenticated
+    /// peers, or has no declared length. `Err`: the answer.
     fn judge_head(&self, request: &framing::Request<'_>) -> Result<(), Answer> {
         if matches!(request.framing, Framing::Length(bytes) if bytes <= STRANGER_BODY_BYTES_MAX) {
             return Ok(());
@@ -367,7 +366,7 @@ impl<S: Socket> Connection<S> {
         Ok(count > 0)
     }
 
-    /// Never makes room by an announced length, only by what has come.
+    /// Allocates by received bytes, never by an announced length.
     async fn read_more(&mut self) -> io::Result<usize> {
         let least = match self.peer.is_stranger() {
             true => STRANGER_BUFFER_BYTES,
@@ -377,8 +376,8 @@ impl<S: Socket> Connection<S> {
         self.socket.read_buf(&mut self.input).await
     }
 
-    /// Reads a body that did not come whole with its head, and takes it out of the input. `Err`:
-    /// the connection ends with this status.
+    /// Reads a body that did not arrive together with its head, and removes it from the input.
+    /// `Err`: the connection ends with this status.
     async fn gather(
         &mut self,
         head_bytes: usize,
@@ -464,9 +463,6 @@ impl<S: Socket> Connection<S> {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
-                if answer.is_of_the_node {
-                    self.outgoing.arrivals = self.waiters.arrivals(Durability::Always);
-                }
                 self.outgoing.answer(writing, &answer);
                 Ok(!writing.is_last)
             }
@@ -509,7 +505,7 @@ impl<S: Socket> Connection<S> {
         self.send().await
     }
 
-    /// A peer that reads an answer which goes on has little to say; what it says is kept for later.
+    /// A peer that reads a streaming answer sends little; its bytes are kept for later.
     fn overhear(&self, count: usize) -> io::Result<()> {
         match count {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -538,7 +534,7 @@ impl<S: Socket> Connection<S> {
     }
 }
 
-/// A head that comes in pieces, so that it is parsed once for each of its lines and not once for
+/// A head that arrives in pieces, so that it is parsed once for each of its lines and not once for
 /// each piece.
 #[derive(Default)]
 struct UnfinishedHead {
@@ -547,8 +543,8 @@ struct UnfinishedHead {
 }
 
 impl UnfinishedHead {
-    /// False: it is still not whole, because no line of it has ended since it was last parsed.
-    /// `input` begins with the head.
+    /// Returns false if it is still incomplete, because none of its lines has ended since the last
+    /// parse. `input` starts with the head.
     fn may_be_whole(&mut self, input: &[u8]) -> bool {
         let fresh = input.get(self.parsed_bytes..).unwrap_or_default();
         let may_be = self.parsed_bytes == 0 || input.len() >= HEAD_BYTES_MAX || fresh.contains(&b'\n');
@@ -560,7 +556,7 @@ impl UnfinishedHead {
 const REQUEST_TIMEOUT: u16 = 408;
 const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// True if what has come is the beginning of HTTP/2, as far as can be seen.
+/// Returns true if the received bytes match the start of HTTP/2 so far.
 fn speaks_http2(input: &[u8]) -> bool {
     let seen = input.len().min(HTTP2_PREFACE.len());
     seen > 0 && input[..seen] == HTTP2_PREFACE[..seen]
@@ -622,6 +618,23 @@ impl Outgoing {
 
     /// Appends a whole answer.
     fn answer(&mut self, writing: Writing, answer: &Answer) -> Next {
+        if answer.is_of_the_node && answer.dependency == Dependency::ZERO {
+            // Those before it wait for what they rest on.
+            if self.bytes.is_empty() {
+                self.hold.arrival = Arrival::of_the_node();
+            }
+        } else {
+            self.hold_for(answer);
+        }
+        self.pause = self.pause.max(answer.pause);
+        write_head(answer.status, &answer.headers, &mut self.bytes);
+        self.write_connection(writing.is_old, writing.is_last);
+        self.write_body(answer, !writing.is_head);
+        if writing.is_last { Next::Close } else { Next::Answered }
+    }
+
+    /// Notes what an answer rests on.
+    fn hold_for(&mut self, answer: &Answer) {
         if answer.partition != self.partition {
             if !self.bytes.is_empty() {
                 self.others.push((self.partition, self.hold));
@@ -631,11 +644,6 @@ impl Outgoing {
         }
         self.hold.dependency = self.hold.dependency.max(answer.dependency);
         self.hold.arrival = self.arrivals.of(self.partition);
-        self.pause = self.pause.max(answer.pause);
-        write_head(answer.status, &answer.headers, &mut self.bytes);
-        self.write_connection(writing.is_old, writing.is_last);
-        self.write_body(answer, !writing.is_head);
-        if writing.is_last { Next::Close } else { Next::Answered }
     }
 
     /// Appends the head of an answer that goes on until its last chunk, or until the connection
@@ -667,7 +675,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends the head, and appends the body unless only its length was asked for.
+    /// Ends the head, and appends the body unless the request was only for the head.
     fn write_body(&mut self, answer: &Answer, is_wanted: bool) {
         let out = &mut self.bytes;
         if is_bodiless(answer.status) {
@@ -735,7 +743,7 @@ fn write_decimal(number: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// The header that tells the time, made once a second.
+/// The Date header, formatted once a second.
 fn write_date(out: &mut Vec<u8>) {
     thread_local! {
         static WRITTEN: std::cell::RefCell<(u64, String)> = const { std::cell::RefCell::new((0, String::new())) };

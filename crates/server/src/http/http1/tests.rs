@@ -1,4 +1,4 @@
-//! A connection over a pipe in memory, to a layer that tells what it was asked.
+//! A connection over a pipe in memory, to a layer that echoes its requests.
 
 use std::net::IpAddr;
 
@@ -75,9 +75,9 @@ impl HttpLayer for Telling {
     }
 }
 
-/// The clock stands still while nothing waits for it.
+/// The paused clock advances only for timers.
 #[test]
-fn wrong_credentials_are_answered_later_each_time_and_right_ones_at_once() {
+fn wrong_credentials_are_delayed_more_each_time_and_valid_credentials_are_not() {
     let peer = Peer::for_test(StrangerBytes::new());
     let ask = |credential: &'static str| {
         let request = format!("POST / HTTP/1.1\r\nauthorization: {credential}\r\ncontent-length: 50000\r\n\r\n");
@@ -119,7 +119,7 @@ impl Follower for Counting {
     }
 }
 
-/// Runs `talk` against a connection, with the time standing still where nothing else is left to do.
+/// Runs `talk` against a connection, with a paused clock that advances when all tasks are idle.
 fn with_connection<T>(talk: impl AsyncFnOnce(DuplexStream, watch::Sender<bool>) -> T) -> T {
     with_connection_of(Peer::for_test(StrangerBytes::new()), talk)
 }
@@ -153,7 +153,7 @@ fn with_pipe<T>(bytes: usize, peer: Peer, talk: impl AsyncFnOnce(DuplexStream, w
     })
 }
 
-/// The first two pieces left together, so others waited for twice as much as the rest of the time.
+/// The first two pieces left together, so others waited twice as long.
 #[test]
 fn an_answer_leaves_in_pieces_from_the_first_on() {
     let peer = Peer::for_test(StrangerBytes::new());
@@ -171,7 +171,7 @@ fn an_answer_leaves_in_pieces_from_the_first_on() {
     );
 }
 
-/// All that comes back for `pieces`, which are sent one after the other, without the dates.
+/// All output for `pieces`, which are sent one after the other, without the dates.
 fn exchange(pieces: &[&[u8]]) -> String {
     with_connection(async |mut client, _stop| {
         for piece in pieces {
@@ -212,7 +212,7 @@ fn requests_may_be_cut_anywhere() {
     assert_eq!(exchange(&bytes), expected);
 }
 
-/// It was parsed anew for every byte that came.
+/// It was parsed again for every received byte.
 #[test]
 fn a_head_in_pieces_is_parsed_once_a_line() {
     let head = b"GET / HTTP/1.1\r\nfirst: 1\r\nsecond: 22222222\r\n\r\n";
@@ -237,9 +237,9 @@ fn a_connection_is_kept_as_long_as_the_peer_wants() {
     assert_eq!(exchange(&[request, request]), kept.repeat(2));
 }
 
-/// The layer does not see the body of a stranger whose credential is wrong.
+/// The layer does not see the body of an unauthenticated peer whose credential is wrong.
 #[test]
-fn a_stranger_is_refused_before_his_request_is_answered() {
+fn an_unauthenticated_peer_is_refused_before_its_request_is_answered() {
     let guarded = |credential: &str| {
         format!("POST /guarded HTTP/1.1\r\nauthorization: {credential}\r\ncontent-length: 2\r\n\r\nhi")
     };
@@ -250,7 +250,7 @@ fn a_stranger_is_refused_before_his_request_is_answered() {
         exchange(&[other.as_bytes(), right.as_bytes()]),
         refusal.to_owned() + &answer
     );
-    // A peer that has authenticated is a stranger no more.
+    // An authenticated peer is no longer limited.
     assert_eq!(
         exchange(&[right.as_bytes(), other.as_bytes()]),
         answer.clone() + &answer
@@ -258,7 +258,7 @@ fn a_stranger_is_refused_before_his_request_is_answered() {
 }
 
 #[test]
-fn a_head_alone_is_answered_without_body() {
+fn a_head_request_is_answered_without_body() {
     assert_eq!(
         exchange(&[b"HEAD /h HTTP/1.1\r\n\r\n"]),
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"
@@ -313,7 +313,7 @@ fn an_unreadable_request_ends_the_connection() {
 }
 
 #[test]
-fn an_answer_may_go_on() {
+fn an_answer_may_continue() {
     let request = b"POST /stream HTTP/1.1\r\n\r\nGET /next HTTP/1.1\r\n\r\n";
     let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\npart 1\r\n6\r\npart 3\r\n0\r\n\r\n";
     assert_eq!(exchange(&[request]), chunks.to_owned() + &told("[GET /next ]"));
@@ -324,8 +324,8 @@ fn an_answer_may_go_on() {
     );
 }
 
-/// How long the server keeps a connection on which `sent` was said and then `dripped`, over and
-/// over, a piece a second. The last answer comes with it.
+/// The time that the server keeps a connection after `sent`, followed by a repeated `dripped`, a
+/// piece a second; together with the last answer.
 fn kept_for(sent: &'static [u8], dripped: &'static [u8]) -> (Duration, String) {
     with_connection(async |client, _stop| {
         let started = Instant::now();
@@ -364,7 +364,7 @@ fn silence_ends_a_connection() {
     assert!(kept_for(b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", b"").0 > IDLE_TIMEOUT);
 }
 
-/// The timer for the rest of a head began again at each byte, so a head of a byte a minute held its
+/// The timer for the rest of a head restarted at each byte, so a head of a byte a minute held its
 /// connection indefinitely.
 #[test]
 fn a_dripping_request_has_one_deadline() {
@@ -388,7 +388,7 @@ fn a_dripping_request_has_one_deadline() {
 }
 
 #[test]
-fn a_large_body_is_taken_only_from_those_who_may_send_it() {
+fn a_large_body_is_accepted_only_from_authorised_peers() {
     for length in ["content-length: 1000000", "transfer-encoding: chunked"] {
         let head = format!("POST / HTTP/1.1\r\nauthorization: wrong\r\nexpect: 100-continue\r\n{length}\r\n\r\n");
         let answer = exchange(&[head.as_bytes()]);
@@ -406,10 +406,10 @@ fn a_large_body_is_taken_only_from_those_who_may_send_it() {
     );
 }
 
-/// Four strangers may send heads of 10,000 bytes each, of which only the first three find room; a
-/// peer that has shown who it is is not counted among them.
+/// Four unauthenticated peers send heads of 10,000 bytes each, but only the first three fit; an
+/// authenticated peer is not counted among them.
 #[test]
-fn strangers_share_a_budget_of_bytes() {
+fn unauthenticated_peers_share_a_budget_of_bytes() {
     let budget = StrangerBytes::with_limits(35_000, 35_000);
     let others: Vec<_> = (0..3)
         .map(|_| {
@@ -536,8 +536,8 @@ fn a_slow_answer_keeps_its_place() {
     assert!(last.contains("[GET /slow ]") && !last.contains("/lost"), "{last}");
 }
 
-/// A layer that finds the partition busy is asked again, and after a while the client gets an
-/// error. The requests after it are answered.
+/// A busy partition is retried, and after a while the client gets an error. The requests after it
+/// are answered.
 #[test]
 fn a_busy_partition_is_waited_for_and_then_reported() {
     let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 15\r\n\r\nbusy with /busy";
@@ -551,8 +551,8 @@ fn a_busy_partition_is_waited_for_and_then_reported() {
 }
 
 /// Pipelined requests may be answered by several partitions: by two, if their database moves
-/// meanwhile. An answer that rests on reads alone left as soon as the last one of another partition
-/// might, and each answer's arrival was the first partition's.
+/// meanwhile. An answer that depends only on reads left as soon as the last answer of another
+/// partition could, and each answer's arrival was the first partition's.
 #[test]
 fn a_pipelined_answer_is_held_by_the_partition_that_gave_it() {
     let mut outgoing = Outgoing::default();

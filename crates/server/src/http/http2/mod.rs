@@ -1,8 +1,8 @@
 //! A connection that speaks HTTP/2 with prior knowledge: hyper's, around the same layers.
 //!
-//! A reply leaves once what it depends on is durable; the requests of other streams of the
-//! connection go on meanwhile. A connection on which nothing is asked or answered for too long
-//! ends, whatever frames still come.
+//! A reply is sent when its dependency is durable; the requests of other streams of the connection
+//! continue meanwhile. A connection without requests or answers for too long ends, despite any
+//! other frames.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,7 +20,7 @@ use hyper::http::request::Parts;
 use hyper::server::conn::http2;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use quartet_engine::{Durability, Reserved};
+use quartet_engine::{Arrival, Durability, Reserved};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout_at};
@@ -38,7 +38,7 @@ const STREAMS_MAX: u32 = 100;
 /// Bytes that a peer may send of all bodies, and of one, before they are read.
 const WINDOW_BYTES: u32 = 256 << 10;
 const HEAD_BYTES_MAX: u32 = 16 << 10;
-/// How long a connection that ends may take for what is being answered.
+/// Time limit of the remaining answers on an ending connection.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parts of an answer that wait for the peer to read.
 const PARTS_UNREAD_MAX: usize = 16;
@@ -50,7 +50,7 @@ struct AnswerBody {
     _in_flight: InFlight,
 }
 
-/// A whole answer, or one that goes on.
+/// A complete answer, or a stream.
 enum Content {
     Whole(Full<Bytes>),
     GoingOn(mpsc::Receiver<Bytes>),
@@ -60,7 +60,7 @@ enum Content {
 #[derive(Default)]
 struct Activity {
     in_flight_count: AtomicUsize,
-    /// Something was asked or answered since the flag was last looked at.
+    /// Set by each request and each answer since the last check of the flag.
     is_fresh: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl Activity {
         InFlight(self.clone())
     }
 
-    /// Nothing was asked or answered since the last call.
+    /// Returns true if there was no request or answer since the last call.
     fn was_idle(&self) -> bool {
         !self.is_fresh.swap(false, Ordering::Relaxed) && self.in_flight_count.load(Ordering::Relaxed) == 0
     }
@@ -251,7 +251,7 @@ async fn respond(
             let dependency = answer.dependency;
             let waiters = waiters.of(answer.partition);
             let arrival = match answer.is_of_the_node {
-                true => waiters.arrival(Durability::Always),
+                true => Arrival::of_the_node(),
                 false => arrivals.of(answer.partition),
             };
             let settled = waiters.released(Hold { dependency, arrival }).await;
@@ -264,7 +264,7 @@ async fn respond(
     }
 }
 
-/// Gives `answer` the head as layers take it, in which Host stands for the authority.
+/// Calls `answer` with the head in the form of layers, where Host has the authority.
 fn with_head<T>(parts: &Parts, answer: impl FnOnce(&Head<'_>) -> T) -> T {
     let named = parts.headers.iter();
     let mut headers: Vec<Header<'_>> = named

@@ -52,8 +52,8 @@ fn request(shows_credential: bool) -> Vec<u8> {
     frame
 }
 
-/// Returns how long the server keeps a connection that sends this, and then a ping each second
-/// without end; and the types of the frames that came.
+/// Returns the time that the server keeps a connection which sends this, followed by a ping each
+/// second without end; and the types of the received frames.
 fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -125,6 +125,6 @@ fn pings_do_not_keep_a_connection() {
     }
 }
 
-/// Slack between the server's time-out and the peer's; and the first turn of a clock that begins
+/// Slack between the server's timeout and the peer's; and the first turn of a clock that starts
 /// before a credential.
 const IDLE_SLACK: Duration = Duration::from_secs(60);

@@ -29,13 +29,13 @@ use self::spans::{Item, Spans};
 use crate::observability::exposition::Exposition;
 use crate::settings::TelemetrySettings;
 
-/// A collector that takes longer gets nothing of what it was to take.
+/// A batch is dropped if the collector takes longer than this.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Spans sent at once.
 const SPANS_AT_ONCE: usize = 512;
 /// Fewer of them wait so long for more.
 const SPANS_EVERY: Duration = Duration::from_secs(1);
-/// How long the end of the server waits for the last spans.
+/// Time for which the end of the server waits for the last spans.
 const LAST_SPANS: Duration = Duration::from_secs(3);
 /// Bytes of a collector's answer that are read.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -181,7 +181,7 @@ impl Sending {
     }
 }
 
-/// Where telemetry goes.
+/// The target of telemetry.
 struct Collector {
     agent: Agent,
     endpoint: String,

@@ -1,10 +1,10 @@
 //! Which requests have a span, and what it says: layer, operation, database and status, and nothing
 //! that a client has written.
 //!
-//! A request that comes with a `traceparent` (W3C Trace Context) is in that trace, and sampled if
-//! its parent is; a share of the others is sampled too. Only spans of peers that have authenticated
-//! are kept, and never more than wait for the thread that sends. A logical database may take as
-//! much of that room as it leaves free, so one that sends very many leaves room for the others.
+//! A request with a `traceparent` (W3C Trace Context) is in that trace, and sampled if its parent
+//! is; a share of the others is sampled too. Only spans of authenticated peers are kept, and no
+//! more than the queue of the sending thread holds. A logical database may take as much of the
+//! queue as it leaves free, so a database with very many spans leaves room for the others.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ pub enum Item {
 pub struct Spans {
     /// Requests per 2^32 without a parent that are sampled.
     share: u64,
-    /// Requests that were asked about; mixed, it decides.
+    /// The number of sampling decisions; its hash decides.
     asked: AtomicU64,
     waiting: Mutex<Waiting>,
     sender: SyncSender<Item>,
@@ -89,8 +89,8 @@ impl Spans {
         (spans, receiver)
     }
 
-    /// Begins a span, if the request is sampled and there is room.
-    /// `headers` may name the caller's span.
+    /// Starts a span, if the request is sampled and there is room. `headers` may name the caller's
+    /// span.
     pub fn begin(
         &self,
         method: &str,
@@ -117,7 +117,7 @@ impl Spans {
         Some(Box::new(begun(method, parent, described)))
     }
 
-    /// True for the share of requests that is to be sampled.
+    /// Returns true for the share of requests to sample.
     fn draws(&self) -> bool {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         (mixed(asked) >> 32) < self.share
@@ -128,7 +128,7 @@ impl Spans {
         span.end_time_unix_nano = nanos(SystemTime::now()).max(span.start_time_unix_nano);
         let mut waiting = self.waiting.lock();
         let database = database_of(&span).to_owned();
-        // With the lock: nobody takes it before it was counted.
+        // Under the lock: the sender must not take it before it was counted.
         if waiting.has_room(&database) && self.sender.try_send(Item::Span(span)).is_ok() {
             waiting.add(database);
         } else {
@@ -144,7 +144,7 @@ impl Spans {
     /// The thread ends once it has taken what waits.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
-        // Without room it looks at the flag when it has taken what is there.
+        // If the queue is full, the thread checks the flag after emptying it.
         let _ = self.sender.try_send(Item::Stop);
     }
 
@@ -153,7 +153,8 @@ impl Spans {
     }
 }
 
-/// How many spans wait, in all and of each database that has some: no more entries than spans.
+/// The numbers of waiting spans, in all and of each database with spans: no more entries than
+/// spans.
 #[derive(Default)]
 struct Waiting {
     total: usize,
@@ -161,8 +162,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// A database has no more waiting than there is room left. So one alone has half of all room,
-    /// two that send very many have a third each, and there is always as much for one that comes.
+    /// A database may have no more waiting spans than the room left. So a single database has half
+    /// of all room, two with very many spans have a third each, and a new database always has the
+    /// same.
     fn has_room(&self, database: &str) -> bool {
         let own = self.of.get(database).copied().unwrap_or(0);
         own < WAITING_MAX - self.total
@@ -186,7 +188,7 @@ impl Waiting {
 
 const DATABASE: &str = "db.namespace";
 
-/// The name of the database that a span is of; what is of none has a room of its own.
+/// The database of a span; spans without a database share a room of their own.
 fn database_of(span: &Span) -> &str {
     let named = span.attributes.iter().find(|attribute| attribute.key == DATABASE);
     match named.and_then(|attribute| attribute.value.as_ref()?.value.as_ref()) {

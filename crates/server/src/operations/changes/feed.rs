@@ -37,7 +37,7 @@ const QUEUE_BYTES: usize = 1 << 20;
 const PART_BYTES: usize = 256 << 10;
 /// Time between two reports of progress, if others have changed something.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// And this often in any case, so that both ends notice when the other is gone.
+/// The longest interval in any case, so that both ends notice a lost connection.
 const IDLE_INTERVAL: Duration = Duration::from_secs(15);
 /// Decoders that are kept: one for each layer of each database.
 const DECODERS_MAX: usize = 1000;
@@ -45,7 +45,7 @@ const DECODERS_MAX: usize = 1000;
 /// State that the thread and the follower share.
 struct Queue {
     state: Mutex<State>,
-    /// There is room again, more to read, or nobody any more.
+    /// There is room again, more to read, or the follower was dropped.
     changed: Condvar,
     wake: Wake,
 }
@@ -56,9 +56,9 @@ struct State {
     bytes: usize,
     /// There is more in the log than when it was looked at.
     has_more: bool,
-    /// The follower is gone.
+    /// The follower was dropped.
     is_dropped: bool,
-    /// Nothing more will come.
+    /// Nothing more will be sent.
     is_over: bool,
 }
 
@@ -70,8 +70,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts to tell what follows `from`, from the place where `reader` is, up to `until` if there
-    /// is one.
+    /// Starts to send the changes after `from`, from the position of `reader`, up to `until` if
+    /// there is one.
     pub fn start(
         engine: Arc<Engine>,
         tenants: Arc<Tenants>,
@@ -152,9 +152,9 @@ struct EventEncoder {
     from: Version,
     /// The database left this log for another partition's there.
     until: Option<Version>,
-    /// How often it had been moved when the feed began.
+    /// The count of its moves at the start of the feed.
     moves: u64,
-    /// A database came into the partition whose feed this is, or left it.
+    /// A database has moved into or out of the partition of this feed.
     is_interrupted: bool,
     /// The newest transaction that was looked at, and that of which the client knows.
     seen: Version,
@@ -164,7 +164,7 @@ struct EventEncoder {
     place: Place,
 }
 
-/// The follower is gone.
+/// The error of a dropped follower.
 struct Dropped;
 
 impl EventEncoder {
@@ -172,7 +172,7 @@ impl EventEncoder {
         let end = self.tell_all(reader);
         let queue = self.queue.clone();
         let is_event_stream = self.wishes.is_event_stream;
-        // The place is given back last: by then nothing here uses the engine.
+        // The place is released last: after that nothing here uses the engine.
         let EventEncoder {
             engine, tenants, place, ..
         } = self;
@@ -201,19 +201,19 @@ impl EventEncoder {
             self.look_for_a_move();
             if self.until.is_some_and(|until| self.seen >= until) {
                 self.tell_progress()?;
-                return Ok("the database was moved to another partition; go on from the last version");
+                return Ok("the database was moved to another partition; continue from the last version");
             }
             if self.is_interrupted {
                 self.tell_progress()?;
                 return Ok(
-                    "a database was moved to this partition or from it; read what there is, and go on from the last version",
+                    "a database was moved to this partition or from it; read the present data, and continue from the last version",
                 );
             }
             match reader.next() {
                 Ok(Some(record)) => self.tell_record(record.payload)?,
                 Ok(None) => self.wait_for_more()?,
                 Err(LogReadError::TooOld { .. }) => {
-                    return Ok("too old: the log is not kept any more from where this feed is; begin anew");
+                    return Ok("too old: the log no longer has this feed's position; start again");
                 }
                 Err(error) => {
                     tracing::error!(%error, "the log could not be read for a feed");
@@ -245,10 +245,10 @@ impl EventEncoder {
 
     fn tell_record(&mut self, payload: &[u8]) -> Result<(), Dropped> {
         let mut transactions = EffectsReader::new(payload);
-        // A record was verified when it was read; what cannot be taken apart ends there for
-        // everybody.
+        // A record was verified at its read; a record that does not parse ends the feed for all
+        // readers.
         while let Ok(Some((version, effects))) = transactions.next_transaction() {
-            // The log says so a moment before the engine does, and a client may come back with this
+            // The log has it a moment before the engine does, and a client may reconnect with this
             // version at once.
             self.engine.wait_durable(version);
             if let Some(until) = self.until.filter(|until| version > *until) {
@@ -294,7 +294,8 @@ impl EventEncoder {
         }
     }
 
-    /// Appends what an effect did, if it is asked for; answers whose it is.
+    /// Appends the change of an effect, if the client requested it; returns the effect's database
+    /// and layer.
     fn decode(&mut self, effect: Effect<'_>, found: &mut Vec<Change>) -> Option<(DatabaseId, &'static str)> {
         let (&[high, low, layer], _) = effect.start().split_first_chunk::<SPACE_BYTES>()?;
         let database = DatabaseId(u16::from_be_bytes([high, low]));
@@ -334,7 +335,7 @@ impl EventEncoder {
         Ok(())
     }
 
-    /// Tells how far the feed has come, so that a client can go on from there.
+    /// Sends the position of the feed, so that a client can continue from there.
     fn tell_progress(&mut self) -> Result<(), Dropped> {
         let part = text::part(self.seen, None, "", true, self.wishes.is_event_stream);
         self.push(part)?;
@@ -381,8 +382,8 @@ impl EventEncoder {
     }
 }
 
-/// The effect with keys of the space. A range that goes to the end of the space ends behind all
-/// keys of clients.
+/// The effect with keys of the space. A range to the end of the space ends after all keys of
+/// clients.
 fn relative<'e>(effect: Effect<'e>, prefix: &[u8]) -> Effect<'e> {
     match effect {
         Effect::Set { key, value } => Effect::Set {

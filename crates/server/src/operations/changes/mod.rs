@@ -6,11 +6,11 @@
 //!   GET /v1/changes?partition=NUMBER
 //! ```
 //!
-//! A token of a logical database reads that database's feed, a read-only one too; the root key
-//! reads any, and all of a partition at once: versions of two partitions are not one order, so
-//! there is no feed of both. `docs/changes.md` describes the events. Each feed has a
+//! A token of a logical database reads that database's feed, also a read-only token; the root key
+//! reads any feed, and all databases of a partition at once: versions of two partitions are not one
+//! order, so there is no feed of both. `docs/changes.md` describes the events. Each feed has a
 //! thread that reads the log (`feed`), and a bounded buffer between that and its connection: a slow
-//! reader makes the thread wait, and has to begin anew when the log is no longer kept.
+//! reader blocks the thread, and must start again when the log is no longer kept.
 
 mod feed;
 mod text;
@@ -58,12 +58,12 @@ pub struct Changes {
     tenants: Arc<Tenants>,
     /// For the default database.
     given: RestTokens,
-    /// Asks for no credentials.
+    /// Requires no credentials.
     is_open: bool,
     places: Arc<Places>,
 }
 
-/// How many feeds there are.
+/// The number of feeds.
 #[derive(Default)]
 pub struct Places {
     taken: Mutex<HashMap<Scope, usize>>,
@@ -158,7 +158,7 @@ impl Changes {
 
     fn caller(&self, head: &Head<'_>, admin: &Admin) -> Result<Caller, Answer> {
         if head.method != "GET" {
-            return Err(refusal(METHOD_NOT_ALLOWED, "a feed is asked for with GET"));
+            return Err(refusal(METHOD_NOT_ALLOWED, "a feed is requested with GET"));
         }
         if self.is_open && comes_from_elsewhere(head) {
             return Err(refusal(FORBIDDEN, web_pages::REFUSAL));
@@ -167,7 +167,7 @@ impl Changes {
             return Ok(Caller::Operator);
         }
         let Some(token) = token_of(head) else {
-            // As over REST: with --dev and no token in the settings, nobody is asked for one.
+            // As over REST: with --dev and no configured token, no token is required.
             return match self.is_open && self.given.standard.is_none() {
                 true => Ok(Caller::Of(DEFAULT_DATABASE)),
                 false => Err(refusal(UNAUTHORIZED, "a token is missing")),
@@ -183,8 +183,8 @@ impl Changes {
         }
     }
 
-    /// The partition of the database whose feed its own token asks for, if that has its home
-    /// elsewhere.
+    /// The partition of the database whose token requests its own feed, if another node is its
+    /// home.
     pub fn elsewhere(&self, head: &Head<'_>, admin: &Admin) -> Option<PartitionId> {
         if !self.tenants.is_apart() {
             return None;
@@ -195,7 +195,7 @@ impl Changes {
         }
     }
 
-    /// Begins a feed, or says why not. Reads from the disk.
+    /// Starts a feed, or returns the reason for its refusal. Reads from the disk.
     pub fn follow(&self, head: &Head<'_>, admin: &Admin, wake: Wake) -> ResponseStream {
         let caller = self.caller(head, admin)?;
         let (wishes, from) = self.wishes(head, &caller)?;
@@ -225,8 +225,8 @@ impl Changes {
         Ok((200, headers, Box::new(feed) as Box<dyn Follower>))
     }
 
-    /// The log that has the changes. If a database was moved, the partition before has its changes
-    /// up to the move, and a feed that goes on behind them is of the present one.
+    /// The log that has the changes. If a database was moved, the previous partition has its
+    /// changes up to the move, and a feed that continues after them reads the present partition.
     fn stretch(&self, head: &Head<'_>, scope: Scope, from: Option<Version>) -> Result<Stretch, Answer> {
         let partitions = &self.tenants.parts.partitions;
         let database = scope.and_then(|id| self.tenants.catalogue.numbered(id));
@@ -325,7 +325,7 @@ fn not_readable(engine: &Engine, error: &LogReadError) -> Answer {
     match error {
         LogReadError::TooOld { .. } => {
             let newest = engine.durable().0;
-            let way_out = "ask without `from`, note the version of the first line, read what there is, and go on from that version";
+            let way_out = "connect without `from`, store the version of the first line, read the present data, and continue from that version";
             let body = json!({ "error": "too old: the log is not kept from that version on", "newest": newest, "way_out": way_out });
             let mut answer = Answer::settled(GONE, body.to_string());
             answer.headers.push(("content-type", "application/json".into()));

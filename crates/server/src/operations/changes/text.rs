@@ -47,8 +47,8 @@ fn element(shown: Shown) -> Value {
     }
 }
 
-/// One part of what a transaction did, as it is sent. Only the last part names the place to go on
-/// from.
+/// One part of a transaction's changes, as sent. Only the last part has the version from which to
+/// continue.
 pub fn part(version: Version, database: Option<&str>, changes: &str, is_last: bool, is_event_stream: bool) -> Vec<u8> {
     let mut line = format!("{{\"version\":{}", version.0);
     if let Some(database) = database {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_part_of_a_transaction_can_be_gone_on_from() {
+    fn a_feed_can_continue_only_after_the_last_part_of_a_transaction() {
         let first = String::from_utf8(part(Version(7), Some("shop"), "1", false, true)).unwrap();
         assert_eq!(
             first,

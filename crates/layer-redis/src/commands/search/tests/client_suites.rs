@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A client asked for the piece behind the last record, and its cursor was unknown: it had been
-/// closed with the last full piece. The original closes it with a piece that is short.
+/// A client requested the piece after the last record, and its cursor was unknown: it had been
+/// closed with the last full piece. The original closes it with a short piece.
 #[test]
 fn a_cursor_ends_with_a_piece_that_is_short() {
     let fixture = Fixture::new();
@@ -50,7 +50,7 @@ fn a_cursor_ends_with_a_piece_that_is_short() {
 
 /// Jedis writes INDEXMISSING and INDEXEMPTY in front of the options of TEXT and TAG.
 #[test]
-fn options_of_absent_values_stand_before_or_behind_those_of_the_type() {
+fn options_of_absent_values_precede_or_follow_options_of_the_type() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -66,7 +66,7 @@ fn options_of_absent_values_stand_before_or_behind_those_of_the_type() {
 }
 
 #[test]
-fn a_dialect_is_checked_wherever_it_is_named() {
+fn a_dialect_is_checked_in_every_position() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     let wrong = "!SEARCH_PARSE_ARGS DIALECT requires a non negative integer >=1 and <= 4";
@@ -137,7 +137,7 @@ fn a_condition_of_text_names_no_other_field() {
 
 /// NOSORT leaves the order of the keys, of which LIMIT takes a part.
 #[test]
-fn a_hybrid_search_without_an_order_has_that_of_the_keys() {
+fn a_hybrid_search_without_an_order_is_in_order_of_keys() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check("FT.CREATE i SCHEMA t TEXT v VECTOR FLAT 6 TYPE FLOAT32 DIM 2 DISTANCE_METRIC L2 => OK");

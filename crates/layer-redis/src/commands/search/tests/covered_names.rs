@@ -1,10 +1,10 @@
-//! Writes that no index covers are not noted for any; a definition that is made or taken back in
-//! whatever way is known to the next write.
+//! Writes outside of all indexes are not noted; the next write takes every new or rolled-back
+//! definition into account.
 
 use crate::keyspace::changes::What;
 use crate::testing::{Connection, Fixture, show};
 
-/// Whether a write of this key would be noted for indexes.
+/// Returns true if a write of this key would be noted for indexes.
 fn is_noted(fixture: &Fixture, name: &str) -> bool {
     fixture.layer.changes.take_unindexed();
     fixture.layer.changes.note(0, name.as_bytes(), What::Written);
@@ -53,10 +53,10 @@ fn a_new_definition_is_known_to_the_next_write() {
     check(&["HSET b:1 t x", CREATE]);
     check(&["MULTI", CREATE, "HSET b:1 t x", "EXEC"]);
     check(&["MULTI", "HSET b:1 t x", CREATE, "HSET a:2 t x", "EXEC", "DEL a:2"]);
-    // Another comes and goes before, in one transaction and in several.
+    // Another index is created and dropped before, in one transaction and in several.
     check(&[CREATE, "FT.DROPINDEX new", "HSET b:1 t x", "HSET a:3 t x", CREATE]);
     check(&["MULTI", CREATE, "FT.DROPINDEX new", CREATE, "EXEC", "HSET b:1 t x"]);
-    // The key comes from elsewhere.
+    // The key is moved from another place.
     check(&[CREATE, "HSET c:1 t x", "RENAME c:1 b:1"]);
     check(&[CREATE, "HSET c:1 t x", "COPY c:1 b:1"]);
     check(&[CREATE, "SELECT 3", "HSET b:1 t x", "MOVE b:1 0", "SELECT 0"]);
@@ -79,7 +79,7 @@ fn a_script_s_definition_is_known_to_its_next_write() {
 }
 
 #[test]
-fn definitions_that_go_with_all_keys_come_again() {
+fn definitions_removed_with_all_keys_can_be_made_again() {
     for flush in ["FLUSHALL", "FLUSHDB"] {
         let (_fixture, mut connection) = beside_another();
         connection.run(&[flush]);
@@ -93,10 +93,10 @@ fn definitions_that_go_with_all_keys_come_again() {
     }
 }
 
-/// A transaction that is taken back may have dropped an index: other writes have been noted
-/// meanwhile, or not.
+/// A rolled-back transaction may have dropped an index: other writes have been noted meanwhile, or
+/// not.
 #[test]
-fn a_drop_that_is_taken_back_leaves_the_index_known() {
+fn a_drop_that_is_rolled_back_keeps_the_index() {
     let (fixture, mut connection) = beside_another();
     connection.check(
         "FT.CREATE new PREFIX 1 b: SCHEMA t TAG => OK

@@ -1,17 +1,18 @@
-//! Searches beside many writers, judged by the keys of the same moment, while power is cut.
+//! Searches concurrent with many writers, checked against the keys of the same moment, while power
+//! is cut.
 //!
-//! Writers are threads with a connection each. Half of the time a search and a look at all keys
-//! stand in one script; in the other half each change is written down with the number that it gives
-//! a document, so that a search at a snapshot says by this document which keys it has to know.
-//! Then power goes while writers are at work, and what is opened is judged whole.
+//! Writers are threads with a connection each. Half of the time a search and a scan of all keys are
+//! in one script; in the other half each change is logged with the number that it writes to a
+//! document, so that a search at a snapshot shows by this document which keys it must know. Then
+//! power is cut while writers are active, and the reopened state is checked completely.
 //!
 //! Longer by the environment: QUARTET_SEARCH_JUDGED searches, QUARTET_SEARCH_CUTS,
 //! QUARTET_SEARCH_WRITERS, from QUARTET_SEARCH_SEED on; the counts are printed
 //! (`cargo test -- --nocapture`).
 //!
-//! On the ssd engine a writer reads from the disk, and after the cut that fails: its request is
-//! refused, and if it has written by then it ends, as the server would, because it cannot read back
-//! what it replaced.
+//! On the ssd engine a writer reads from the disk, and after the cut the read fails: its request is
+//! refused, and if it has written by then it ends, as the server would, because it cannot read the
+//! replaced values for a rollback.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,7 +89,8 @@ const CREATE: &[&str] = &[
     "4",
 ];
 
-/// Takes requests, each behind the number of its words, and answers what they do and all keys.
+/// Executes requests, each prefixed by the number of its words, and returns their results and all
+/// keys.
 const SCRIPT: &str = "
     local found, at = {}, 1
     while at <= #ARGV do
@@ -134,7 +136,7 @@ enum Condition {
     Between(u64),
     OtherWordAndTag(&'static str, &'static str),
     WordUpTo(&'static str, u64),
-    /// The vector of a field that compares all of them, or of one with a graph, is near.
+    /// A near vector, in a field that compares all vectors or in a field with a graph.
     Near(&'static str),
 }
 
@@ -144,7 +146,7 @@ impl Condition {
             choice.below(WORDS.len() as u64),
             1 + choice.below(WORDS.len() as u64 - 1),
         );
-        // Two different words: one that stands twice in a phrase is found where it stands once.
+        // Two different words: a word repeated in a phrase is found where it occurs once.
         let (word, other) = (WORDS[at as usize], WORDS[(at + distance) as usize % WORDS.len()]);
         let (tag, low) = (choice.of(&TAGS[..3]), choice.below(100));
         match choice.below(12) {
@@ -218,14 +220,14 @@ fn is_indexed(fields: &Fields) -> bool {
     fields.get("n").is_none_or(|number| number.parse::<f64>().is_ok())
 }
 
-/// Which part of the keys that fit is asked for.
+/// The requested part of the matching keys.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Keys,
     Total,
     /// The largest number first, those without one last.
     Sorted,
-    /// How many have each value of `g`.
+    /// The number of keys with each value of `g`.
     Counted,
 }
 
@@ -353,7 +355,7 @@ fn pairs(value: &Value) -> Fields {
 
 // ---- Changes
 
-/// A change of one or two keys; requests of a transaction stand one behind the other.
+/// A change of one or two keys; requests of a transaction are in order.
 fn change(choice: &mut Choice, expires: bool) -> (String, String, Vec<Vec<String>>) {
     let name = |choice: &mut Choice| format!("{}{}", choice.of(&["d:", "d:", "d:", "d:", "e:"]), choice.below(KEYS));
     let (key, other) = (name(choice), name(choice));
@@ -373,7 +375,7 @@ fn change(choice: &mut Choice, expires: bool) -> (String, String, Vec<Vec<String
             let script = "redis.call('HSET', KEYS[1], 'n', '7', 't', 'alpha beta') return redis.call('DEL', KEYS[2])";
             one(&["EVAL", script, "2", &key, &other])
         }
-        // An error takes back the writes of its script.
+        // An error rolls back the writes of its script.
         14 => one(&["EVAL", "redis.call('HSET', KEYS[1], 'n', '8') error('over')", "1", &key]),
         15 => vec![set, one(&["RENAME", &key, &other]).remove(0), hset(choice, &key)],
         16 => one(&["PEXPIRE", &key, "20"]),
@@ -436,7 +438,7 @@ struct Life {
     acknowledged: AtomicU64,
 }
 
-/// A connection that asks again while the server is busy.
+/// A connection that retries while the server is busy.
 struct Client<'l> {
     connection: Connection,
     is_over: &'l AtomicBool,
@@ -447,7 +449,7 @@ impl Client<'_> {
         self.answer_to(words, false)
     }
 
-    /// Asks what begins on a thread where it may take long.
+    /// Sends a request that starts on a thread where it may take long.
     fn ask_long(&mut self, words: &[&str]) -> Value {
         self.answer_to(words, true)
     }
@@ -506,8 +508,8 @@ impl World {
         ))
     }
 
-    /// Opens the disk's contents, judges them, and judges `searches` searches beside writers until
-    /// power goes.
+    /// Opens the disk's contents, checks them, and checks `searches` searches concurrent with
+    /// writers until the power cut.
     fn live(&mut self, seed: u64, searches: u64) {
         let layer = self.open();
         self.judge_opened(&layer);
@@ -583,8 +585,8 @@ impl Life {
     fn begin(&self) {
         let mut client = self.connect();
         if self.at_snapshots {
-            // A key that ends with its time changes without being written down. One of another
-            // prefix may get that of the index.
+            // An expiring key changes without being logged. A key of another prefix may be renamed
+            // into the index.
             for key in (0..KEYS).flat_map(|key| [format!("d:{key}"), format!("e:{key}")]) {
                 client.ask(&["PERSIST", &key]);
                 client.ask(&["HPERSIST", &key, "FIELDS", "1", "g"]);
@@ -604,7 +606,7 @@ impl Life {
                 false => self.change(&mut client, &mut choice),
             }
             self.changes.fetch_add(1, Ordering::Relaxed);
-            // However many they are, they leave time to the judges.
+            // Regardless of their number, they leave time to the checkers.
             std::thread::sleep(Duration::from_micros(choice.below(PAUSE_MICROS * self.writers)));
         }
     }
@@ -625,7 +627,7 @@ impl Life {
         }
     }
 
-    /// The state behind the change is known before anybody else changes anything.
+    /// The state after the change is known before any other change.
     fn change_and_note(&self, client: &mut Client<'_>, choice: &mut Choice) {
         let (key, other, requests) = change(choice, false);
         let mut states = self.states.lock();
@@ -731,8 +733,8 @@ impl Life {
     }
 }
 
-/// Without power a writer may end because it cannot take back what it wrote; in the server all end
-/// with it, and here the others go on over what it has left.
+/// Without power a writer may end because it cannot roll back its writes; in the server all end
+/// with it, and here the others continue with the remaining state.
 fn check_ended(panics: Vec<Box<dyn Any + Send>>) {
     let texts: Vec<_> = panics.iter().map(|panic| panic.downcast_ref::<String>()).collect();
     let is_last = |text: &Option<&String>| text.is_some_and(|text| text.contains("what was written can be taken back"));

@@ -95,7 +95,7 @@ fn an_image_has_the_requests_that_make_its_indexes() {
     for index in ["words", "documents", "vectors", "newer", "other"] {
         assert_eq!(told(&mut copy, index), told(&mut connection, index));
     }
-    // As the original lists them: NOHL, which NOOFFSETS implies, stands before MAXTEXTFIELDS.
+    // In the original's order: NOHL, implied by NOOFFSETS, precedes MAXTEXTFIELDS.
     let options = "index_options [NOFREQS NOFIELDS NOOFFSETS NOHL MAXTEXTFIELDS]";
     assert!(told(&mut copy, "words").contains(&options.to_owned()));
     for script in ["FT.SYNDUMP words", "FT._LIST"] {

@@ -6,10 +6,11 @@ use quartet_search::filter::FieldType;
 use quartet_search::index;
 use quartet_wire_resp::Arguments;
 
-use super::lookup::{check_access, find, wait};
+use super::lookup::{allows_index, check_access, find, wait};
 use super::streams;
 use super::upkeep::begin_filling;
 use crate::command::glob;
+use crate::commands::search::lookup;
 use crate::handler::context::Context;
 use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyDefinition, KeyIndex, StoredIndex, TransactionRows, Words};
@@ -28,8 +29,8 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let name = &arguments[1];
     let request: Vec<&[u8]> = arguments.iter().skip(2).collect();
     let (definition, options) = KeyDefinition::parse(&request)?;
-    check_access(context, &definition, false)?;
-    if let Some(known) = find(context, name, false)?.filter(|known| known.name == name) {
+    check_access(context, arguments, &definition, false)?;
+    if let Some(known) = find(context, arguments, name, false)?.filter(|known| known.name == name) {
         let shown = String::from_utf8_lossy(name);
         return match (options.exists_ok, known.definition == definition) {
             (true, true) => {
@@ -56,7 +57,7 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
             return Err(format!("ERR Stream {stream} has an index already: {known}").into());
         }
     }
-    // One whose key is over and was not removed yet.
+    // An index whose key has expired and was not removed yet.
     if let Some(dead) = catalogue.key_index(name) {
         dead.clear_all(context.tx);
     }
@@ -74,7 +75,7 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 pub fn reindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let Some(index) = find(context, &arguments[1], false)? else {
+    let Some(index) = find(context, arguments, &arguments[1], false)? else {
         context.reply.integer(0);
         return Ok(());
     };
@@ -87,7 +88,7 @@ pub fn reindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 /// Does not look at aliases, as at Upstash.
 pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let name = &arguments[1];
-    let index = find(context, name, false)?.filter(|index| index.name == name);
+    let index = find(context, arguments, name, false)?.filter(|index| index.name == name);
     if let Some(index) = &index {
         index.clear_all(context.tx);
         context.keys_of(0).remove(name);
@@ -97,7 +98,7 @@ pub fn drop_index(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
 }
 
 pub fn describe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let Some(index) = find(context, &arguments[1], false)? else {
+    let Some(index) = find(context, arguments, &arguments[1], false)? else {
         context.reply.null();
         return Ok(());
     };
@@ -162,7 +163,8 @@ pub fn list_indexes(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     for index in catalogue.key_indexes() {
         let is_asked = pattern.is_none_or(|pattern| glob::matches(pattern, &index.name));
         let entry = context.keys_of(0).find(&index.name);
-        if is_asked && entry.is_some_and(|entry| entry.kind == Kind::SearchIndex) {
+        let is_there = entry.is_some_and(|entry| entry.kind == Kind::SearchIndex);
+        if is_asked && is_there && may_see(context, arguments, &index.name, Some(index)) {
             shown.push(index);
         }
     }
@@ -186,7 +188,7 @@ fn number(words: &mut Words<'_>, option: &str) -> Result<usize, ErrorReply> {
 }
 
 pub fn wait_indexing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let index = find(context, &arguments[1], false)?;
+    let index = find(context, arguments, &arguments[1], false)?;
     if let Some(index) = &index
         && let Some(outcome) = wait(context, index)?
     {
@@ -196,10 +198,11 @@ pub fn wait_indexing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
     Ok(Outcome::Done)
 }
 
-/// The index need not be there.
+/// The index may be absent.
 pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (alias, name) = (&arguments[1], &arguments[2]);
-    find(context, name, false)?;
+    find(context, arguments, name, false)?;
+    check_name(context, arguments, name)?;
     if alias.len() > NAME_BYTES_MAX {
         return Err(format!("ERR An alias has at most {NAME_BYTES_MAX} bytes").into());
     }
@@ -216,18 +219,37 @@ pub fn alias_add(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
 pub fn alias_delete(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let alias = &arguments[1];
     let catalogue = context.groups.indexes().catalogue(context.tx);
-    let is_known = catalogue.key_aliases().contains_key(alias);
-    if is_known {
-        find(context, alias, false)?;
+    let index = catalogue.key_aliases().get(alias);
+    if let Some(index) = index {
+        find(context, arguments, alias, false)?;
+        check_name(context, arguments, index)?;
         KeyIndex::clear_alias(context.tx, alias);
     }
-    context.reply.integer(is_known.into());
+    context.reply.integer(index.is_some().into());
     Ok(())
 }
 
-pub fn list_aliases(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
+/// An alias is no key, so access is checked by its index.
+fn check_name(context: &Context<'_, '_>, arguments: Arguments<'_>, index: &[u8]) -> Result<(), ErrorReply> {
+    let may = context.user_may(arguments, |selector| selector.has_key(index, false));
+    may.then_some(()).ok_or(lookup::NO_PERMISSION.into())
+}
+
+/// Returns true if the user may read the index of this name, and, if it exists, the keys that it
+/// covers.
+fn may_see(context: &Context<'_, '_>, arguments: Arguments<'_>, name: &[u8], index: Option<&Arc<KeyIndex>>) -> bool {
+    context.user_may(arguments, |selector| {
+        let covers = |index: &Arc<KeyIndex>| allows_index(selector, &index.definition, false);
+        selector.has_key(name, false) && index.is_none_or(covers)
+    })
+}
+
+/// The other names of the indexes that the user may read.
+pub fn list_aliases(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let catalogue = context.groups.indexes().catalogue(context.tx);
-    let aliases = catalogue.key_aliases();
+    let all = catalogue.key_aliases().iter();
+    let shown = all.filter(|(_, name)| may_see(context, arguments, name, catalogue.key_index(name)));
+    let aliases: Vec<_> = shown.collect();
     context.reply.array(aliases.len());
     for (alias, index) in aliases {
         context.reply.array(2);

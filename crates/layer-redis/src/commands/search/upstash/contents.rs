@@ -88,7 +88,7 @@ impl Contents {
     }
 }
 
-/// The values of a document that a field takes. An array stands for its elements.
+/// The values of a document for a field. An array means its elements.
 pub fn given<'d>(document: &'d Json, field: &TypedField) -> Vec<Given<'d>> {
     let mut given = Vec::new();
     for value in selected(document, field.source()) {
@@ -112,8 +112,7 @@ fn each_element<'d>(value: &'d Json, visit: &mut dyn FnMut(&'d Json)) {
     }
 }
 
-/// The values at a path of members with dots between them. An array on the way stands for its
-/// elements.
+/// The values at a path of members joined by dots. An array on the path means its elements.
 pub fn selected<'d>(document: &'d Json, path: &str) -> Vec<&'d Json> {
     let mut found = vec![document];
     for name in path.split('.') {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use quartet_search::SearchError;
+use quartet_wire_resp::Arguments;
 
 use super::streams;
+use crate::access::acl::selector::Selector;
 use crate::commands::search::arguments::Common;
 use crate::commands::search::lookup;
 use crate::commands::search::{content, upkeep};
@@ -13,9 +15,14 @@ use crate::handler::definition::{ErrorReply, Outcome};
 use crate::indexes::{KeyDefinition, KeyIndex, NO_PLACE, Overlay, TransactionRows, rows_at};
 use crate::keyspace::Kind;
 
-/// The index of this name or alias, if there is one and the user may do to its keys what `writes`
-/// says.
-pub fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<Option<Arc<KeyIndex>>, ErrorReply> {
+/// The index of this name or alias, if there is one and the user may do to its keys what the request
+/// asks for and `writes` says.
+pub fn find(
+    context: &mut Context<'_, '_>,
+    arguments: Arguments<'_>,
+    name: &[u8],
+    writes: bool,
+) -> Result<Option<Arc<KeyIndex>>, ErrorReply> {
     if context.client.db != 0 {
         return Err("ERR Search indexes are those of database 0".into());
     }
@@ -28,19 +35,27 @@ pub fn find(context: &mut Context<'_, '_>, name: &[u8], writes: bool) -> Result<
         .key_index(name)
         .filter(|index| index.number == entry.payload());
     if let Some(index) = index {
-        check_access(context, &index.definition, writes)?;
+        check_access(context, arguments, &index.definition, writes)?;
     }
     Ok(index.cloned())
 }
 
-/// See [`lookup::check_access`]. An index on a stream asks for the right to that key alone.
-pub fn check_access(context: &Context<'_, '_>, definition: &KeyDefinition, writes: bool) -> Result<(), ErrorReply> {
+/// See [`lookup::check_access`]. An index on a stream requires only the right to that key.
+pub fn check_access(
+    context: &Context<'_, '_>,
+    arguments: Arguments<'_>,
+    definition: &KeyDefinition,
+    writes: bool,
+) -> Result<(), ErrorReply> {
+    let may = context.user_may(arguments, |selector| allows_index(selector, definition, writes));
+    may.then_some(()).ok_or(lookup::NO_PERMISSION.into())
+}
+
+/// The selector allows the keys that the index covers.
+pub fn allows_index(selector: &Selector, definition: &KeyDefinition, writes: bool) -> bool {
     match definition.on {
-        Kind::Stream => {
-            let may = context.client.user.has_key(&definition.prefixes[0], writes);
-            may.then_some(()).ok_or(lookup::NO_PERMISSION.into())
-        }
-        _ => lookup::check_access(context, &definition.prefixes, writes),
+        Kind::Stream => selector.has_key(&definition.prefixes[0], writes),
+        _ => selector.has_prefixes(&definition.prefixes, writes),
     }
 }
 
@@ -49,13 +64,12 @@ pub fn wait(context: &mut Context<'_, '_>, index: &KeyIndex) -> Result<Option<Ou
     content::wait_for(context, index, "ERR")
 }
 
-/// Says whether a search has to end. Its time begins here.
+/// Returns true if a search must end. Its time starts here.
 pub fn clock<'c>(context: &Context<'c, '_>) -> impl Fn() -> bool + use<'c> {
     Common::new(context).clock(context)
 }
 
-/// The index as the transaction sees it, without keys and fields whose time is over although nobody
-/// has removed them yet.
+/// The index as the transaction sees it, without expired keys and fields that are not removed yet.
 pub fn rows<'r, 't>(
     context: &'r mut Context<'_, 't>,
     index: &KeyIndex,
@@ -67,8 +81,8 @@ pub fn rows<'r, 't>(
     content::rows(context, index, is_over).map_err(failed)
 }
 
-/// All rows are those of entries of one key, whose time may be over although nobody has removed it
-/// yet: then these are the rows of no index.
+/// All rows belong to entries of one key. If that key has expired but was not removed yet, these
+/// are the rows of no index.
 fn rows_of_stream<'r, 't>(context: &'r mut Context<'_, 't>, index: &KeyIndex) -> Overlay<TransactionRows<'r, 't>> {
     let is_there = streams::stream_of(&mut context.keys_of(0), index).is_some();
     let mut of_index = upkeep::rows(context.tx, index);

@@ -21,7 +21,7 @@ const OFFSET_MAX: usize = 10_000;
 /// The name of a whole document.
 const DOCUMENT: &str = "$";
 
-/// The arguments of SEARCH.QUERY behind the filter.
+/// The arguments of SEARCH.QUERY after the filter.
 struct QueryArguments {
     page: Page,
     no_content: bool,
@@ -32,7 +32,7 @@ struct QueryArguments {
 }
 
 pub fn query(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let Some(index) = find(context, &arguments[1], false)? else {
+    let Some(index) = find(context, arguments, &arguments[1], false)? else {
         context.reply.null();
         return Ok(Outcome::Done);
     };
@@ -58,7 +58,7 @@ pub fn query(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 pub fn count(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let Some(index) = find(context, &arguments[1], false)? else {
+    let Some(index) = find(context, arguments, &arguments[1], false)? else {
         context.reply.integer(-1);
         return Ok(Outcome::Done);
     };
@@ -76,7 +76,7 @@ pub fn count(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 pub fn aggregate(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let Some(index) = find(context, &arguments[1], false)? else {
+    let Some(index) = find(context, arguments, &arguments[1], false)? else {
         context.reply.null();
         return Ok(Outcome::Done);
     };

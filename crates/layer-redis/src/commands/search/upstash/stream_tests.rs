@@ -60,9 +60,9 @@ fn entries_are_documents() {
     assert!(described.starts_with(start) && described.ends_with(end), "{described}");
 }
 
-/// A name that stands in an entry several times has all these values.
+/// A name that occurs several times in an entry has all these values.
 #[test]
-fn fields_may_come_several_times() {
+fn fields_may_occur_several_times() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check(
@@ -145,7 +145,7 @@ fn transactions_and_scripts_find_their_own_entries() {
     assert_eq!(found(&fixture), Vec::<String>::new());
 }
 
-/// One whose time is over is not found, though nobody has removed it.
+/// An expired stream is not found, even before its removal.
 #[test]
 fn a_stream_that_expires_is_not_found() {
     let (fixture, mut connection) = events();
@@ -236,7 +236,7 @@ fn long_streams_are_filled_in_the_background() {
 
 /// Entries that go in great number while few stay are not taken out one by one.
 #[test]
-fn an_index_begins_anew_when_most_of_a_stream_is_trimmed() {
+fn an_index_is_rebuilt_when_most_of_a_stream_is_trimmed() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     connection.check("SEARCH.CREATE i ON STREAM s SCHEMA n U64 FAST => 1");

@@ -1,8 +1,8 @@
 //! An index on a stream: each entry is a document, whose key is the entry's ID in sixteen bytes.
 //!
-//! The index follows the one key that it names. Entries that were added or deleted are noted by
-//! their IDs; those that were trimmed are the documents before the stream's first entry. If the key
-//! has another stream than before, or none, the index begins anew.
+//! The index follows the one key in its definition. Added and deleted entries are noted by their
+//! IDs; trimmed entries are the documents before the stream's first entry. If the key has another
+//! stream than before, or none, the index starts again.
 
 use std::ops::ControlFlow;
 
@@ -17,13 +17,13 @@ use crate::indexes::{FollowedStream, KeyIndex, Progress, StoredIndex};
 use crate::keyspace::changes::TouchedEntry;
 use crate::keyspace::{Entry, Keyspace, Kind, packed};
 
-/// More documents than these are not taken out one by one if fewer stay: the index is filled anew.
+/// More documents than these are not removed one by one if fewer remain: the index is rebuilt.
 const TRIMMED_AT_ONCE: u64 = 1024;
 
 /// Keys of documents that are read at once.
 const KEYS_AT_ONCE: usize = 64;
 
-/// The stream that the index is about, if it is there.
+/// The stream of the index, if it exists.
 pub fn stream_of(keys: &mut Keyspace<'_, '_>, index: &KeyIndex) -> Option<Entry> {
     keys.find(index.stream()).filter(|entry| entry.kind == Kind::Stream)
 }
@@ -137,8 +137,8 @@ fn forget_trimmed(keys: &mut Keyspace<'_, '_>, index: &KeyIndex, stream: &Stream
     settle(keys.tx, index);
 }
 
-/// An entry as a document; none if it is too long. A field that stands in it several times has all
-/// these values.
+/// An entry as a document; None if it is too long. A field that occurs several times has all these
+/// values.
 pub fn document(index: &KeyIndex, id: StreamId, fields: &[u8]) -> Option<Document> {
     let schema = &index.definition.schema;
     let pairs = pairs(fields);

@@ -120,8 +120,8 @@ fn an_index_goes_as_keys_do() {
     );
 }
 
-/// An index whose key is over before it is full goes as others do, and a later one of its name
-/// begins anew.
+/// An index whose key expires before it is full is removed like others, and a later index of its
+/// name starts empty.
 #[test]
 fn an_index_expires_while_it_is_filled() {
     let fixture = Fixture::new();
@@ -170,7 +170,7 @@ fn documents_have_paths_and_arrays() {
 }
 
 #[test]
-fn aliases_stand_for_indexes() {
+fn aliases_resolve_to_indexes() {
     let (_fixture, mut connection) = shop();
     connection.check(
         "
