@@ -108,7 +108,10 @@ pub struct Role {
 }
 
 /// The grants of a role by resource: its actions in the order in which the role lists them.
-pub type Privileges = HashMap<Ref, Vec<(Arc<str>, Grant)>>;
+pub type Privileges = HashMap<Ref, Grants>;
+
+/// Actions with the grant of each.
+type Grants = Vec<(Arc<str>, Grant)>;
 
 #[derive(Debug)]
 pub enum Grant {
@@ -400,7 +403,7 @@ fn component(fields: &Fields) -> Option<Component> {
     })
 }
 
-fn privilege(fields: &Fields) -> Option<(Ref, Vec<(Arc<str>, Grant)>)> {
+fn privilege(fields: &Fields) -> Option<(Ref, Grants)> {
     let Some(Value::Ref(resource)) = fields.get("resource") else {
         return None;
     };

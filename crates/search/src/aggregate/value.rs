@@ -247,7 +247,7 @@ const SEARCHED_MAX: usize = 64;
 pub struct Record {
     properties: Vec<(String, Value)>,
     /// Where each stands, once they are many.
-    places: Option<Box<HashMap<String, usize>>>,
+    places: Option<HashMap<String, usize>>,
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
     score: f64,
@@ -287,7 +287,7 @@ impl Record {
     fn note_places(&mut self) {
         self.places = (self.properties.len() > SEARCHED_MAX).then(|| {
             let named = self.properties.iter().enumerate().rev();
-            Box::new(named.map(|(at, (name, _))| (name.clone(), at)).collect())
+            named.map(|(at, (name, _))| (name.clone(), at)).collect()
         });
     }
 
