@@ -22,6 +22,7 @@ mod indexes;
 mod invariants;
 pub mod keyspace;
 mod layer;
+mod listed;
 mod observation;
 mod opening;
 pub mod replication;

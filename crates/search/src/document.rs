@@ -75,6 +75,8 @@ pub struct Document {
     pub key: Vec<u8>,
     /// Its weight among documents, from 0 to 1.
     pub score: f64,
+    /// Bytes of the values that it was made of, if that was counted.
+    pub bytes: usize,
     /// How many tokens it has, counted by the weights of the fields.
     pub length: u32,
     /// The frequency of its most frequent term.

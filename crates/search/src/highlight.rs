@@ -88,13 +88,10 @@ impl Matches {
         mut texts: impl FnMut(&Field) -> Vec<Vec<u8>>,
     ) -> Matches {
         let mut by_position = BTreeMap::new();
-        let mut terms: Vec<&[u8]> = Vec::new();
+        let mut terms: BTreeMap<&[u8], usize> = BTreeMap::new();
         for place in places {
-            let known = terms.iter().position(|term| **term == *place.term);
-            let term = known.unwrap_or_else(|| {
-                terms.push(&place.term);
-                terms.len() - 1
-            });
+            let next = terms.len();
+            let term = *terms.entry(&*place.term).or_insert(next);
             let of_term = place.documents.max(1) as f64;
             let rarity = (1.0 + (documents as f64 + 1.0) / of_term).log2().floor();
             by_position.entry(place.position).or_insert((term, rarity));

@@ -59,6 +59,13 @@ pub(crate) enum Change {
     Cleared {
         old: Row,
     },
+    /// One of many rows of a range, which [`Change::ManyCleared`] names.
+    ClearedOfMany {
+        old: Row,
+    },
+    /// A range of which many rows were cleared one by one. It stands for all of them as evidence,
+    /// since a piece for each costs more than the rows.
+    ManyCleared(Box<KeyRange>),
     /// Boxed: most changes are of one row, and each is moved about.
     ClearedRange(Box<ClearedRange>),
     Touched {
@@ -279,7 +286,12 @@ impl PartitionState {
                 Change::Cleared { old } => self.changes.add_unrecorded(old.key(), version),
                 Change::ClearedRange(cleared) if keep => self.changes.add_range(&cleared.range, version),
                 Change::ClearedRange(cleared) => self.changes.add_unrecorded(&cleared.range.start, version),
-                Change::Added { .. } | Change::Replaced { .. } | Change::Touched { .. } => {}
+                Change::ManyCleared(range) if keep => self.changes.add_range(range, version),
+                Change::ManyCleared(range) => self.changes.add_unrecorded(&range.start, version),
+                Change::Added { .. }
+                | Change::Replaced { .. }
+                | Change::ClearedOfMany { .. }
+                | Change::Touched { .. } => {}
             }
         }
         if !self.watches.is_empty() {
@@ -298,7 +310,10 @@ impl PartitionState {
         match change {
             Change::Added { key } => self.watches.key_changed(&self.pending.key(*key)),
             Change::Touched { key } => self.watches.key_changed(key),
-            Change::Replaced { old } | Change::Cleared { old } => self.watches.key_changed(old.key()),
+            Change::Replaced { old } | Change::Cleared { old } | Change::ClearedOfMany { old } => {
+                self.watches.key_changed(old.key());
+            }
+            Change::ManyCleared(_) => {}
             Change::ClearedRange(cleared) => {
                 let ids = cleared.watches.iter();
                 ids.for_each(|&id| self.watches.tell(id, &cleared.range.start));
@@ -311,13 +326,15 @@ impl PartitionState {
         self.last = last;
         while let Some(change) = self.journal.pop() {
             let undone = match change {
-                Change::Replaced { old } | Change::Cleared { old } => self.store.set(old),
+                Change::Replaced { old } | Change::Cleared { old } | Change::ClearedOfMany { old } => {
+                    self.store.set(old)
+                }
                 Change::Added { key } => take_back_added(&mut self.store, &self.pending.key(key)),
                 Change::ClearedRange(cleared) => {
                     self.store.restore(&cleared.cleared);
                     continue;
                 }
-                Change::Touched { .. } => continue,
+                Change::Touched { .. } | Change::ManyCleared(_) => continue,
             };
             undone.expect("what was written can be taken back");
         }

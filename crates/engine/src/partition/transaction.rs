@@ -406,8 +406,44 @@ impl<'h> Transaction<'h> {
             self.depend_on(version);
             return None;
         };
-        self.note_cleared(&old);
+        self.note_cleared(old.clone(), |old| Change::Cleared { old });
         Some(old)
+    }
+
+    /// Removes many rows of `start..end`, whose keys come in parts, and shows each to `visit`. Keys
+    /// in their order are found fastest. A reader of the range counts as affected by all of it.
+    pub fn clear_many<'k, const PARTS: usize>(
+        &mut self,
+        (start, end): (&[u8], &[u8]),
+        keys: impl Iterator<Item = [&'k [u8]; PARTS]>,
+        visit: &mut dyn FnMut(&Row),
+    ) {
+        if !self.may_write() {
+            return;
+        }
+        let (mut any_cleared, mut any_absent) = (false, false);
+        for key in keys {
+            self.build_key(&key);
+            let key = std::mem::take(&mut self.key);
+            let cleared = self.alone().store.clear(&key);
+            self.key = key;
+            match self.readable(cleared) {
+                Some(old) => {
+                    visit(&old);
+                    self.note_cleared(old, |old| Change::ClearedOfMany { old });
+                    any_cleared = true;
+                }
+                None => any_absent = true,
+            }
+        }
+        let range = self.full_range(start, end);
+        if any_absent {
+            let newest = self.state.changes.newest_in(&range.start, &range.end);
+            self.depend_on(newest);
+        }
+        if any_cleared {
+            self.alone().journal.push(Change::ManyCleared(Box::new(range)));
+        }
     }
 
     /// Removes the row at position `index` of `start..end`, counted from zero, and returns it.
@@ -420,7 +456,7 @@ impl<'h> Transaction<'h> {
             let cleared = transaction.alone().store.clear_nth(start, end, index);
             transaction.readable(cleared)
         })?;
-        self.note_cleared(&old);
+        self.note_cleared(old.clone(), |old| Change::Cleared { old });
         Some(old)
     }
 
@@ -438,19 +474,19 @@ impl<'h> Transaction<'h> {
             }
             old
         })?;
-        self.note_cleared(&old);
+        self.note_cleared(old.clone(), |old| Change::Cleared { old });
         Some(old)
     }
 
-    fn note_cleared(&mut self, old: &Row) {
+    fn note_cleared(&mut self, old: Row, change: impl FnOnce(Row) -> Change) {
         self.take_version();
-        self.grown_bytes -= row_bytes(old);
+        self.grown_bytes -= row_bytes(&old);
         let too_large = self.too_large;
         let state = self.alone();
         if !too_large {
             state.pending.clear(old.key());
         }
-        state.journal.push(Change::Cleared { old: old.clone() });
+        state.journal.push(change(old));
         self.check_size();
     }
 
@@ -586,6 +622,12 @@ impl<'h> Transaction<'h> {
     /// dropped.
     pub fn is_too_large(&self) -> bool {
         self.too_large
+    }
+
+    /// Refuses the transaction as one that is too large: whatever is done in it from now on is in
+    /// vain.
+    pub fn refuse_as_too_large(&mut self) {
+        self.too_large = true;
     }
 
     /// True if this transaction has written something.

@@ -19,8 +19,10 @@ pub type Callback = Arc<dyn Fn(&[u8]) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Watches {
     next: u64,
+    /// Those of one key in the order of their ids.
     points: BTreeMap<Vec<u8>, Vec<(WatchId, Callback)>>,
     point_keys: HashMap<WatchId, Vec<u8>>,
+    /// In the order of their ids.
     ranges: Vec<(WatchId, KeyRange, Callback)>,
 }
 
@@ -44,11 +46,15 @@ impl Watches {
 
     pub fn remove(&mut self, id: WatchId) {
         let Some(key) = self.point_keys.remove(&id) else {
-            self.ranges.retain(|(other, ..)| *other != id);
+            if let Ok(at) = self.ranges.binary_search_by_key(&id, |(other, ..)| *other) {
+                self.ranges.remove(at);
+            }
             return;
         };
         if let Some(watches) = self.points.get_mut(&key) {
-            watches.retain(|(other, _)| *other != id);
+            if let Ok(at) = watches.binary_search_by_key(&id, |(other, _)| *other) {
+                watches.remove(at);
+            }
             if watches.is_empty() {
                 self.points.remove(&key);
             }
@@ -106,13 +112,14 @@ impl Watches {
     /// range.
     pub fn tell(&self, id: WatchId, start: &[u8]) {
         let Some(key) = self.point_keys.get(&id) else {
-            let range = self.ranges.iter().find(|(other, ..)| *other == id);
-            range.into_iter().for_each(|(.., callback)| callback(start));
+            if let Ok(at) = self.ranges.binary_search_by_key(&id, |(other, ..)| *other) {
+                (self.ranges[at].2)(start);
+            }
             return;
         };
-        let mut watches = self.points.get(key).into_iter().flatten();
-        if let Some((_, callback)) = watches.find(|(other, _)| *other == id) {
-            callback(key);
+        let watches = self.points.get(key).map_or(&[][..], Vec::as_slice);
+        if let Ok(at) = watches.binary_search_by_key(&id, |(other, _)| *other) {
+            (watches[at].1)(key);
         }
     }
 

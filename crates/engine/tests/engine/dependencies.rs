@@ -238,6 +238,57 @@ fn a_touch_without_a_write_notifies_watchers() {
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
+/// Each of many rows that one command removed was evidence of its own, which cost more than the
+/// removal; and beyond 131,072 of them nobody who had read before could be judged. They are one
+/// range now, which nobody overlooks.
+#[test]
+fn many_cleared_rows_are_evidence_as_one_range() {
+    let engine = World::default().open();
+    execute(&engine, ALWAYS, |tx| {
+        [b"a", b"b", b"c", b"x"].iter().for_each(|key| drop(tx.set(*key, b"v")));
+    });
+    let read_version = engine.read_version(ALWAYS).version;
+    let clear = |tx: &mut quartet_engine::Transaction<'_>| {
+        let mut cleared = Vec::new();
+        let keys = [b"a", b"b", b"n"].iter().map(|key| [key.as_slice()]);
+        tx.clear_many((b"a", b"w"), keys, &mut |row| cleared.push(row.key()[3..].to_vec()));
+        cleared
+    };
+    let before = engine.state_hash(None).unwrap();
+    let taken_back = engine.partition().execute(ALWAYS, |tx| {
+        clear(tx);
+        Err::<(), _>(())
+    });
+    assert!(matches!(taken_back, Err(ExecuteError::Layer((), _))));
+    assert_eq!(engine.state_hash(None).unwrap(), before);
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = told.clone();
+    engine.partition().watch_key(
+        ALWAYS,
+        b"b",
+        Arc::new(move |_: &[u8]| _ = counter.fetch_add(1, Ordering::SeqCst)),
+    );
+    let (cleared, dependency) = execute(&engine, ALWAYS, clear);
+    assert_eq!(cleared, [b"a", b"b"]);
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    let (absent, read) = execute(&engine, ALWAYS, |tx| tx.get(b"a").is_none());
+    assert!(
+        absent && read >= dependency,
+        "a reader of the gap waits for the removal"
+    );
+    let second = |key: &[u8]| {
+        let request = CommitRequest {
+            read_version,
+            read_conflicts: vec![KeyRange::point(key)],
+            write_conflicts: vec![KeyRange::point(b"z")],
+            ..CommitRequest::default()
+        };
+        engine.commit(ALWAYS, &request).map(drop)
+    };
+    assert!(matches!(second(b"b"), Err(CommitError::Conflict(_))));
+    assert_eq!(second(b"x"), Ok(()));
+}
+
 #[test]
 fn a_panic_in_a_layer_takes_its_transaction_back() {
     let engine = World::default().open();

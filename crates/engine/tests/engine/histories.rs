@@ -317,6 +317,11 @@ fn snapshots_do_not_move() {
         let key = [random.below(50) as u8];
         execute(&engine, ALWAYS, |tx| match random.below(6) {
             0 => drop(tx.clear_range(&key, &[key[0] + 9])),
+            1 => {
+                let end = [key[0] + 9];
+                let keys: Vec<[u8; 1]> = (key[0]..end[0]).step_by(2).map(|key| [key]).collect();
+                tx.clear_many((&key, &end), keys.iter().map(|key| [&key[..]]), &mut |_| {});
+            }
             _ => drop(tx.set(&key, &round.to_be_bytes())),
         });
         if round % 20 == 0 {

@@ -1,5 +1,6 @@
 //! PutItem, UpdateItem and DeleteItem; the same writes serve batches, transactions and PartiQL.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use quartet_engine::Transaction;
@@ -154,7 +155,8 @@ impl Write {
         };
         let mut paths = Vec::new();
         condition.paths(&mut paths);
-        if condition.holds(&old.attributes(|name| paths.iter().any(|path| path.root == name))) {
+        let roots: HashSet<&str> = paths.iter().map(|path| path.root.as_str()).collect();
+        if condition.holds(&old.attributes(|name| roots.contains(name))) {
             return Ok(());
         }
         let mut failure = Failure::new(Exception::ConditionalCheckFailed, "The conditional request failed");

@@ -2,6 +2,8 @@
 //! QueryFilter, ScanFilter and AttributesToGet. Each becomes the tree that an expression would have
 //! become.
 
+use std::collections::HashSet;
+
 use crate::wire::expression::condition::{Comparison, Operand};
 use crate::wire::expression::{Condition, KeyTerm, KeyTest, Path, Update, update};
 use crate::wire::failure::Failure;
@@ -35,9 +37,10 @@ pub fn attributes_to_get(request: &Json<'_>) -> Result<Option<Vec<Path>>, Failur
         return Ok(None);
     };
     let mut paths: Vec<Path> = Vec::new();
+    let mut known = HashSet::new();
     for name in names.elements().iter().filter_map(Json::text) {
         check_attribute_name(name)?;
-        if paths.iter().any(|path| path.root == name) {
+        if !known.insert(name) {
             return Err(Failure::invalid(format!("Duplicate value in attribute name: {name}")));
         }
         paths.push(Path::top(name));

@@ -173,11 +173,7 @@ impl Evaluation<'_> {
 
     fn roles_permit(&mut self, roles: &[Arc<Role>], action: &str, resource: &Ref, arguments: &[Value]) -> bool {
         for role in roles {
-            let covering = role
-                .privileges
-                .iter()
-                .filter(|privilege| privilege.resource == *resource);
-            for (granted, grant) in covering.flat_map(|privilege| &privilege.actions) {
+            for (granted, grant) in role.privileges.get(resource).into_iter().flatten() {
                 let yes = **granted == *action
                     && match grant {
                         Grant::Always => true,

@@ -1,7 +1,7 @@
 //! Entries of indexes, as a query writes them: with each version of a document, with a rewritten
 //! history, and for documents that were there before the index.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -190,13 +190,14 @@ impl Evaluation<'_> {
         after: &[Entry],
         expiry: u64,
     ) -> Result<()> {
+        let (of_before, of_after) = (by_key(before), by_key(after));
         for entry in before {
-            if !after.iter().any(|other| entry.is(other)) {
+            if !has(&of_after, entry) {
                 self.remove_entry(index, place, entry);
             }
         }
         for entry in after {
-            if !before.iter().any(|other| entry.is(other)) {
+            if !has(&of_before, entry) {
                 self.add_entry(index, place, entry, Timestamp::PENDING, expiry)?;
             }
         }
@@ -396,22 +397,25 @@ impl Evaluation<'_> {
                 Some(contents) => self.entries(index, place, version.ts, contents)?,
                 None => Vec::new(),
             };
-            let stays = |span: &Span| entries.iter().any(|entry| span.entry.is(entry));
+            let of_version = by_key(&entries);
+            let stays = |span: &Span| has(&of_version, &span.entry);
             let (kept, left): (Vec<Span>, Vec<Span>) = open.into_iter().partition(stays);
+            drop(of_version);
             spans.extend(left.into_iter().map(|span| Span {
                 removed: Some(version.ts),
                 ..span
             }));
+            let of_kept = by_key(kept.iter().map(|span| &span.entry));
+            let is_new = entries.iter().map(|entry| !has(&of_kept, entry));
+            let is_new: Vec<bool> = is_new.collect();
+            drop(of_kept);
             open = kept;
-            for entry in entries {
-                if !open.iter().any(|span| span.entry.is(&entry)) {
-                    open.push(Span {
-                        entry,
-                        added: version.ts,
-                        removed: None,
-                    });
-                }
-            }
+            let new = entries.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
+            open.extend(new.map(|(entry, _)| Span {
+                entry,
+                added: version.ts,
+                removed: None,
+            }));
         }
         spans.extend(open);
         Ok(spans)
@@ -444,6 +448,22 @@ impl Evaluation<'_> {
         self.view.writing().set(&key.0, &row.bytes);
         Ok(())
     }
+}
+
+/// Entries by their place, of which each has one.
+type ByKey<'e> = HashMap<(&'e [u8], &'e [u8]), &'e Entry>;
+
+fn by_key<'e>(entries: impl IntoIterator<Item = &'e Entry>) -> ByKey<'e> {
+    let entries = entries.into_iter();
+    entries
+        .map(|entry| ((entry.terms_key.as_slice(), entry.values_key.as_slice()), entry))
+        .collect()
+}
+
+/// The entries have one that may stand in this one's place.
+fn has(entries: &ByKey<'_>, entry: &Entry) -> bool {
+    let other = entries.get(&(entry.terms_key.as_slice(), entry.values_key.as_slice()));
+    other.is_some_and(|other| entry.is(other))
 }
 
 /// An entry, when it came, and when it left.

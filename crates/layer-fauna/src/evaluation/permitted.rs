@@ -173,8 +173,10 @@ impl Evaluation<'_> {
         let Rights::Roles(roles) = &self.authorization.rights else {
             return false;
         };
-        let privileges = roles.iter().flat_map(|role| &role.privileges);
-        let mut on_it = privileges.filter(|privilege| privilege.resource == *collection);
-        on_it.any(|privilege| privilege.actions.iter().any(|(action, _)| &**action == "read"))
+        let mut granted = roles
+            .iter()
+            .filter_map(|role| role.privileges.get(collection))
+            .flatten();
+        granted.any(|(action, _)| &**action == "read")
     }
 }

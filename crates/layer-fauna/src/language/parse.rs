@@ -5,6 +5,7 @@
 //! of a `let` and its body, and a lambda's parameters and its body, all are; unbound variables are
 //! reported together, if nothing else is wrong.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -34,8 +35,7 @@ pub fn lambda(json: &Json, version: ApiVersion) -> Result<Arc<Lambda>> {
 }
 
 struct Parser {
-    /// The variables in scope, outermost first; discarded ones have no name.
-    scope: Vec<Option<Arc<str>>>,
+    scope: Scope,
     path: Vec<Step>,
     errors: Vec<Error>,
     /// Errors of unbound variables.
@@ -43,8 +43,59 @@ struct Parser {
     /// The most that the expression so far, or since the innermost lambda began, may do.
     effect: Effect,
     version: ApiVersion,
-    /// Variables used since the innermost lambda began, with their slots.
-    used: Vec<(Arc<str>, usize)>,
+    /// Variables used since the innermost lambda began.
+    used: Used,
+}
+
+/// The variables in scope, outermost first; discarded ones have no name.
+#[derive(Default)]
+struct Scope {
+    names: Vec<Option<Arc<str>>>,
+    /// By name, the slots of the variables that have it.
+    slots: HashMap<Arc<str>, Vec<usize>>,
+}
+
+impl Scope {
+    fn push(&mut self, name: Option<Arc<str>>) {
+        if let Some(name) = &name {
+            self.slots.entry(name.clone()).or_default().push(self.names.len());
+        }
+        self.names.push(name);
+    }
+
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn truncate(&mut self, length: usize) {
+        for name in self.names.drain(length..).flatten() {
+            let slots = self.slots.get_mut(&name).expect("a variable in scope");
+            slots.pop();
+            if slots.is_empty() {
+                self.slots.remove(&name);
+            }
+        }
+    }
+
+    /// The innermost variable of this name.
+    fn find(&self, name: &str) -> Option<usize> {
+        self.slots.get(name)?.last().copied()
+    }
+}
+
+/// Variables in the order of their first use, each once with its slot.
+#[derive(Default)]
+struct Used {
+    variables: Vec<(Arc<str>, usize)>,
+    slots: HashSet<usize>,
+}
+
+impl Used {
+    fn add(&mut self, name: &Arc<str>, slot: usize) {
+        if self.slots.insert(slot) {
+            self.variables.push((name.clone(), slot));
+        }
+    }
 }
 
 const NOTHING: Expression = Expression::Literal(Value::Null);
@@ -52,13 +103,13 @@ const NOTHING: Expression = Expression::Literal(Value::Null);
 impl Parser {
     fn new(version: ApiVersion) -> Parser {
         Parser {
-            scope: Vec::new(),
+            scope: Scope::default(),
             path: Vec::new(),
             errors: Vec::new(),
             unbound: Vec::new(),
             effect: Effect::Pure,
             version,
-            used: Vec::new(),
+            used: Used::default(),
         }
     }
 
@@ -312,12 +363,9 @@ impl Parser {
         let Json::String(name) = name else {
             return self.key("var", |parser| parser.refuse_type("String", name));
         };
-        let is_it = |known: &Option<Arc<str>>| known.as_ref() == Some(name);
-        match self.scope.iter().rposition(is_it) {
+        match self.scope.find(name) {
             Some(slot) => {
-                if !self.used.iter().any(|(_, used)| *used == slot) {
-                    self.used.push((name.clone(), slot));
-                }
+                self.used.add(name, slot);
                 Expression::Variable(slot)
             }
             None => {
@@ -400,13 +448,9 @@ impl Parser {
         });
         let body = self.part(json, "expr");
         self.scope.truncate(depth);
-        let free: Vec<(Arc<str>, usize)> = self.used.drain(..).filter(|(_, slot)| *slot < depth).collect();
-        self.used = outer_used;
-        for variable in &free {
-            if !self.used.contains(variable) {
-                self.used.push(variable.clone());
-            }
-        }
+        let inner_used = std::mem::replace(&mut self.used, outer_used).variables;
+        let free: Vec<(Arc<str>, usize)> = inner_used.into_iter().filter(|(_, slot)| *slot < depth).collect();
+        free.iter().for_each(|(name, slot)| self.used.add(name, *slot));
         let effect = self.effect;
         self.effect = effect.max(outer_effect);
         Arc::new(Lambda {

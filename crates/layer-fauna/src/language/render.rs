@@ -1,5 +1,6 @@
 //! Values as the JSON of the protocol.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -445,9 +446,10 @@ fn canonical(json: &Json) -> Json {
 fn merged(bindings: &Json) -> Option<Vec<(Arc<str>, Json)>> {
     let Json::Array(items) = bindings else { return None };
     let mut merged: Vec<(Arc<str>, Json)> = Vec::new();
+    let mut known = HashSet::new();
     for item in items.iter() {
         match item {
-            Json::Object(fields) if fields.len() == 1 && !merged.iter().any(|(key, _)| *key == fields[0].0) => {
+            Json::Object(fields) if fields.len() == 1 && known.insert(fields[0].0.clone()) => {
                 merged.push(fields[0].clone());
             }
             _ => return None,

@@ -5,6 +5,7 @@
 //! schema stamp changes; every transaction reads the stamp, so none can commit against a schema
 //! that has changed.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -101,15 +102,16 @@ pub struct UserFunction {
 #[derive(Debug)]
 pub struct Role {
     pub name: Arc<str>,
-    pub privileges: Vec<Privilege>,
+    /// By the resource that they are about.
+    pub privileges: Privileges,
     pub membership: Vec<Membership>,
 }
 
-#[derive(Debug)]
-pub struct Privilege {
-    pub resource: Ref,
-    pub actions: Vec<(Arc<str>, Grant)>,
-}
+/// The grants of a role by resource: its actions in the order in which the role lists them.
+pub type Privileges = HashMap<Ref, Grants>;
+
+/// Actions with the grant of each.
+type Grants = Vec<(Arc<str>, Grant)>;
 
 #[derive(Debug)]
 pub enum Grant {
@@ -309,9 +311,13 @@ impl Schema {
                     .iter()
                     .filter_map(Value::as_object)
             };
+            let mut privileges = Privileges::new();
+            for (resource, actions) in objects("privileges").filter_map(|fields| privilege(fields)) {
+                privileges.entry(resource).or_default().extend(actions);
+            }
             self.roles.push(Arc::new(Role {
                 name,
-                privileges: objects("privileges").filter_map(|fields| privilege(fields)).collect(),
+                privileges,
                 membership: objects("membership").filter_map(|fields| membership(fields)).collect(),
             }));
         }
@@ -397,7 +403,7 @@ fn component(fields: &Fields) -> Option<Component> {
     })
 }
 
-fn privilege(fields: &Fields) -> Option<Privilege> {
+fn privilege(fields: &Fields) -> Option<(Ref, Grants)> {
     let Some(Value::Ref(resource)) = fields.get("resource") else {
         return None;
     };
@@ -411,10 +417,7 @@ fn privilege(fields: &Fields) -> Option<Privilege> {
         };
         Some((action.clone(), grant))
     });
-    Some(Privilege {
-        resource: resource.clone(),
-        actions: actions.collect(),
-    })
+    Some((resource.clone(), actions.collect()))
 }
 
 fn predicate(fields: &Fields) -> Option<Arc<Closure>> {

@@ -8,6 +8,7 @@
 //! A queue that takes long is taken back and run again where it may, as a script that takes long
 //! is.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +20,12 @@ use crate::access::acl::User;
 use crate::command::errors;
 use crate::commands::scripting::libraries;
 use crate::connections::clients::{ClientState, KeptFor, Queue, Watched};
+use crate::handler::allowance;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::key_row;
-use crate::scripting::long_scripts::{RunningScript, SHORT_MICROS, Stop};
+use crate::layer::Redis;
+use crate::scripting::long_scripts::{Bounds, LongScripts, RunningScript, SHORT_MICROS, Stop};
 
 pub const COMMANDS: &[Definition] = &[
     command(
@@ -204,19 +207,10 @@ pub fn each_request(requests: &[Vec<u8>], step: &mut dyn FnMut(Arguments<'_>) ->
 /// end.
 fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -> Option<Stop> {
     let groups = context.groups;
-    if groups.beside().is_some() {
-        let client = context.client.shared.clone();
-        return run_each(context, queue, nested, &|_| {
-            let now_micros = client.last_active_micros.load(Ordering::Relaxed);
-            groups.must_end(now_micros).then_some(Stop::LongRunning)
-        });
+    let stop = |has_ended: bool| (!has_ended).then(|| groups.stopped().unwrap_or(Stop::LongRunning));
+    if groups.beside().is_some() || !context.client.may_take_long {
+        return stop(run_each(context, queue, nested));
     }
-    if !context.client.may_take_long {
-        return run_each(context, queue, nested, &|micros| {
-            (micros >= SHORT_MICROS).then_some(Stop::LongRunning)
-        });
-    }
-    let bounds = groups.long_bounds();
     let outer = groups.scripting().long_scripts.begin(RunningScript {
         database: groups.space().database,
         name: "exec".to_owned(),
@@ -225,32 +219,60 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -
         started_micros: groups.engine().now_micros(),
         library_counts: libraries::count(context.tx),
     });
-    let stopped = run_each(context, queue, nested, &|micros| {
-        groups.scripting().long_scripts.look(micros, &bounds)
-    });
+    let stopped = stop(run_each(context, queue, nested));
     groups.scripting().long_scripts.end(outer);
     stopped
 }
 
-/// Runs the queue until `stop` says so, which gets the time it has run: since its first command was
-/// done, which needs no look at the clock.
-fn run_each(
-    context: &mut Context<'_, '_>,
-    queue: &Queue,
-    nested: Nested<'_>,
-    stop: &dyn Fn(u64) -> Option<Stop>,
-) -> Option<Stop> {
+/// How long EXEC may take that holds the lock, seen by the commands that it runs.
+pub struct QueueRun<'l> {
+    started_micros: u64,
+    /// `None`: it is on the connection's own thread.
+    long: Option<(&'l LongScripts, Bounds)>,
+    stop: Cell<Option<Stop>>,
+}
+
+impl<'l> QueueRun<'l> {
+    pub fn new(layer: &'l Redis, may_take_long: bool, started_micros: u64) -> QueueRun<'l> {
+        QueueRun {
+            started_micros,
+            long: may_take_long.then(|| (&*layer.scripting.long_scripts, layer.long_bounds())),
+            stop: Cell::new(None),
+        }
+    }
+}
+
+impl allowance::Run for QueueRun<'_> {
+    fn must_end(&self, now_micros: u64) -> bool {
+        if self.stop.get().is_none() {
+            let micros = now_micros.saturating_sub(self.started_micros);
+            self.stop.set(match &self.long {
+                None => (micros >= SHORT_MICROS).then_some(Stop::LongRunning),
+                Some((scripts, bounds)) => scripts.look(micros, bounds),
+            });
+        }
+        self.stop.get().is_some()
+    }
+
+    fn stopped(&self) -> Option<Stop> {
+        self.stop.get()
+    }
+}
+
+/// Runs the queue until it must end. False: it had to, and something of it is left. Looks at how
+/// long it has gone on when a command is done, which needs no look at the clock.
+fn run_each(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -> bool {
     context.in_exec = true;
     context.reply.array(queue.requests.len());
     let mut left = queue.requests.len();
-    let (mut stopped, mut first_done_micros) = (None, None);
+    let mut has_ended = true;
     each_request(&queue.requests, &mut |arguments| {
         let command = context
             .table()
             .find_of(arguments)
             .expect("a queued command was found once");
         if nested.run(context, command, arguments).is_err() {
-            stopped = Some(Stop::LongRunning);
+            has_ended = false;
             return ControlFlow::Break(());
         }
         // The whole transaction will be refused.
@@ -259,15 +281,14 @@ fn run_each(
         }
         left -= 1;
         let done_micros = context.client.shared.last_active_micros.load(Ordering::Relaxed);
-        let since_micros = done_micros.saturating_sub(*first_done_micros.get_or_insert(done_micros));
-        stopped = stop(since_micros).filter(|_| left > 0);
-        match stopped {
-            None => ControlFlow::Continue(()),
-            Some(_) => ControlFlow::Break(()),
+        has_ended = left == 0 || !context.groups.must_end(done_micros);
+        match has_ended {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
     });
     context.in_exec = false;
-    stopped
+    has_ended
 }
 
 fn discard(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -302,12 +323,8 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
     }
     let db = context.client.db;
     for name in arguments.iter().skip(1) {
-        if context
-            .client
-            .watched
-            .iter()
-            .any(|watched| watched.db == db && *watched.name == *name)
-        {
+        let key: (u8, Arc<[u8]>) = (db, name.into());
+        if context.client.watched.contains_key(&key) {
             continue;
         }
         if !context
@@ -324,15 +341,13 @@ fn watch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
         let id = context
             .tx
             .watch_key(&row, Arc::new(move |_: &[u8]| flag.store(true, Ordering::Relaxed)));
-        let name: Arc<[u8]> = name.into();
-        context.client.shared.watched_keys.lock().push((db, name.clone()));
-        context.client.watched.push(Watched {
-            db,
-            name,
+        context.client.shared.watched_keys.lock().push(key.clone());
+        let watched = Watched {
             id,
             touched,
             was_expired,
-        });
+        };
+        context.client.watched.insert(key, watched);
     }
     context.reply.ok();
     Ok(())
@@ -356,9 +371,10 @@ pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
     if client.watched.is_empty() {
         return Vec::new();
     }
-    *client.shared.watched_keys.lock() = Vec::new();
+    client.shared.watched_keys.lock().clear();
     client.shared.keep_nothing(KeptFor::Watches);
-    client.watched.drain(..).map(|watched| watched.id).collect()
+    let watched = std::mem::take(&mut client.watched);
+    watched.into_values().map(|watched| watched.id).collect()
 }
 
 /// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries
@@ -375,10 +391,10 @@ pub fn watch_blindly(client: &mut ClientState) -> Result<(), ErrorReply> {
 /// whose rows have only been removed since, does not count.
 fn is_touched(context: &mut Context<'_, '_>) -> bool {
     let watched = std::mem::take(&mut context.client.watched);
-    let touched = watched.iter().any(|watched| {
-        let mut keys = context.keys_of(watched.db);
-        let is_there = keys.find(&watched.name).is_some();
-        let row_is_there = keys.tx.get(&key_row(watched.db, &watched.name)).is_some();
+    let touched = watched.iter().any(|((db, name), watched)| {
+        let mut keys = context.keys_of(*db);
+        let is_there = keys.find(name).is_some();
+        let row_is_there = keys.tx.get(&key_row(*db, name)).is_some();
         if watched.was_expired {
             return is_there;
         }

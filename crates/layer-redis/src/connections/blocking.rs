@@ -9,7 +9,7 @@
 //! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone
 //! before its connection is.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +21,7 @@ use crate::access::acl::Users;
 use crate::command::Command;
 use crate::connections::clients::{Client, ClientState, KeptFor};
 use crate::keyspace::key_row;
+use crate::listed::Listed;
 
 /// A command that waits for one of its keys.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ struct Ready {
 #[derive(Default)]
 struct Work {
     /// Watched rows that changed, in the order of their commits.
-    rows: VecDeque<Vec<u8>>,
+    rows: Listed<Arc<[u8]>>,
     /// Waits that CLIENT UNBLOCK ends, or REPLICAOF all of them, with the error to answer.
     ends: Vec<(u64, Option<&'static str>)>,
 }
@@ -261,8 +262,8 @@ impl Blocking {
     }
 
     /// The row that changed first of those nobody has looked at since.
-    pub fn next_row(&self) -> Option<Vec<u8>> {
-        self.ready.change(|work| work.rows.pop_front())
+    pub fn next_row(&self) -> Option<Arc<[u8]>> {
+        self.ready.change(|work| work.rows.take_first())
     }
 
     /// Returns true if a client waits for the row; `if_gone`: one that wants to be asked even if it
@@ -305,7 +306,7 @@ impl Blocking {
 
     /// Whatever has happened to the row, everybody who wants to know of it does.
     pub fn is_done_with(&self, row: &[u8]) {
-        self.ready.change(|work| work.rows.retain(|other| other != row));
+        self.ready.change(|work| work.rows.remove(&row.into()));
     }
 
     /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
@@ -357,11 +358,7 @@ impl Blocking {
 
 impl Ready {
     fn push(&self, row: &[u8]) {
-        self.change(|work| {
-            if !work.rows.iter().any(|other| other == row) {
-                work.rows.push_back(row.to_vec());
-            }
-        });
+        self.change(|work| work.rows.add(row.into(), ()));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Work) -> T) -> T {

@@ -28,7 +28,8 @@ pub struct ClientState {
     pub user: Arc<User>,
     /// The requests queued since MULTI.
     pub multi: Option<Queue>,
-    pub watched: Vec<Watched>,
+    /// Keys under WATCH, by database and name.
+    pub watched: BTreeMap<(u8, Arc<[u8]>), Watched>,
     /// WATCH was sent while a script kept the lock, so the keys count as touched.
     pub watched_blindly: bool,
     pub reply_mode: ReplyMode,
@@ -83,8 +84,6 @@ pub struct Queue {
 
 /// A key under WATCH.
 pub struct Watched {
-    pub db: u8,
-    pub name: Arc<[u8]>,
     pub id: WatchId,
     /// Set once the key was touched.
     pub touched: Arc<AtomicBool>,
@@ -113,7 +112,7 @@ impl ClientState {
             authenticated,
             user,
             multi: None,
-            watched: Vec::new(),
+            watched: BTreeMap::new(),
             watched_blindly: false,
             reply_mode: ReplyMode::On,
             close_after_reply: false,

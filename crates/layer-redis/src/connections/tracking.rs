@@ -132,6 +132,20 @@ impl Tracking {
 }
 
 impl Table {
+    /// Visits the prefixes that `name` begins with: all of them are passed by if they are few,
+    /// otherwise only those that can be found by a beginning of the name.
+    pub fn each_broadcast_of(&mut self, name: &[u8], mut visit: impl FnMut(&mut Broadcast)) {
+        if self.prefixes.len() <= name.len() {
+            let fitting = self.prefixes.iter_mut().filter(|(prefix, _)| name.starts_with(prefix));
+            return fitting.for_each(|(_, broadcast)| visit(broadcast));
+        }
+        for length in 0..=name.len() {
+            if let Some(broadcast) = self.prefixes.get_mut(&name[..length]) {
+                visit(broadcast);
+            }
+        }
+    }
+
     pub fn forget(&mut self, name: &[u8]) -> Option<FxHashSet<u64>> {
         let clients = self.keys.remove(name)?;
         self.item_count -= clients.len();

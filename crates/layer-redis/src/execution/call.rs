@@ -4,6 +4,7 @@ use crate::access::acl::Denial;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
 use crate::command::{Command, FAST, KNOWS_SIZE, SKIP_SLOWLOG};
+use crate::commands::transactions::QueueRun;
 use crate::commands::{handlers, transactions};
 use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
@@ -68,7 +69,12 @@ pub fn call(
     if begins_elsewhere(client, command) {
         return Ended::without_effects(Ok(Outcome::RunLong));
     }
-    let allowance = Allowance::with_lock(started_micros);
+    let runs_queue = client.multi.is_some() && command.name == "exec";
+    let queue_run = runs_queue.then(|| QueueRun::new(layer, client.may_take_long, started_micros));
+    let allowance = match &queue_run {
+        None => Allowance::with_lock(started_micros),
+        Some(run) => Allowance::within(run),
+    };
     let is_bounded = command.may_look_at_much() && !client.may_take_long;
     let now_ms = partition.now_micros() / 1000;
     let memory = CommandMemory::behind(layer, client);
@@ -81,7 +87,7 @@ pub fn call(
             tx,
             client,
             groups: Groups::of(layer)
-                .allowed(is_bounded.then_some(&allowance))
+                .allowed((is_bounded || runs_queue).then_some(&allowance))
                 .with_memory(&memory),
             reply,
             now_ms,
@@ -89,7 +95,7 @@ pub fn call(
             retry_for: call.retry_for,
         };
         let outcome = match handle(layer, &mut context, (index, command), arguments) {
-            _ if allowance.is_used_up() => Ok(Outcome::RunLong),
+            _ if is_bounded && allowance.is_used_up() => Ok(Outcome::RunLong),
             Ok(Outcome::Done) if context.reply.is_full() => Err(context.groups.reply_is_full()),
             outcome => outcome,
         };
@@ -256,7 +262,13 @@ fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<A
             return Ended { outcome, dependency };
         }
         Err(ExecuteError::Layer(outcome, dependency)) => (outcome, dependency),
-        Err(ExecuteError::TooLarge(dependency)) => (Err(errors::EFFECTS_TOO_LARGE.into()), dependency),
+        Err(ExecuteError::TooLarge(dependency)) => {
+            let error = match layer.indexes.has_refused_transaction() {
+                true => errors::TOO_MUCH_FOR_INDEXES,
+                false => errors::EFFECTS_TOO_LARGE,
+            };
+            (Err(error.into()), dependency)
+        }
         Err(ExecuteError::DiskFull(dependency)) => (Err(errors::DISK_FULL.into()), dependency),
         Err(ExecuteError::Unreadable(dependency)) => (Err(errors::UNREADABLE.into()), dependency),
         Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
@@ -359,6 +371,9 @@ pub fn call_queued(
         }
         Err(denial) => Err(denied(layer, context, &denial, command, arguments)),
     };
+    if context.has_used_up_allowance() {
+        return Err(LongRunning);
+    }
     let outcome = match outcome {
         Ok(Outcome::RunLong) => return Err(LongRunning),
         Ok(Outcome::After(_) | Outcome::SwitchDatabase(_) | Outcome::Retry { .. }) => {

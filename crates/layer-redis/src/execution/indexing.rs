@@ -36,33 +36,46 @@ const LOOKS_EVERY: Duration = Duration::from_millis(5);
 /// Changes of an index's graph, with the index's number and what it keeps in memory.
 type PreparedLinks = (UniqueId, Option<Arc<Codes>>, Prepared);
 
+/// A write would have many indexes take in more of one key than it may.
+struct TooMuch;
+
 impl Redis {
     /// Brings indexes up to date with the keys that changed. Call it before the end of every
-    /// transaction that changes keys, and of every command in a longer one.
+    /// transaction that changes keys, and of every command in a longer one. A write that would
+    /// have many indexes take in too much is refused with its transaction.
     #[inline]
     pub fn follow_changes(&self, tx: &mut Transaction<'_>, now_ms: u64) {
-        if self.changes.has_unindexed() {
-            self.follow_changes_of_indexes(tx, now_ms);
+        if self.changes.has_unindexed() && self.follow_changes_of_indexes(tx, now_ms).is_err() {
+            self.indexes.refuse_transaction();
+            tx.refuse_as_too_large();
         }
     }
 
-    fn follow_changes_of_indexes(&self, tx: &mut Transaction<'_>, now_ms: u64) {
+    fn follow_changes_of_indexes(&self, tx: &mut Transaction<'_>, now_ms: u64) -> Result<(), TooMuch> {
         let unindexed = self.changes.take_unindexed();
         if unindexed.names.is_empty() {
-            return;
+            return Ok(());
         }
         let catalogue = self.indexes.catalogue(tx);
         if !catalogue.is_empty() {
             let keys = &mut self.keyspace(tx, 0, now_ms);
-            upkeep::follow(keys, &catalogue, &unindexed.names, &|index| self.codes_of(index));
-            upstash::upkeep::follow(keys, &catalogue, &unindexed);
-            return self.note_covered_names_only(&catalogue);
+            let mut work = upkeep::Work::of(&unindexed.names);
+            upkeep::follow(keys, &catalogue, &mut work, &|index| self.codes_of(index));
+            if !work.is_too_much() {
+                upstash::upkeep::follow(keys, &catalogue, &unindexed, &mut work);
+            }
+            if work.is_too_much() {
+                return Err(TooMuch);
+            }
+            self.note_covered_names_only(&catalogue);
+            return Ok(());
         }
         self.indexes.codes.count(self.engine.memory(), |_| false);
         // Another node of a cluster may make an index while this one is not home.
         if matches!(self.engine.role(), Role::Alone) {
             self.changes.index(false);
         }
+        Ok(())
     }
 
     /// Keys that none of these indexes covers need not be noted, until there is another index.

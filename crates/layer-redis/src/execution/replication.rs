@@ -6,6 +6,8 @@
 //! although its time was over is removed before the command is sent. A command that an older Redis
 //! does not know is sent as a key.
 
+use std::collections::HashSet;
+
 use quartet_engine::Transaction;
 use quartet_wire_rdb::value;
 use quartet_wire_resp::Arguments;
@@ -259,10 +261,11 @@ fn taken(
 /// The keys that are something else now, each once, in the order in which they were first changed.
 fn changed_keys(changes: &[Change]) -> Vec<(u8, &[u8])> {
     let mut changed: Vec<(u8, &[u8])> = Vec::new();
+    let mut known = HashSet::new();
     for change in changes {
         let is_change = !change.what.is_end() && change.what != What::Missed;
         let key = (change.db, change.name.as_slice());
-        if is_change && !changed.contains(&key) {
+        if is_change && known.insert(key) {
             changed.push(key);
         }
     }

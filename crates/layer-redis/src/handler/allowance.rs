@@ -4,13 +4,15 @@
 //! begins again on a thread that may take long, at a snapshot and without the lock
 //! ([`crate::execution::long_run`]). There it goes on until its own time is over, or until nobody
 //! waits for the answer any more.
+//!
+//! A command of a script or of a transaction that holds the lock ends when that must.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::connections::clients::Client;
-use crate::scripting::long_scripts::LongScripts;
+use crate::scripting::long_scripts::{LongScripts, Stop};
 
 /// How long a command may go on with the lock held, in microseconds.
 pub const WITH_LOCK_MICROS: u64 = 1_000;
@@ -29,6 +31,17 @@ enum Bound<'c> {
     Until(u64),
     /// The answer is wanted while the client is there and the server does not stop.
     Wanted(Arc<Client>, &'c LongScripts),
+    /// The script or the transaction that the command is of goes on.
+    Of(&'c dyn Run),
+}
+
+/// A script or a transaction that holds the lock while its commands run.
+pub trait Run {
+    /// It must end now.
+    fn must_end(&self, now_micros: u64) -> bool;
+
+    /// Why it must end, once it must.
+    fn stopped(&self) -> Option<Stop>;
 }
 
 impl<'c> Allowance<'c> {
@@ -40,6 +53,11 @@ impl<'c> Allowance<'c> {
     /// For a command that blocks only its client.
     pub fn without_lock(client: &Arc<Client>, long_scripts: &'c LongScripts) -> Allowance<'c> {
         Allowance::new(Bound::Wanted(client.clone(), long_scripts))
+    }
+
+    /// For a command of a script or a transaction that holds the lock.
+    pub fn within(run: &'c dyn Run) -> Allowance<'c> {
+        Allowance::new(Bound::Of(run))
     }
 
     fn new(bound: Bound<'c>) -> Allowance<'c> {
@@ -58,6 +76,7 @@ impl<'c> Allowance<'c> {
                     || client.is_gone.load(Ordering::SeqCst)
                     || long_scripts.is_abandoned()
             }
+            Bound::Of(run) => run.must_end(now_micros),
         };
         if ends {
             self.is_used_up.set(true);
@@ -65,13 +84,21 @@ impl<'c> Allowance<'c> {
         ends
     }
 
-    /// The command is known to take long: it has to end if it holds the lock.
+    /// The command is known to take long: it has to end if it holds the lock by itself.
     pub fn ends_before_long(&self) -> bool {
         let ends = matches!(self.bound, Bound::Until(_));
         if ends {
             self.is_used_up.set(true);
         }
         ends
+    }
+
+    /// Why the script or the transaction must end that the command is of, if it must.
+    pub fn stopped(&self) -> Option<Stop> {
+        match &self.bound {
+            Bound::Of(run) => run.stopped(),
+            Bound::Until(_) | Bound::Wanted(..) => None,
+        }
     }
 
     /// The command had to end: what it has answered is none.

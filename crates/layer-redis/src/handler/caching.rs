@@ -5,7 +5,6 @@ use crate::command::{Command, Group, PUBSUB, READONLY};
 use crate::connections::clients::{Client, ClientState, Content, Delivery};
 use crate::connections::outbox::Item;
 use crate::connections::tracking::CHANNEL;
-use crate::handler::context::Context;
 use crate::handler::groups::Groups;
 use crate::keyspace::changes::Change;
 use crate::layer::Redis;
@@ -18,12 +17,10 @@ use std::sync::atomic::Ordering;
 /// Gathers the receivers of `writer`'s change of the key.
 pub fn changed(layer: &Redis, name: &[u8], writer: Option<u64>) {
     let mut table = layer.connections.tracking.table.lock();
-    for (prefix, broadcast) in &mut table.prefixes {
-        if name.starts_with(prefix) {
-            broadcast.changed.insert(name.to_vec(), writer);
-            layer.outbox.add(Item::Broadcasts);
-        }
-    }
+    table.each_broadcast_of(name, |broadcast| {
+        broadcast.changed.insert(name.to_vec(), writer);
+        layer.outbox.add(Item::Broadcasts);
+    });
     if let Some(clients) = table.forget(name) {
         drop(table);
         tell(layer, clients, name, writer);
@@ -147,10 +144,10 @@ pub fn remember(groups: Groups<'_>, client: &ClientState, command: &Command, arg
 /// After a command of a script: who caches what the script answers knows it by the keys that the
 /// script was given, as Redis 7.0 does. Redis 7.2 remembers only the keys that the command has
 /// read; they are remembered too.
-pub fn remember_declared(context: &Context<'_, '_>, command: &Command, declared: &[&[u8]]) {
-    if remembers(context.groups, context.client, command) {
+pub fn remember_declared(groups: Groups<'_>, client: &ClientState, command: &Command, declared: &[&[u8]]) {
+    if remembers(groups, client, command) {
         for name in declared {
-            context.connections().tracking.remember(context.client.shared.id, name);
+            groups.connections().tracking.remember(client.shared.id, name);
         }
     }
 }

@@ -53,8 +53,8 @@ impl<'c> Nested<'c> {
     }
 }
 
-/// A script takes too long for this thread: the transaction is to be taken back and run where it
-/// may.
+/// The command takes too long for this thread, or the script or the transaction that it is of must
+/// end: what it has answered is none.
 #[derive(Debug)]
 pub struct LongRunning;
 

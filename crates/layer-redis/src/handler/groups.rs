@@ -21,7 +21,7 @@ use crate::keyspace::eviction_policy::Policy;
 use crate::keyspace::random::Random;
 use crate::layer::{Access, Connections, Eviction, Expiry, Observation, Process, Redis, Resources, Scripting};
 use crate::replication::Replication;
-use crate::scripting::long_scripts::Bounds;
+use crate::scripting::long_scripts::{Bounds, Stop};
 
 /// Lends the groups of the layer's state to a command, each by its name.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct Groups<'c> {
     pub(super) layer: &'c Redis,
     /// For a command that runs beside others.
     beside: Option<&'c Beside>,
-    /// For a command that may look at much, and is none of EXEC or of a script.
+    /// For a command that may look at much, or that is one of EXEC or of a script.
     allowance: Option<&'c Allowance<'c>>,
     /// `None` where no client is answered.
     memory: Option<&'c CommandMemory<'c>>,
@@ -119,6 +119,11 @@ impl<'c> Groups<'c> {
     /// As [`Groups::must_end_before_long`], for a command that visits this many elements.
     pub fn must_end_before(self, elements: u64) -> bool {
         elements > WITH_LOCK_ELEMENTS && self.must_end_before_long()
+    }
+
+    /// Why the transaction that the command is of must end, if it must.
+    pub fn stopped(self) -> Option<Stop> {
+        self.allowance.and_then(Allowance::stopped)
     }
 
     /// It had to end.

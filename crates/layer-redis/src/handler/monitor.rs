@@ -53,7 +53,7 @@ fn write_to_monitors(
     )
     .into_bytes();
     for (position, argument) in arguments.iter().enumerate() {
-        let is_secret = secrets.contains(&position);
+        let is_secret = secrets.binary_search(&position).is_ok();
         line.push(b' ');
         quote(if is_secret { redaction::REDACTED } else { argument }, &mut line);
     }

@@ -76,6 +76,8 @@ pub struct Indexes {
     latest: Mutex<Option<Arc<Catalogue>>>,
     /// The catalogue was read in a transaction that has not ended yet.
     uncertain: AtomicBool,
+    /// The open transaction is refused, as it would have them take in too much.
+    refused: AtomicBool,
     /// By the number of an index: its newest document, and since when it is the newest.
     newest: Mutex<BTreeMap<UniqueId, (DocumentId, u64)>>,
     pub codes: AllCodes,
@@ -110,9 +112,20 @@ impl Indexes {
     /// The transaction was rolled back. Another may assign its marks again, so the definitions read
     /// in it are dropped.
     pub fn discard(&self) {
+        self.refused.store(false, Ordering::Relaxed);
         if self.uncertain.swap(false, Ordering::Relaxed) {
             *self.latest.lock() = None;
         }
+    }
+
+    /// The open transaction would have indexes take in too much: it is refused.
+    pub fn refuse_transaction(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// That was why the transaction was refused.
+    pub fn has_refused_transaction(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The newest definitions are committed.

@@ -756,6 +756,17 @@ impl Elements {
         tx.clear_parts(&[&self.prefix, element])
     }
 
+    /// Removes many elements, whose keys come in parts and best in their order. Shows the rows that
+    /// were there.
+    pub fn clear_many<'k>(
+        &'k self,
+        tx: &mut Transaction<'_>,
+        keys: impl Iterator<Item = [&'k [u8]; 4]>,
+        visit: &mut dyn FnMut(&Row),
+    ) {
+        tx.clear_many((&self.prefix, &self.end()), keys, visit);
+    }
+
     pub fn clear_all(&self, tx: &mut Transaction<'_>) {
         tx.clear_range(&self.prefix, &self.end());
     }

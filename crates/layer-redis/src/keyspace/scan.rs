@@ -138,6 +138,30 @@ pub fn clear(elements: &Elements, tx: &mut Transaction<'_>, element: &[u8]) -> O
     tx.clear_parts(&elements.row_key(&position(element), [element, b""]))
 }
 
+/// Elements from which they are removed in the order of their rows.
+pub const MANY: usize = 64;
+
+/// Removes the elements. Shows the rows that were there: in their order if they are many, which
+/// costs a third of removing each by itself.
+pub fn clear_many<'m>(
+    elements: &Elements,
+    tx: &mut Transaction<'_>,
+    members: impl ExactSizeIterator<Item = &'m [u8]>,
+    visit: &mut dyn FnMut(&Row),
+) {
+    if members.len() < MANY {
+        let rows = members.filter_map(|member| clear(elements, tx, member));
+        rows.for_each(|row| visit(&row));
+        return;
+    }
+    let mut placed: Vec<(Position, &[u8])> = members.map(|member| (position(member), member)).collect();
+    placed.sort_unstable();
+    let keys = placed
+        .iter()
+        .map(|(position, member)| elements.row_key(position, [*member, b""]));
+    elements.clear_many(tx, keys, visit);
+}
+
 /// The element that an element key stands for.
 pub fn element_of(key: &[u8]) -> &[u8] {
     &key[POSITION_BYTES..]

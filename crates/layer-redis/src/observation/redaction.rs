@@ -9,7 +9,8 @@ use crate::{command::migration, command::parse};
 /// Replaces a secret.
 pub const REDACTED: &[u8] = b"(redacted)";
 
-/// Positions of the secret arguments. Empty, without allocating, for nearly all commands.
+/// Positions of the secret arguments, in their order. Empty, without allocating, for nearly all
+/// commands.
 pub fn secrets(command: &Command, arguments: Arguments<'_>) -> Vec<usize> {
     match command.name {
         "acl|setuser" | "acl|getuser" | "acl|deluser" | "acl|gentoken" | "acl|resttoken" => {

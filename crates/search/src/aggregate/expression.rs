@@ -18,6 +18,7 @@
 //! `1 - 2` is not.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use crate::SearchError;
 use crate::aggregate::functions::Function;
@@ -117,6 +118,8 @@ impl Expression {
     pub fn properties(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.0.properties(&mut names);
+        let mut known = HashSet::new();
+        names.retain(|name| known.insert(*name));
         names
     }
 
@@ -150,9 +153,7 @@ impl Node {
         match self {
             Node::Value(_) => {}
             Node::Property(name) => {
-                if !names.contains(&name.as_str()) {
-                    names.push(name);
-                }
+                names.push(name);
             }
             Node::Negation(node) => node.properties(names),
             Node::Chain(first, others) => {

@@ -13,7 +13,7 @@ mod times;
 mod value;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub use expression::Expression;
 pub use reducers::Reducer;
@@ -129,12 +129,13 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&Use<'_>) -> bool) -> Result<Vec
         )));
     }
     let mut wanted: Vec<String> = Vec::new();
-    let mut given: Vec<&str> = Vec::new();
+    let mut known: HashSet<&str> = HashSet::new();
+    let mut given: HashSet<&str> = HashSet::new();
     let mut is_grouped = false;
     for (at, step) in steps.iter().enumerate() {
         let in_expression = matches!(step, Step::Apply { .. } | Step::Filter(_));
         for name in step.properties() {
-            if given.contains(&name) || wanted.iter().any(|known| known == name) && !is_grouped {
+            if given.contains(name) || known.contains(name) && !is_grouped {
                 continue;
             }
             let used = Use {
@@ -146,6 +147,7 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&Use<'_>) -> bool) -> Result<Vec
                 return Err(SearchError::NoProperty(step.lacks(name)));
             }
             wanted.push(name.to_owned());
+            known.insert(name);
         }
         match step {
             Step::GroupBy { properties, reducers } => {
@@ -153,7 +155,7 @@ pub fn wanted(steps: &[Step], is_known: &dyn Fn(&Use<'_>) -> bool) -> Result<Vec
                 let names = reducers.iter().map(|(_, name)| name);
                 given = properties.iter().chain(names).map(String::as_str).collect();
             }
-            Step::Apply { name, .. } => given.push(name),
+            Step::Apply { name, .. } => drop(given.insert(name)),
             _ => {}
         }
     }

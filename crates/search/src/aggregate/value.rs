@@ -1,6 +1,7 @@
 //! Values of an aggregation, and the records that hold them.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -238,11 +239,15 @@ fn without_zeros(number: &str) -> &str {
 
 /// Bytes that a record takes beside its names and values, about.
 const RECORD_BYTES: usize = 64;
+/// Properties of a record from which they are found by hash.
+const SEARCHED_MAX: usize = 64;
 
 /// Properties of one document or group, in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     properties: Vec<(String, Value)>,
+    /// Where each stands, once they are many.
+    places: Option<HashMap<String, usize>>,
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
     score: f64,
@@ -268,31 +273,53 @@ impl Record {
 
     /// The value of a property; null if it has none.
     pub fn get(&self, name: &str) -> &Value {
-        let found = self.properties.iter().find(|(known, _)| known == name);
-        found.map_or(&Value::Null, |(_, value)| value)
+        self.place(name).map_or(&Value::Null, |at| &self.properties[at].1)
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        match &self.places {
+            Some(places) => places.get(name).copied(),
+            None => self.properties.iter().position(|(known, _)| known == name),
+        }
+    }
+
+    /// Notes where the properties stand, if they are too many for a search.
+    fn note_places(&mut self) {
+        self.places = (self.properties.len() > SEARCHED_MAX).then(|| {
+            let named = self.properties.iter().enumerate().rev();
+            named.map(|(at, (name, _))| (name.clone(), at)).collect()
+        });
     }
 
     /// Whether something gave the property a value, be it null.
     pub fn has(&self, name: &str) -> bool {
-        self.properties.iter().any(|(known, _)| known == name)
+        self.place(name).is_some()
     }
 
     /// Gives a property a value.
     pub fn set(&mut self, name: &str, value: Value) {
-        match self.properties.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = value,
-            None => self.properties.push((name.to_owned(), value)),
+        if let Some(at) = self.place(name) {
+            self.properties[at].1 = value;
+            return;
+        }
+        self.properties.push((name.to_owned(), value));
+        match &mut self.places {
+            Some(places) => drop(places.insert(name.to_owned(), self.properties.len() - 1)),
+            None if self.properties.len() > SEARCHED_MAX => self.note_places(),
+            None => {}
         }
     }
 
     /// Takes the properties out whose names do not fit.
     pub fn retain(&mut self, fits: impl Fn(&str) -> bool) {
         self.properties.retain(|(name, _)| fits(name));
+        self.note_places();
     }
 
     /// Takes all properties out.
     pub fn clear(&mut self) {
         self.properties.clear();
+        self.places = None;
         self.matched.clear();
         self.score = 0.0;
         (self.payload, self.explanation) = (None, None);
@@ -354,10 +381,12 @@ impl Record {
 
 impl FromIterator<(String, Value)> for Record {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(pairs: I) -> Record {
-        Record {
+        let mut record = Record {
             properties: pairs.into_iter().collect(),
             ..Record::default()
-        }
+        };
+        record.note_places();
+        record
     }
 }
 

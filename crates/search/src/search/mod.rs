@@ -23,7 +23,7 @@ pub use scoring::{Revision, Scorer, hamming};
 pub use spelling::{Correction, Spelling, corrections};
 pub use watch::{Clock, Step};
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub struct Request {
     /// Hits come in the order of their keys, without scores.
     pub by_key: bool,
     /// Only these keys are looked at.
-    pub keys: Option<Vec<Vec<u8>>>,
+    pub keys: Option<BTreeSet<Vec<u8>>>,
     /// Hits tell where the query's words stand in them.
     pub with_places: bool,
     /// Hits tell how their scores came about.
@@ -582,7 +582,7 @@ impl<'s> Search<'s> {
         let is_there = self.rows.show(&document_row(id), &mut |row| {
             let mut document = DocumentRow::read(row);
             let keys = request.keys.as_ref();
-            if keys.is_some_and(|keys| !keys.iter().any(|key| key == document.key)) {
+            if keys.is_some_and(|keys| !keys.contains(document.key)) {
                 return;
             }
             let score = scoring.score(matcher, Measures::from(&document));

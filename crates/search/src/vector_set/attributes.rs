@@ -1,5 +1,5 @@
-//! One member of a JSON object, found without reading the others: what a filter asks of an
-//! element's attributes.
+//! Members of a JSON object, found without reading the others: what a filter asks of an element's
+//! attributes.
 //!
 //! Attributes are any bytes, and JSON only if a client says so. As at the original, a member is
 //! found by the bytes of its name, text before it has only to look like JSON, and objects inside
@@ -18,26 +18,39 @@ pub(super) enum Value {
     List(Vec<Value>),
 }
 
-/// Returns the value of a member of the object.
-pub(super) fn member(json: &[u8], name: &[u8]) -> Option<Value> {
+/// Returns the values of the members of the object that have these names, which are in byte order,
+/// each once. `None` if one of them is not there.
+pub(super) fn members(json: &[u8], names: &[Vec<u8>]) -> Option<Vec<Value>> {
+    let mut found: Vec<Option<Value>> = vec![None; names.len()];
+    let mut missing = names.len();
     let mut reader = Reader(json);
-    reader.spaces();
-    reader.take(b'{')?;
-    loop {
+    if missing > 0 {
+        reader.spaces();
+        reader.take(b'{')?;
+    }
+    while missing > 0 {
         reader.spaces();
         let start = reader.0;
         reader.skip_text()?;
         let quoted = &start[..start.len() - reader.0.len()];
+        let name = &quoted[1..quoted.len() - 1];
         reader.spaces();
         reader.take(b':')?;
         reader.spaces();
-        if &quoted[1..quoted.len() - 1] == name {
-            return reader.value(DEPTH_MAX);
+        if let Ok(at) = names.binary_search_by(|known| known.as_slice().cmp(name))
+            && found[at].is_none()
+        {
+            found[at] = Some(Reader(reader.0).value(DEPTH_MAX)?);
+            missing -= 1;
+            if missing == 0 {
+                break;
+            }
         }
         reader.skip_value()?;
         reader.spaces();
         reader.take(b',')?;
     }
+    found.into_iter().collect()
 }
 
 /// Reads from the front.
@@ -185,7 +198,8 @@ mod tests {
     use super::*;
 
     fn check(json: &str, name: &str, expected: Option<Value>) {
-        assert_eq!(member(json.as_bytes(), name.as_bytes()), expected, "{json}");
+        let found = members(json.as_bytes(), &[name.as_bytes().to_vec()]);
+        assert_eq!(found.map(|mut values| values.remove(0)), expected, "{json}");
     }
 
     #[test]

@@ -8,26 +8,49 @@
 //! evaluating recurses. Grammar and meaning are those that Redis 8.2 was seen to have; that `not`
 //! may follow `not` is from a later one. A condition on a member that an element lacks is false.
 
-use super::attributes::{Value, member};
+use std::borrow::Cow;
 
+use memchr::memmem;
+
+use super::attributes::{Value, members};
+
+/// Longest condition, in bytes.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Most operands and operators of a condition, those of lists included.
 const TOKENS_MAX: usize = 4096;
+/// Longest run of letters and signs that is looked at for one operator or `null`, one byte more
+/// than the longest of them has.
+const WORD_BYTES_MAX: usize = 5;
 /// Longest number, in characters.
 const NUMBER_BYTES_MAX: usize = 255;
 
 /// A condition that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Filter(Vec<Step>);
+pub struct Filter {
+    steps: Vec<Step>,
+    /// The members that the steps name, each once, in byte order.
+    names: Vec<Vec<u8>>,
+}
 
 /// Why a condition could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub enum Malformed {
     /// Where reading ended, in bytes from its start: the start itself if all of it was read.
-    pub at: usize,
+    At(usize),
+    /// It has more than [`TEXT_BYTES_MAX`].
+    TooLong,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
+    Value(Value),
+    /// Where its name stands among the filter's.
+    Member(usize),
+    Operator(Operator),
+}
+
+/// A token of the lexer.
+enum Token {
     Value(Value),
     Member(Vec<u8>),
     Operator(Operator),
@@ -93,17 +116,42 @@ impl Operator {
 impl Filter {
     /// Reads a condition. As in C, a NUL ends it.
     pub fn parse(text: &[u8]) -> Result<Filter, Malformed> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(Malformed::TooLong);
+        }
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut lexer = Lexer { text, at: 0, count: 0 };
-        let mut order = Order::default();
-        while let Some(step) = lexer.next(order.is_operand_behind())? {
-            let is_taken = match step {
-                Step::Operator(operator) => order.operator(operator),
-                operand => order.operand(operand),
+        let (mut order, mut named) = (Order::default(), Vec::new());
+        while let Some(token) = lexer.next(order.is_operand_behind())? {
+            let is_taken = match token {
+                Token::Operator(operator) => order.operator(operator),
+                Token::Value(value) => order.operand(Step::Value(value)),
+                Token::Member(name) => {
+                    named.push(name);
+                    order.operand(Step::Member(named.len() - 1))
+                }
             };
-            is_taken.ok_or(Malformed { at: 0 })?;
+            is_taken.ok_or(Malformed::At(0))?;
         }
-        order.end().ok_or(Malformed { at: 0 })
+        let mut steps = order.end().ok_or(Malformed::At(0))?;
+        let mut names = named.clone();
+        names.sort_unstable();
+        names.dedup();
+        for step in &mut steps {
+            if let Step::Member(at) = step {
+                *at = names.binary_search(&named[*at]).expect("a name that is there");
+            }
+        }
+        Ok(Filter { steps, names })
+    }
+
+    /// Number of operands and operators: how much one element costs.
+    pub fn size(&self) -> usize {
+        let size = |step: &Step| match step {
+            Step::Value(Value::List(values)) => values.len(),
+            _ => 1,
+        };
+        self.steps.iter().map(size).sum()
     }
 
     /// Returns true if the attributes meet the condition.
@@ -111,25 +159,27 @@ impl Filter {
         self.value(attributes).is_some_and(|value| truth(&value))
     }
 
+    /// Reads the attributes once, however many members the condition names.
     fn value(&self, attributes: &[u8]) -> Option<Value> {
-        let mut stack: Vec<Value> = Vec::new();
-        for step in &self.0 {
+        let members = members(attributes, &self.names)?;
+        let mut stack: Vec<Cow<'_, Value>> = Vec::new();
+        for step in &self.steps {
             let value = match step {
-                Step::Value(value) => value.clone(),
-                Step::Member(name) => member(attributes, name)?,
+                Step::Value(value) => Cow::Borrowed(value),
+                Step::Member(at) => Cow::Borrowed(&members[*at]),
                 Step::Operator(operator) => {
                     let right = stack.pop()?;
                     let left = if operator.operands() == 2 {
                         stack.pop()?
                     } else {
-                        Value::Null
+                        Cow::Owned(Value::Null)
                     };
-                    Value::Number(result(*operator, &left, &right))
+                    Cow::Owned(Value::Number(result(*operator, &left, &right)))
                 }
             };
             stack.push(value);
         }
-        stack.pop()
+        stack.pop().map(Cow::into_owned)
     }
 }
 
@@ -190,9 +240,7 @@ fn are_equal(left: &Value, right: &Value) -> bool {
 fn is_in(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (_, Value::List(values)) => values.iter().any(|value| are_equal(left, value)),
-        (Value::Text(part), Value::Text(whole)) => {
-            part.is_empty() || whole.windows(part.len()).any(|window| window == part.as_slice())
-        }
+        (Value::Text(part), Value::Text(whole)) => memmem::find(whole, part).is_some(),
         _ => false,
     }
 }
@@ -255,14 +303,14 @@ impl Order {
         Some(())
     }
 
-    fn end(mut self) -> Option<Filter> {
+    fn end(mut self) -> Option<Vec<Step>> {
         while let Some(waiting) = self.waiting.pop() {
             if waiting == Operator::Open {
                 return None;
             }
             self.release(waiting)?;
         }
-        (self.values == 1).then_some(Filter(self.steps))
+        (self.values == 1).then_some(self.steps)
     }
 }
 
@@ -289,8 +337,7 @@ impl Lexer<'_> {
 
     /// An error at the end shows the whole text.
     fn error(&self) -> Malformed {
-        let at = if self.at < self.text.len() { self.at } else { 0 };
-        Malformed { at }
+        Malformed::At(if self.at < self.text.len() { self.at } else { 0 })
     }
 
     fn count_one(&mut self) -> Result<(), Malformed> {
@@ -302,41 +349,50 @@ impl Lexer<'_> {
         }
     }
 
-    fn next(&mut self, has_operand_behind: bool) -> Result<Option<Step>, Malformed> {
+    fn next(&mut self, has_operand_behind: bool) -> Result<Option<Token>, Malformed> {
         self.spaces();
         if self.at == self.text.len() {
             return Ok(None);
         }
         self.count_one()?;
-        let step = match self.peek(0) {
-            b'0'..=b'9' => Step::Value(self.number()?),
-            b'-' if !has_operand_behind && self.peek(1).is_ascii_digit() => Step::Value(self.number()?),
-            b'"' | b'\'' => Step::Value(self.quoted()?),
+        let token = match self.peek(0) {
+            b'0'..=b'9' => Token::Value(self.number()?),
+            b'-' if !has_operand_behind && self.peek(1).is_ascii_digit() => Token::Value(self.number()?),
+            b'"' | b'\'' => Token::Value(self.quoted()?),
             b'.' => {
                 self.at += 1;
                 let start = self.at;
                 self.skip(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-                Step::Member(self.text[start..self.at].to_vec())
+                Token::Member(self.text[start..self.at].to_vec())
             }
-            b'[' => Step::Value(self.list()?),
+            b'[' => Token::Value(self.list()?),
             _ => self.word()?,
         };
-        Ok(Some(step))
+        Ok(Some(token))
     }
 
     /// An operator or `null`. Letters and signs that stand together may hold several operators: the
     /// longest that they begin with is taken.
-    fn word(&mut self) -> Result<Step, Malformed> {
+    fn word(&mut self) -> Result<Token, Malformed> {
         let start = self.at;
-        self.skip(|byte| byte.is_ascii_alphabetic() || b"+-*%/!()<>=|&".contains(&byte));
-        let word = &self.text[start..self.at];
+        let is_part = |byte: &&u8| byte.is_ascii_alphabetic() || b"+-*%/!()<>=|&".contains(byte);
+        let length = self.text[start..]
+            .iter()
+            .take(WORD_BYTES_MAX)
+            .take_while(is_part)
+            .count();
+        let word = &self.text[start..start + length];
         if word == b"null" {
-            return Ok(Step::Value(Value::Null));
+            self.at += length;
+            return Ok(Token::Value(Value::Null));
         }
         let fitting = OPERATORS.iter().filter(|(name, _)| word.starts_with(name.as_bytes()));
-        let (name, operator) = fitting.max_by_key(|(name, _)| name.len()).ok_or_else(|| self.error())?;
+        let Some((name, operator)) = fitting.max_by_key(|(name, _)| name.len()) else {
+            self.skip(|byte| is_part(&&byte));
+            return Err(self.error());
+        };
         self.at = start + name.len();
-        Ok(Step::Operator(*operator))
+        Ok(Token::Operator(*operator))
     }
 
     fn number(&mut self) -> Result<Value, Malformed> {
@@ -416,7 +472,8 @@ mod tests {
             let found = match Filter::parse(condition.as_bytes()) {
                 Ok(filter) if filter.passes(ATTRIBUTES) => "+",
                 Ok(_) => "-",
-                Err(Malformed { at }) => &condition[at..],
+                Err(Malformed::At(at)) => &condition[at..],
+                Err(Malformed::TooLong) => unreachable!("a short condition"),
             };
             assert_eq!(found, expected, "{condition}");
             count += 1;
@@ -442,6 +499,28 @@ mod tests {
             assert!(Filter::parse(long.as_bytes()).is_err());
         }
         assert_eq!(Filter::parse(b"1\0)"), Filter::parse(b"1"));
+    }
+
+    /// A run of parentheses was looked through whole for each of its operators, up to the bound on
+    /// operators: 200,000 of them took an I/O thread for seconds. No more than the longest operator
+    /// is looked at now, and a text is refused by its length first.
+    #[test]
+    fn a_long_condition_is_refused_by_its_length() {
+        let limit = " ".repeat(TEXT_BYTES_MAX - 1) + "1";
+        assert!(Filter::parse(limit.as_bytes()).is_ok());
+        assert_eq!(Filter::parse((limit + " ").as_bytes()), Err(Malformed::TooLong));
+        let open = "(".repeat(TEXT_BYTES_MAX);
+        assert_eq!(Filter::parse(open.as_bytes()), Err(Malformed::At(TOKENS_MAX)));
+        assert_eq!(Filter::parse(b"nullable"), Err(Malformed::At(0)));
+    }
+
+    #[test]
+    fn members_are_found_however_many_a_condition_names() {
+        let condition = ".big == 1000 and .y in .arr and .s in \"a foo b\" and .neg < .y and .y == 1";
+        let filter = Filter::parse(condition.as_bytes()).unwrap();
+        assert_eq!(filter.names.len(), 5);
+        assert!(filter.passes(ATTRIBUTES));
+        assert!(!Filter::parse(b".y or .o").unwrap().passes(ATTRIBUTES));
     }
 
     proptest! {

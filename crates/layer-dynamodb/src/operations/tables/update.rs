@@ -1,5 +1,7 @@
 //! UpdateTable.
 
+use std::collections::HashSet;
+
 use quartet_engine::Transaction;
 use quartet_model::KeyRange;
 
@@ -76,7 +78,7 @@ fn check_change(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
             "ProvisionedThroughput must be specified when BillingMode is PROVISIONED",
         ));
     }
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for update in index_updates(request) {
         let kinds = ["Update", "Create", "Delete"];
         let Some(json) = kinds.iter().find_map(|kind| update.get(kind)) else {
@@ -90,12 +92,11 @@ fn check_change(layer: &DynamoDb, request: &Json<'_>) -> Result<(), Failure> {
             parse_units(json)?;
         }
         let name = json.get("IndexName").and_then(Json::text).unwrap_or_default();
-        if names.contains(&name) {
+        if !names.insert(name) {
             return Err(Failure::invalid(format!(
                 "Only one global secondary index update per index is allowed simultaneously. Index: {name}"
             )));
         }
-        names.push(name);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Document paths: `a.b[3].#c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::wire::failure::Failure;
@@ -132,8 +132,10 @@ pub enum Clash {
 /// Describes how the first paths that clash do; an overlap is reported before a conflict.
 pub fn clash_text(paths: &[&Path]) -> Option<String> {
     let mut conflict = None;
-    for (index, path) in paths.iter().enumerate() {
-        for earlier in &paths[..index] {
+    let mut of_root: HashMap<&str, Vec<&Path>> = HashMap::new();
+    for &path in paths {
+        let of_root = of_root.entry(&path.root).or_default();
+        for earlier in &*of_root {
             let text = |what| {
                 format!(
                     "Two document paths {what} with each other; must remove or rewrite one of these paths; \
@@ -146,6 +148,7 @@ pub fn clash_text(paths: &[&Path]) -> Option<String> {
                 Some(Clash::Conflict) => conflict = conflict.or_else(|| Some(text("conflict"))),
             }
         }
+        of_root.push(path);
     }
     conflict
 }

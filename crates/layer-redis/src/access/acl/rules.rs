@@ -8,6 +8,7 @@ use super::selector::Selector;
 use super::{Denial, password_hash};
 use crate::command::Command;
 use crate::command::table::Table;
+use crate::listed::Listed;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -15,7 +16,7 @@ pub struct Rules {
     /// `nopass`.
     pub any_password: bool,
     /// SHA-256 of each.
-    pub passwords: Vec<[u8; 32]>,
+    pub passwords: Listed<[u8; 32]>,
     /// `sanitize-payload` or `skip-sanitize-payload`, if either was said. Shown, but payloads are
     /// always checked.
     pub sanitizes_payload: Option<bool>,
@@ -45,7 +46,7 @@ impl Rules {
         Rules {
             is_on: false,
             any_password: false,
-            passwords: Vec::new(),
+            passwords: Listed::default(),
             sanitizes_payload: None,
             selectors: vec![Selector::new(table, all_channels)],
         }
@@ -90,7 +91,7 @@ impl Rules {
     /// Looks at every password, so that the time tells nothing about which is nearly right.
     pub fn has_password(&self, hash: &[u8; 32]) -> bool {
         let mut found = false;
-        for password in &self.passwords {
+        for password in self.passwords.names() {
             found |= are_equal(password, hash);
         }
         found
@@ -184,15 +185,14 @@ impl Rules {
 
     fn add_password(&mut self, hash: [u8; 32]) {
         self.any_password = false;
-        if !self.passwords.contains(&hash) {
-            self.passwords.push(hash);
-        }
+        self.passwords.add(hash, ());
     }
 
     fn remove_password(&mut self, hash: &[u8; 32]) -> Result<(), &'static str> {
-        let index = self.passwords.iter().position(|password| password == hash);
-        self.passwords.remove(index.ok_or(NO_SUCH_PASSWORD)?);
-        Ok(())
+        match self.passwords.remove(hash) {
+            true => Ok(()),
+            false => Err(NO_SUCH_PASSWORD),
+        }
     }
 
     /// The words of ACL GETUSER.
@@ -215,7 +215,7 @@ impl Rules {
         words.extend(self.flags().iter().map(|flag| flag.as_bytes().to_vec()));
         words.extend(
             self.passwords
-                .iter()
+                .names()
                 .map(|hash| format!("#{}", hexadecimal(hash)).into_bytes()),
         );
         words.push(self.selectors[0].line());

@@ -2,6 +2,7 @@
 //! by one selector.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use quartet_wire_resp::Arguments;
 
@@ -13,6 +14,7 @@ use crate::command::glob;
 use crate::command::key_flags::{Access, access};
 use crate::command::table::Table;
 use crate::command::{Command, NO_AUTH, PUBSUB};
+use crate::listed::Listed;
 
 /// Two are equal if they allow the same, whatever rules led there.
 #[derive(Clone, Debug)]
@@ -23,32 +25,28 @@ pub struct Selector {
     commands: Vec<u64>,
     /// By a command's index: the first arguments with which it is allowed, in lower case.
     first_arguments: BTreeMap<usize, BTreeSet<Vec<u8>>>,
-    /// The rules that led there, the first of them `+@all` or `-@all`.
-    command_rules: Vec<String>,
+    /// The rules that led there, without their signs, the first of them `@all`; and whether each
+    /// allows.
+    command_rules: Listed<Arc<str>, bool>,
     /// Every key, for reading and writing.
     all_keys: bool,
-    keys: Vec<KeyPattern>,
+    /// Patterns of keys, with what each allows.
+    keys: Listed<Arc<[u8]>, Access>,
     all_channels: bool,
-    channels: Vec<Vec<u8>>,
+    channels: Listed<Arc<[u8]>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct KeyPattern {
-    access: Access,
-    pattern: Vec<u8>,
-}
-
-impl KeyPattern {
-    /// The rule that gives it. `~*` would be every key, behind which there can be no further
-    /// pattern.
-    fn text(&self) -> Vec<u8> {
-        if self.access == Access::BOTH && self.pattern == b"*" {
-            return b"%RW~*".to_vec();
-        }
-        [self.access.prefix().as_bytes(), &self.pattern].concat()
+/// The rule that gives a pattern of keys. `~*` would be every key, behind which there can be no
+/// further pattern.
+fn key_rule((pattern, access): (&Arc<[u8]>, &Access)) -> Vec<u8> {
+    if *access == Access::BOTH && **pattern == *b"*" {
+        return b"%RW~*".to_vec();
     }
+    [access.prefix().as_bytes(), pattern].concat()
 }
 
+/// Memory for an entry of a list beside its text, about.
+const ENTRY_BYTES: usize = 64;
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 const FIRST_ARGUMENT_OF_SUBCOMMAND: &str = "Allowing first-arg of a subcommand is not supported";
 const BEHIND_ALL_KEYS: &str = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any \
@@ -67,9 +65,9 @@ impl Eq for Selector {}
 impl Selector {
     /// Memory for the selector, about.
     pub fn bytes(&self) -> usize {
-        let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());
-        let channels = self.channels.iter().map(|channel| size_of::<Vec<u8>>() + channel.len());
-        let rules = self.command_rules.iter().map(|rule| size_of::<String>() + rule.len());
+        let keys = self.keys.iter().map(|(pattern, _)| ENTRY_BYTES + pattern.len());
+        let channels = self.channels.iter().map(|(pattern, ())| ENTRY_BYTES + pattern.len());
+        let rules = self.command_rules.iter().map(|(rule, _)| ENTRY_BYTES + rule.len());
         let words = self.first_arguments.values().flatten().map(|word| 64 + word.len());
         let lists = keys.sum::<usize>() + channels.sum::<usize>() + rules.sum::<usize>() + words.sum::<usize>();
         size_of::<Selector>() + 8 * self.commands.len() + lists
@@ -77,16 +75,18 @@ impl Selector {
 
     /// Allows nothing, or only channels.
     pub fn new(table: &'static Table, all_channels: bool) -> Selector {
-        Selector {
+        let mut selector = Selector {
             table,
             commands: vec![0; table.size().div_ceil(64)],
             first_arguments: BTreeMap::new(),
-            command_rules: vec!["-@all".into()],
+            command_rules: Listed::default(),
             all_keys: false,
-            keys: Vec::new(),
+            keys: Listed::default(),
             all_channels,
-            channels: Vec::new(),
-        }
+            channels: Listed::default(),
+        };
+        selector.set_all_commands(false);
+        selector
     }
 
     pub fn of_everything(table: &'static Table) -> Selector {
@@ -97,7 +97,12 @@ impl Selector {
     }
 
     pub fn is_of_everything(&self) -> bool {
-        self.all_keys && self.all_channels && self.command_rules == ["+@all"]
+        self.all_keys && self.all_channels && self.allows_by_rules_all()
+    }
+
+    /// `+@all` is the only rule about commands.
+    fn allows_by_rules_all(&self) -> bool {
+        self.command_rules.len() == 1 && self.command_rules.iter().all(|(_, allows)| *allows)
     }
 
     fn allowed(&self) -> impl PartialEq {
@@ -142,7 +147,7 @@ impl Selector {
     /// A key that is neither read nor written but looked at needs any pattern that matches.
     fn allows_key(&self, wanted: Access, name: &[u8]) -> bool {
         let mut patterns = self.keys.iter();
-        patterns.any(|key| key.access.includes(wanted) && glob::matches(&key.pattern, name))
+        patterns.any(|(pattern, access)| access.includes(wanted) && glob::matches(pattern, name))
     }
 
     /// Every key that begins with one of these may be read, and written if that is asked for.
@@ -159,7 +164,7 @@ impl Selector {
             start.is_some_and(|start| !start.iter().any(|byte| b"*?[\\".contains(byte)) && prefix.starts_with(start))
         };
         let mut patterns = self.keys.iter();
-        self.all_keys || patterns.any(|key| key.access.includes(wanted) && covers(&key.pattern))
+        self.all_keys || patterns.any(|(pattern, access)| access.includes(wanted) && covers(pattern))
     }
 
     /// This key may be read, and written if that is asked for.
@@ -169,7 +174,7 @@ impl Selector {
 
     pub fn may_read_all_keys(&self) -> bool {
         let mut patterns = self.keys.iter();
-        self.all_keys || patterns.any(|key| key.access.reads && key.pattern == b"*")
+        self.all_keys || patterns.any(|(pattern, access)| access.reads && **pattern == *b"*")
     }
 
     /// A pattern to listen to must be one of the selector's, letter by letter.
@@ -191,11 +196,11 @@ impl Selector {
     }
 
     pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
-        let matches = |pattern: &Vec<u8>| match is_pattern {
-            true => pattern == name,
+        let matches = |pattern: &Arc<[u8]>| match is_pattern {
+            true => **pattern == *name,
             false => glob::matches(pattern, name),
         };
-        self.all_channels || self.channels.iter().any(matches)
+        self.all_channels || self.channels.names().any(matches)
     }
 
     pub fn apply(&mut self, modifier: &[u8]) -> Result<(), &'static str> {
@@ -250,12 +255,10 @@ impl Selector {
         if !is_word(pattern) {
             return Err(SYNTAX);
         }
-        match self.keys.iter_mut().find(|key| key.pattern == pattern) {
-            Some(key) => key.access = key.access.with(access),
-            None => self.keys.push(KeyPattern {
-                access,
-                pattern: pattern.to_vec(),
-            }),
+        let pattern: Arc<[u8]> = pattern.into();
+        match self.keys.get_mut(&pattern) {
+            Some(known) => *known = known.with(access),
+            None => self.keys.add(pattern, access),
         }
         Ok(())
     }
@@ -267,9 +270,7 @@ impl Selector {
         if !is_word(pattern) {
             return Err(SYNTAX);
         }
-        if !self.channels.iter().any(|channel| channel == pattern) {
-            self.channels.push(pattern.to_vec());
-        }
+        self.channels.add(pattern.into(), ());
         Ok(())
     }
 
@@ -284,7 +285,7 @@ impl Selector {
                 self.first_arguments.remove(&index);
             }
         }
-        self.note_rule(allows, &format!("@{name}"), |_| false);
+        self.note_rule(allows, &format!("@{name}"));
         Ok(())
     }
 
@@ -308,7 +309,7 @@ impl Selector {
         if command.subcommand_count > 0 {
             return Err(UNKNOWN);
         }
-        self.note_rule(true, &format!("{}|{first}", command.name), |_| false);
+        self.note_rule(true, &format!("{}|{first}", command.name));
         self.allow_first_argument(index, first.into_bytes());
         Ok(())
     }
@@ -328,24 +329,25 @@ impl Selector {
             self.set(self.table.index(subcommand), allows);
         }
         self.first_arguments.remove(&index);
-        let prefix = format!("{}|", command.name);
-        self.note_rule(allows, command.name, |rule| rule.starts_with(&prefix));
+        self.command_rules.remove_prefixed(&format!("{}|", command.name));
+        self.note_rule(allows, command.name);
     }
 
     fn set_all_commands(&mut self, allows: bool) {
         self.commands.fill(if allows { u64::MAX } else { 0 });
         self.first_arguments.clear();
-        self.command_rules = vec![if allows { "+@all".into() } else { "-@all".into() }];
+        self.command_rules = Listed::default();
+        self.command_rules.add("@all".into(), allows);
     }
 
-    /// Puts the rule behind the others, without those that it makes pointless.
-    fn note_rule(&mut self, allows: bool, name: &str, is_covered: impl Fn(&str) -> bool) {
-        let sign = if allows { '+' } else { '-' };
-        self.command_rules
-            .retain(|rule| rule[1..] == *"@all" || rule[1..] != *name && !is_covered(&rule[1..]));
-        let changes_nothing = self.command_rules.len() == 1 && self.command_rules[0].starts_with(sign);
+    /// Puts the rule behind the others, in place of one about the same.
+    fn note_rule(&mut self, allows: bool, name: &str) {
+        let name: Arc<str> = name.into();
+        self.command_rules.remove(&name);
+        let changes_nothing =
+            self.command_rules.len() == 1 && self.command_rules.iter().all(|(_, others)| *others == allows);
         if !changes_nothing {
-            self.command_rules.push(format!("{sign}{name}"));
+            self.command_rules.add(name, allows);
         }
     }
 
@@ -366,7 +368,12 @@ impl Selector {
 
     /// As ACL GETUSER shows it.
     pub fn command_text(&self) -> String {
-        self.command_rules.join(" ")
+        let sign = |allows: bool| if allows { '+' } else { '-' };
+        let rules = self.command_rules.iter();
+        rules
+            .map(|(name, allows)| format!("{}{name}", sign(*allows)))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// As ACL GETUSER shows it.
@@ -374,7 +381,7 @@ impl Selector {
         if self.all_keys {
             return b"~*".to_vec();
         }
-        self.keys.iter().map(KeyPattern::text).collect::<Vec<_>>().join(&b' ')
+        self.keys.iter().map(key_rule).collect::<Vec<_>>().join(&b' ')
     }
 
     /// As ACL GETUSER shows it.
@@ -382,8 +389,8 @@ impl Selector {
         if self.all_channels {
             return b"&*".to_vec();
         }
-        let show = |channel: &Vec<u8>| [b"&", channel.as_slice()].concat();
-        self.channels.iter().map(show).collect::<Vec<_>>().join(&b' ')
+        let show = |channel: &Arc<[u8]>| [b"&", &**channel].concat();
+        self.channels.names().map(show).collect::<Vec<_>>().join(&b' ')
     }
 
     /// The words of ACL LIST.

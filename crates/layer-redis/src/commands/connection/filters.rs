@@ -5,6 +5,7 @@
 //! them, are Valkey's (<https://valkey.io/commands/client-list/>). The last of a filter given twice
 //! counts.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -47,7 +48,7 @@ impl ClientType {
 }
 
 enum Test {
-    Ids(Vec<u64>),
+    Ids(BTreeSet<u64>),
     Address(Vec<u8>),
     LocalAddress(Vec<u8>),
     Ip(Vec<u8>),
@@ -96,7 +97,7 @@ impl Filters {
             let mut test = Test::parse(context, name, value)?;
             if let Test::Ids(ids) = &mut test {
                 while let Some(id) = words.get(position).and_then(positive) {
-                    ids.push(id);
+                    ids.insert(id);
                     position += 1;
                 }
             }
@@ -139,7 +140,9 @@ fn seconds(name: &str, value: &[u8]) -> Result<u64, ErrorReply> {
 impl Test {
     fn parse(context: &Context<'_, '_>, name: &str, value: &[u8]) -> Result<Test, ErrorReply> {
         Ok(match name {
-            "id" => Test::Ids(vec![positive(value).ok_or("ERR client-id should be greater than 0")?]),
+            "id" => Test::Ids(BTreeSet::from([
+                positive(value).ok_or("ERR client-id should be greater than 0")?
+            ])),
             "addr" => Test::Address(value.to_vec()),
             "laddr" => Test::LocalAddress(value.to_vec()),
             "ip" => Test::Ip(value.to_vec()),

@@ -1,6 +1,9 @@
 //! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. The mechanism stands in
 //! [`crate::connections::tracking`].
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
 use quartet_wire_resp::Arguments;
 
 use crate::command::error_reply::ErrorReply;
@@ -104,14 +107,20 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Erro
 /// twice.
 fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
+    let overlaps = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+    let overlapping = overlapping(prefixes);
     for (index, prefix) in prefixes.iter().enumerate() {
-        let old = old.into_iter().flat_map(|old| &old.prefixes).map(Vec::as_slice);
-        let of_old = old.map(|other| (other, "an existing prefix"));
-        let of_new = prefixes[index + 1..]
-            .iter()
-            .map(|other| (*other, "another provided prefix"));
-        let overlaps = |other: &[u8]| other.starts_with(prefix) || prefix.starts_with(other);
-        if let Some((other, what)) = of_old.chain(of_new).find(|(other, _)| overlaps(other)) {
+        let of_old = old.and_then(|old| first_overlap(&old.prefixes, prefix));
+        let clash = match of_old {
+            Some(other) => Some((other, "an existing prefix")),
+            None if overlapping.contains(prefix) => {
+                let mut later = prefixes[index + 1..].iter();
+                let other = later.find(|other| overlaps(other, prefix));
+                other.map(|other| (*other, "another provided prefix"))
+            }
+            None => None,
+        };
+        if let Some((other, what)) = clash {
             return Err(format!(
                 "ERR Prefix '{}' overlaps with {what} '{}'. Prefixes for a single client must not overlap.",
                 show(prefix),
@@ -121,6 +130,31 @@ fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorRep
         }
     }
     Ok(())
+}
+
+/// Those of the prefixes that begin another one, begin with it, or are the same: in byte order what
+/// begins with a prefix stands right behind it.
+fn overlapping<'a>(prefixes: &[&'a [u8]]) -> BTreeSet<&'a [u8]> {
+    let mut sorted = prefixes.to_vec();
+    sorted.sort_unstable();
+    let mut overlapping = BTreeSet::new();
+    let mut shortest: Option<&[u8]> = None;
+    for prefix in sorted {
+        match shortest {
+            Some(start) if prefix.starts_with(start) => overlapping.extend([start, prefix]),
+            _ => shortest = Some(prefix),
+        }
+    }
+    overlapping
+}
+
+/// The first of the prefixes, none of which begins another, that begins this one or begins with it.
+fn first_overlap<'p>(prefixes: &'p BTreeSet<Vec<u8>>, prefix: &[u8]) -> Option<&'p [u8]> {
+    let mut before = prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(prefix)));
+    let from = prefixes.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+    let shorter = before.next_back().filter(|other| prefix.starts_with(other));
+    let longer = from.take(1).find(|other| other.starts_with(prefix));
+    shorter.or(longer).map(Vec::as_slice)
 }
 
 pub fn caching(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

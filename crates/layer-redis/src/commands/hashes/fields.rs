@@ -64,6 +64,23 @@ pub fn apply(context: &mut Context<'_, '_>, name: &[u8], entry: Option<&Entry>, 
     writing::apply(&mut context.keys(), name, entry, edits, limits)
 }
 
+/// Removes fields. Returns how many of them were live.
+pub fn remove<'f>(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    entry: &Entry,
+    fields: impl ExactSizeIterator<Item = &'f [u8]>,
+) -> u64 {
+    if entry.is_large() {
+        let limits = limits(context.config());
+        context.note_change(name, Some(entry));
+        return writing::remove_large(&mut context.keys(), name, entry, fields, limits);
+    }
+    let mut edits = Edits::default();
+    fields.for_each(|field| edits.set(field, Change::Remove));
+    apply(context, name, Some(entry), edits).removed
+}
+
 pub fn hsetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
@@ -164,15 +181,9 @@ fn reply_each(
 
 pub fn hdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
-    let mut removed = 0;
-    if let Some(entry) = entry {
-        let mut edits = Edits::default();
-        arguments
-            .iter()
-            .skip(2)
-            .for_each(|field| edits.set(field, Change::Remove));
-        removed = apply(context, &arguments[1], Some(&entry), edits).removed;
-    }
+    let removed = entry.map_or(0, |entry| {
+        remove(context, &arguments[1], &entry, arguments.tail(2).iter())
+    });
     context.reply.integer(removed as i64);
     Ok(())
 }

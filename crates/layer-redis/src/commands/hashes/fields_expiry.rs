@@ -4,10 +4,12 @@
 //! Replies and errors follow <https://redis.io/docs/latest/commands/hexpire/> and its neighbours. A
 //! deadline that has passed already removes the field at once.
 
+use std::collections::HashSet;
+
 use quartet_wire_resp::Arguments;
 
 use super::edits::{Change, Deadline, Edits};
-use super::fields::{add_pairs, apply, reply_value};
+use super::fields::{add_pairs, apply, remove, reply_value};
 use super::value;
 use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
@@ -247,8 +249,34 @@ pub fn hpersist(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 pub fn hgetdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.keys().find_kind(&arguments[1], Kind::Hash)?;
     let fields = field_list(arguments, 2, FIELDS_NOT_POSITIVE)?;
-    read_and_change(context, &arguments[1], entry.as_ref(), fields, Some(Change::Remove));
+    match entry {
+        Some(entry) if entry.is_large() => take(context, &arguments[1], &entry, fields),
+        entry => read_and_change(context, &arguments[1], entry.as_ref(), fields, Some(Change::Remove)),
+    }
     Ok(())
+}
+
+/// Replies the values of the fields, each found once, and removes them.
+fn take(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, fields: Arguments<'_>) {
+    context.reply.array(fields.len());
+    let mut taken = HashSet::with_capacity(fields.len());
+    let mut found_fields = Vec::with_capacity(fields.len());
+    for field in fields.iter() {
+        let found = match taken.contains(field) {
+            true => None,
+            false => value::find(&mut context.keys(), entry, field),
+        };
+        let Some(found) = found else {
+            context.reply.null();
+            continue;
+        };
+        context.reply.bulk(found.value());
+        taken.insert(field);
+        found_fields.push(field);
+    }
+    if !found_fields.is_empty() {
+        remove(context, name, entry, found_fields.into_iter());
+    }
 }
 
 /// Replies the values of the fields, and applies the change to the existing ones.

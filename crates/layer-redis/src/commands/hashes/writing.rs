@@ -241,15 +241,35 @@ fn apply_large(
             }
             Change::Expire(deadline) => expire_row(keys, key, edit.name, deadline, &mut scratch),
             Change::Remove => {
-                let old = clear_row(keys, key.name, &key.elements, edit.name);
-                count -= u64::from(old.is_some());
-                outcome.removed += u64::from(old.is_some_and(|was_live| was_live));
+                let (gone, live) = clear_rows(keys, key.name, &key.elements, std::iter::once(edit.name));
+                count -= gone;
+                outcome.removed += live;
             }
         }
     }
     let has_changed = outcome != Outcome::default() || edits.list.iter().any(|edit| edit.change != Change::Remove);
     outcome.is_gone = finish_large(keys, key, before, count, has_changed, limits);
     outcome
+}
+
+/// Removes fields of a large hash. Returns how many of them were live.
+pub fn remove_large<'f>(
+    keys: &mut Keyspace<'_, '_>,
+    name: &[u8],
+    entry: &Entry,
+    fields: impl ExactSizeIterator<Item = &'f [u8]>,
+    limits: Limits,
+) -> u64 {
+    let key = LargeKey {
+        name,
+        header: Header::of(entry),
+        old_flags: entry.flags,
+        elements: entry.elements(),
+    };
+    let (rows, deadlines) = (row_count(entry), entry.field_deadlines());
+    let (gone, live) = clear_rows(keys, name, &key.elements, fields);
+    finish_large(keys, &key, (rows, deadlines), rows - gone, live > 0, limits);
+    live
 }
 
 /// Writes the key's row if it differs, notifies its watches if it does not, and re-indexes its
@@ -331,18 +351,31 @@ fn expire_row(keys: &mut Keyspace<'_, '_>, key: &LargeKey<'_>, name: &[u8], dead
     }
 }
 
-/// Removes a field's rows. Whether it was live, if it was there.
-fn clear_row(keys: &mut Keyspace<'_, '_>, key: &[u8], elements: &Elements, name: &[u8]) -> Option<bool> {
-    let old = scan::clear(elements, keys.tx, name)?;
-    let Some(deadline_ms) = decode_row(old.value()).1 else {
-        return Some(true);
-    };
-    elements.clear(keys.tx, &deadline_key(deadline_ms, name));
-    let was_live = deadline_ms > keys.now_ms;
-    if !was_live {
-        keys.note_expired_field(key, name);
+/// Removes the rows of fields. Returns how many were there, and how many of them were live.
+fn clear_rows<'f>(
+    keys: &mut Keyspace<'_, '_>,
+    key: &[u8],
+    elements: &Elements,
+    names: impl ExactSizeIterator<Item = &'f [u8]>,
+) -> (u64, u64) {
+    let (mut gone, mut timed) = (0, Vec::new());
+    scan::clear_many(elements, keys.tx, names, &mut |row| {
+        gone += 1;
+        if decode_row(row.value()).1.is_some() {
+            timed.push(row.clone());
+        }
+    });
+    let mut live = gone;
+    for row in timed {
+        let name = scan::element_of(Elements::name(&row));
+        let deadline_ms = decode_row(row.value()).1.expect("a field with a deadline");
+        elements.clear(keys.tx, &deadline_key(deadline_ms, name));
+        if deadline_ms <= keys.now_ms {
+            keys.note_expired_field(key, name);
+            live -= 1;
+        }
     }
-    Some(was_live)
+    (gone, live)
 }
 
 /// Writes an element row and its deadline row. True if there was an element row.
@@ -405,9 +438,7 @@ fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) -> u64 
             ControlFlow::Break(())
         }
     });
-    for field in &due {
-        clear_row(keys, name, &elements, field);
-    }
+    clear_rows(keys, name, &elements, due.iter().map(Vec::as_slice));
     let key = LargeKey {
         name,
         header: Header::of(entry),

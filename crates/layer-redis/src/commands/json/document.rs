@@ -10,6 +10,7 @@
 //! copies of a value in many places.
 
 use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -189,13 +190,18 @@ impl Json {
     pub fn remove(&mut self, mut locations: Vec<Location>) -> usize {
         locations.sort();
         locations.dedup_by(|later, earlier| later.starts_with(earlier));
-        for location in locations.iter().rev() {
-            let Some((&index, parent)) = location.split_last() else {
+        let siblings = |one: &Location, other: &Location| {
+            one.split_last().map(|(_, parent)| parent) == other.split_last().map(|(_, parent)| parent)
+        };
+        for group in locations.chunk_by(siblings).rev() {
+            let Some((_, parent)) = group[0].split_last() else {
                 continue;
             };
+            // All of one parent at once: each alone would move what stands behind it.
+            let gone = group.iter().filter_map(|location| location.last().copied());
             match self.at_mut(parent) {
-                Some(Json::Array(elements)) => drop(elements.remove(index)),
-                Some(Json::Object(members)) => drop(members.remove(index)),
+                Some(Json::Array(elements)) => remove_each(elements, gone),
+                Some(Json::Object(members)) => remove_each(members, gone),
                 _ => {}
             }
         }
@@ -213,19 +219,22 @@ impl Json {
             *self = Json::Object(Vec::new());
         }
         let Json::Object(members) = self else { return };
+        let mut places = Places::of(members, changes.len());
+        let mut gone = BTreeSet::new();
         for (name, change) in changes {
-            let position = members.iter().position(|(known, _)| known == name);
-            match (position, change) {
-                (Some(index), Json::Null) => drop(members.remove(index)),
+            match (places.find(members, name), change) {
+                (Some(index), Json::Null) => drop(gone.insert(index)),
                 (None, Json::Null) => {}
                 (Some(index), _) => members[index].1.merge(change),
                 (None, _) => {
                     let mut value = Json::Null;
                     value.merge(change);
+                    places.added(name, members.len());
                     members.push((name.clone(), value));
                 }
             }
         }
+        remove_each(members, gone.into_iter());
     }
 
     /// The shortest text of a value of a document, which is no longer than the document's.
@@ -256,6 +265,48 @@ impl Json {
             }
         }
     }
+}
+
+/// Where the members of an object stand: by a look at each, or by their names where many are looked
+/// for in many.
+struct Places(Option<HashMap<String, usize>>);
+
+impl Places {
+    /// Times up to which a look at each member costs less.
+    const COMPARED_MAX: usize = 16;
+
+    /// For an object whose members are looked for `times` times.
+    fn of(members: &[(String, Json)], times: usize) -> Places {
+        let places = members
+            .iter()
+            .enumerate()
+            .map(|(index, (name, _))| (name.clone(), index));
+        Places((times > Self::COMPARED_MAX).then(|| places.collect()))
+    }
+
+    fn find(&self, members: &[(String, Json)], name: &str) -> Option<usize> {
+        match &self.0 {
+            Some(places) => places.get(name).copied(),
+            None => members.iter().position(|(known, _)| known == name),
+        }
+    }
+
+    fn added(&mut self, name: &str, index: usize) {
+        if let Some(places) = &mut self.0 {
+            places.insert(name.to_owned(), index);
+        }
+    }
+}
+
+/// Removes the values at these positions, which ascend.
+fn remove_each<T>(values: &mut Vec<T>, gone: impl Iterator<Item = usize>) {
+    let mut gone = gone.peekable();
+    let mut index = 0;
+    values.retain(|_| {
+        let stays = gone.next_if_eq(&index).is_none();
+        index += 1;
+        stays
+    });
 }
 
 const TOO_DEEP: &str = "ERR the document nests too deeply";

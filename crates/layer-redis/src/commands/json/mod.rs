@@ -29,7 +29,7 @@ pub use self::document::Json;
 use self::document::Location;
 pub use self::path::Path;
 use self::rows::Place;
-pub use self::rows::{document, judge as verify_pieces, large_text_bytes, put, text};
+pub use self::rows::{document, judge as verify_pieces, large_text_bytes, put, text, text_bytes};
 use crate::commands::help::help_command;
 use crate::handler::context::Context;
 use crate::handler::definition::*;

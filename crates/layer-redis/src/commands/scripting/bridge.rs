@@ -16,6 +16,7 @@ use quartet_wire_resp::reply::{UNCOUNTED_BYTES, grow};
 use quartet_wire_resp::{Args, Arguments, Protocol, Reply, ReplyMemory};
 use smallvec::SmallVec;
 
+use super::budget::Budget;
 use super::conversion::{ReplyReader, put_error, truncated};
 use super::interpreter::limit_memory;
 use super::numbers::general;
@@ -24,6 +25,7 @@ use crate::command::errors;
 use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
 use crate::commands::transactions::writes_or_publishes;
 use crate::connections::clients::ClientState;
+use crate::handler::allowance::Allowance;
 use crate::handler::caching::remember_declared;
 use crate::handler::context::Context;
 use crate::handler::definition::Nested;
@@ -49,6 +51,8 @@ pub enum Raised {
         counted: bool,
     },
     OutOfMemory,
+    /// The run must end: the prelude catches nothing any more.
+    Stopped,
 }
 
 fn raised(text: &str) -> Raised {
@@ -80,6 +84,9 @@ pub struct Bridge<'a, 't, 'l> {
     pub lua: Lua,
     /// Memory at which the interpreter ends, while it runs the code of others.
     pub bytes_max: Rc<Cell<usize>>,
+    /// How long the run may take: looked at before and after each command, as a loop of few
+    /// instructions may hold many of them, and by commands that look at much.
+    pub budget: Rc<Budget>,
 }
 
 /// A plain answer of a script: one element, or an array of them.
@@ -208,6 +215,7 @@ impl Bridge<'_, '_, '_> {
         match raised {
             Raised::Table { text, counted } => put_error(stack, text.as_bytes(), counted),
             Raised::OutOfMemory => stack.text(b"not enough memory"),
+            Raised::Stopped => stack.text(b"stopped"),
         }
     }
 
@@ -240,6 +248,9 @@ impl Bridge<'_, '_, '_> {
             self.groups.observation().statistics.count_rejected(index);
             return Err(self.refusal(refused));
         }
+        if !self.may_go_on() {
+            return Err(Raised::Stopped);
+        }
         if command.has(WRITE) && !self.has_written {
             self.has_written = true;
             if let Some(long) = &self.long {
@@ -247,6 +258,7 @@ impl Bridge<'_, '_, '_> {
             }
         }
         self.buffers.reply.clear();
+        let allowance = Allowance::within(&*self.budget);
         let mut reply = Reply::new(&mut self.buffers.reply, Protocol::Resp2).limited(self.groups.reply_bytes_max());
         if let Some(memory) = self.groups.memory() {
             reply = reply.with_memory(memory);
@@ -254,7 +266,7 @@ impl Bridge<'_, '_, '_> {
         let mut context = Context {
             tx: &mut *self.tx,
             client: &mut self.client,
-            groups: self.groups,
+            groups: self.groups.allowed(Some(&allowance)),
             reply,
             now_ms: self.now_ms,
             in_exec: true,
@@ -262,11 +274,20 @@ impl Bridge<'_, '_, '_> {
         };
         context.reply.set_protocol(context.client.protocol);
         let nested = self.nested;
-        nested
-            .run(&mut context, command, arguments)
-            .expect("no script runs inside a script");
-        remember_declared(&context, command, self.keys);
+        let has_ended = nested.run(&mut context, command, arguments).is_ok();
+        assert!(has_ended || self.budget.is_stopped(), "no script runs inside a script");
+        if !has_ended || !self.may_go_on() {
+            return Err(Raised::Stopped);
+        }
+        remember_declared(self.groups, &self.client, command, self.keys);
         self.answer(stack)
+    }
+
+    /// Looks at how long the run has gone on: until its last command ended, which needs no look at
+    /// the clock.
+    fn may_go_on(&self) -> bool {
+        let now_micros = self.client.shared.last_active_micros.load(Ordering::Relaxed);
+        self.budget.may_go_on_at(now_micros)
     }
 
     fn answer(&mut self, stack: &Stack) -> Result<(), Raised> {

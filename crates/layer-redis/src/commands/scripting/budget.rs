@@ -11,6 +11,7 @@ use std::sync::Arc;
 use mlua::Lua;
 use quartet_engine::Engine;
 
+use crate::handler::allowance;
 use crate::scripting::long_scripts::{Bounds, LongScripts, SHORT_MICROS, Stop};
 
 /// How long a library may take to register its functions.
@@ -65,15 +66,15 @@ impl Budget {
         self.stop.set(None);
     }
 
-    /// Why the run must end, if it must.
-    pub fn stopped(&self) -> Option<Stop> {
-        self.stop.get()
-    }
-
     /// Seconds since the run began, for `os.clock`: a script may only take differences.
     pub fn seconds(&self) -> f64 {
         let micros = |run: &Run| run.engine.now_micros().saturating_sub(run.started_micros);
         self.run.borrow().as_ref().map_or(0, micros) as f64 / 1e6
+    }
+
+    /// Why the run must end, if it must.
+    pub fn stopped(&self) -> Option<Stop> {
+        self.stop.get()
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -82,13 +83,29 @@ impl Budget {
 
     /// Looks at the clock and at who wants the script to end. False: it must end now.
     pub fn may_go_on(&self) -> bool {
+        let now_micros = self.run.borrow().as_ref().map(|run| run.engine.now_micros());
+        now_micros.is_none_or(|now_micros| self.may_go_on_at(now_micros))
+    }
+
+    /// The same at a time that is known.
+    pub fn may_go_on_at(&self, now_micros: u64) -> bool {
         if self.is_stopped() {
             return false;
         }
         if let Some(run) = &*self.run.borrow() {
-            self.stop.set(run.look());
+            self.stop.set(run.look(now_micros));
         }
         !self.is_stopped()
+    }
+}
+
+impl allowance::Run for Budget {
+    fn must_end(&self, now_micros: u64) -> bool {
+        !self.may_go_on_at(now_micros)
+    }
+
+    fn stopped(&self) -> Option<Stop> {
+        self.stop.get()
     }
 }
 
@@ -139,8 +156,8 @@ impl<'a> Steps<'a> {
 }
 
 impl Run {
-    fn look(&self) -> Option<Stop> {
-        let micros = self.engine.now_micros().saturating_sub(self.started_micros);
+    fn look(&self, now_micros: u64) -> Option<Stop> {
+        let micros = now_micros.saturating_sub(self.started_micros);
         match &self.limit {
             Limit::Short => (micros >= SHORT_MICROS).then_some(Stop::LongRunning),
             Limit::Load => (micros >= LOAD_MICROS).then_some(Stop::LoadTimeout),

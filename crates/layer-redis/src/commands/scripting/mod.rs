@@ -380,6 +380,7 @@ impl Run<'_> {
             answer: None,
             lua: interpreter.lua.clone(),
             bytes_max: interpreter.bytes_max.clone(),
+            budget: interpreter.budget.clone(),
             buffers: std::mem::take(&mut interpreter.buffers),
             tx: context.tx,
         }

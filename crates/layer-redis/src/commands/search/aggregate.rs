@@ -745,13 +745,9 @@ impl Source<'_> {
     /// Gives an empty record the hit's properties; those of its contents, if they are wanted, from
     /// its key's entry.
     fn fill(&self, context: &mut Context<'_, '_>, hit: &Hit, entry: Option<Entry>, record: &mut Record) {
-        let mut terms: Vec<Vec<u8>> = Vec::new();
-        for place in &hit.places {
-            if !terms.iter().any(|term| **term == *place.term) {
-                terms.push(place.term.to_vec());
-            }
-        }
-        record.set_matched(terms);
+        let mut known = HashSet::new();
+        let places = hit.places.iter().filter(|place| known.insert(&*place.term));
+        record.set_matched(places.map(|place| place.term.to_vec()).collect());
         for (name, distance) in content::distances(self.query, hit) {
             record.set(&String::from_utf8_lossy(&name), distance);
         }

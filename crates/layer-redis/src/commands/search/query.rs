@@ -1,6 +1,7 @@
 //! FT.SEARCH, and what else reads an index without aggregating.
 
 use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashSet};
 
 use quartet_search::aggregate::{Value, sort_key};
 use quartet_search::document::Sortable;
@@ -41,7 +42,7 @@ struct SearchArguments {
     returned: Option<Vec<(String, String)>>,
     sort_by: Option<(String, bool)>,
     limit: (usize, usize),
-    keys: Option<Vec<Vec<u8>>>,
+    keys: Option<BTreeSet<Vec<u8>>>,
     explains_scores: bool,
     summaries: Summaries,
 }
@@ -591,9 +592,10 @@ impl Answer<'_> {
         };
         let dialect = self.asked.common.dialect;
         let mut pairs = Vec::new();
+        let mut known = HashSet::new();
         for (path, name) in returned {
             // The first of several under one name counts.
-            if pairs.iter().any(|(known, _)| *known == name.as_bytes()) {
+            if known.contains(name) {
                 continue;
             }
             let keys = &mut context.keys_of(0);
@@ -605,10 +607,13 @@ impl Answer<'_> {
                     None => contents.shown(keys, path, dialect),
                 },
             };
-            if let Some(Value::Text(text)) = &value {
-                workspace.take(text.len())?;
+            if let Some(value) = value {
+                if let Value::Text(text) = &value {
+                    workspace.take(text.len())?;
+                }
+                known.insert(name);
+                pairs.push((name.as_bytes().to_vec(), value));
             }
-            pairs.extend(value.map(|value| (name.as_bytes().to_vec(), value)));
         }
         Ok(pairs)
     }

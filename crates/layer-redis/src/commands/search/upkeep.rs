@@ -14,10 +14,10 @@ use quartet_search::{Document, Schema, WriteRows, graph, index};
 
 use super::contents::{Contents, indexed, indexed_bytes, selected};
 use crate::commands::hashes;
-use crate::commands::json::Json;
+use crate::commands::json::{Json, text_bytes};
 use crate::handler::context::Context;
 use crate::indexes::{Catalogue, Failures, Index, Indexes, Progress, StoredIndex, TransactionRows};
-use crate::keyspace::{Entry, Keyspace};
+use crate::keyspace::{Entry, Keyspace, Kind};
 
 /// Most bytes of a key's indexed values. A key with more is written and not found.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
@@ -94,22 +94,57 @@ impl From<IndexingFailure> for Failure {
     }
 }
 
-/// Brings every index that covers these keys of database 0 up to date.
-pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, names: &[Vec<u8>], codes: &CodesOf<'_>) {
+/// Most bytes of one key that one write may have all indexes together take in: about a second's
+/// work with the lock held. A document's text is read once for each index, which counts as this
+/// part of it.
+const WRITTEN_BYTES_MAX: usize = 4 << 20;
+const READ_PART: u64 = 16;
+
+/// How much of each key of a command the indexes have taken in.
+pub struct Work<'n> {
+    names: &'n [Vec<u8>],
+    /// For each name: indexes, and bytes of all of them.
+    taken: Vec<(usize, usize)>,
+}
+
+impl<'n> Work<'n> {
+    pub fn of(names: &'n [Vec<u8>]) -> Work<'n> {
+        Work {
+            names,
+            taken: vec![(0, 0); names.len()],
+        }
+    }
+
+    /// Some key is more than a write may have taken in. [`DOCUMENT_BYTES_MAX`] bounds a single
+    /// index.
+    pub fn is_too_much(&self) -> bool {
+        let is_too_much = |(indexes, bytes): &(usize, usize)| *indexes > 1 && *bytes > WRITTEN_BYTES_MAX;
+        self.taken.iter().any(is_too_much)
+    }
+}
+
+/// Brings every index that covers these keys of database 0 up to date, unless that is too much.
+pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, work: &mut Work<'_>, codes: &CodesOf<'_>) {
     for index in catalogue.indexes() {
-        if follow_one(keys, index.as_ref(), names) {
+        if follow_one(keys, index.as_ref(), work) {
             link_beyond(keys.tx, index, codes);
+        }
+        if work.is_too_much() {
+            return;
         }
     }
 }
 
 /// Brings one index up to date with these keys, as far as it covers them. Returns true if it covers
 /// some.
-pub fn follow_one(keys: &mut Keyspace<'_, '_>, index: &impl Followed, names: &[Vec<u8>]) -> bool {
+pub fn follow_one(keys: &mut Keyspace<'_, '_>, index: &impl Followed, work: &mut Work<'_>) -> bool {
     let mut is_changed = false;
-    for name in names.iter().filter(|name| index.covers(name)) {
-        update(keys, index, name);
-        is_changed = true;
+    for (name, (indexes, bytes)) in work.names.iter().zip(&mut work.taken) {
+        if index.covers(name) {
+            *indexes += 1;
+            *bytes += update(keys, index, name);
+            is_changed = true;
+        }
     }
     if is_changed {
         settle(keys.tx, index);
@@ -124,13 +159,22 @@ pub fn rows<'r, 't>(tx: &'r mut Transaction<'t>, index: &impl StoredIndex) -> Tr
     }
 }
 
-/// The key is in the index afterwards as it is, or not at all.
-fn update(keys: &mut Keyspace<'_, '_>, index: &impl Followed, name: &[u8]) {
+/// The key is in the index afterwards as it is, or not at all. Returns the bytes that were taken
+/// in.
+fn update(keys: &mut Keyspace<'_, '_>, index: &impl Followed, name: &[u8]) -> usize {
+    let entry = keys.find(name).filter(|entry| entry.kind == Kind::Json);
+    let read = entry.map_or(0, |entry| (text_bytes(&entry) / READ_PART) as usize);
     let document = index.document(keys, name);
+    let taken = document
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref)
+        .map_or(0, |document| document.bytes);
     if let Err(failure) = &document {
         Failures::note(keys.tx, index.number(), failure.field, &failure.reason, name);
     }
     apply(&mut rows(keys.tx, index), name, document.ok().flatten());
+    read + taken
 }
 
 /// The key is in these rows afterwards as this document, or not at all.
@@ -247,7 +291,9 @@ fn of_hash(keys: &mut Keyspace<'_, '_>, schema: &Schema, name: &[u8], entry: &En
     }
     check_bytes(bytes)?;
     let mut values = values.into_iter();
-    Ok(Document::new(schema, name, |_| values.next().flatten())?)
+    let mut document = Document::new(schema, name, |_| values.next().flatten())?;
+    document.bytes = bytes;
+    Ok(document)
 }
 
 fn of_json(schema: &Schema, name: &[u8], document: &Json) -> Result<Document, Failure> {
@@ -255,12 +301,15 @@ fn of_json(schema: &Schema, name: &[u8], document: &Json) -> Result<Document, Fa
         .fields()
         .map(|(_, field)| selected(document, &field.path))
         .collect();
-    check_bytes(values.iter().flatten().map(|value| indexed_bytes(value)).sum())?;
+    let bytes = values.iter().flatten().map(|value| indexed_bytes(value)).sum();
+    check_bytes(bytes)?;
     let mut values = values.into_iter();
-    Ok(Document::of_json(schema, name, |_| {
+    let mut document = Document::of_json(schema, name, |_| {
         let of_field = values.next().unwrap_or_default();
         of_field.into_iter().map(indexed).collect()
-    })?)
+    })?;
+    document.bytes = bytes;
+    Ok(document)
 }
 
 fn check_bytes(bytes: usize) -> Result<(), Failure> {

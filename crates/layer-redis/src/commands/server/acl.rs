@@ -124,7 +124,7 @@ fn get_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
     reply.array(rules.passwords.len());
-    let hashes = rules.passwords.iter().map(|hash| hexadecimal(hash));
+    let hashes = rules.passwords.names().map(|hash| hexadecimal(hash));
     hashes.for_each(|hash| reply.bulk(hash.as_bytes()));
     describe(context, &rules.selectors[0]);
     context.reply.bulk(b"selectors");

@@ -14,6 +14,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::ops::Range;
 
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, LARGE};
 use crate::{command::parse, keyspace::packed, keyspace::scan};
@@ -63,6 +64,31 @@ pub fn each(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnMut(&[
             visit(scan::element_of(key));
             ControlFlow::Continue(())
         });
+}
+
+/// The members of these ranks in the order of the rows, as far as the set has them.
+pub fn run(keys: &mut Keyspace<'_, '_>, entry: &Entry, ranks: Range<u64>) -> Vec<Vec<u8>> {
+    let ranks = ranks.start..ranks.end.min(len(entry));
+    let count = ranks.end.saturating_sub(ranks.start) as usize;
+    if count == 0 {
+        return Vec::new();
+    }
+    if !entry.is_large() {
+        let members = packed::iter(entry.payload()).skip(ranks.start as usize);
+        return members.take(count).map(<[u8]>::to_vec).collect();
+    }
+    let elements = entry.elements();
+    let first = elements.nth(keys.tx, &scan::FIRST, ranks.start);
+    let first = first.expect("a rank below the number of members");
+    let mut members = Vec::with_capacity(count);
+    elements.scan(keys.tx, Elements::name(&first), None, false, &mut |key, _| {
+        members.push(scan::element_of(key).to_vec());
+        match members.len() == count {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    members
 }
 
 /// All members, in the order of the rows.
@@ -163,8 +189,8 @@ pub fn remove<'m>(
     let before = len(entry);
     let (form, count) = if entry.is_large() {
         let elements = entry.elements();
-        let cleared = members.filter(|member| scan::clear(&elements, keys.tx, member).is_some());
-        let removed = cleared.count() as u64;
+        let mut removed = 0;
+        scan::clear_many(&elements, keys.tx, members, &mut |_| removed += 1);
         (Form::Large(elements), before - removed)
     } else {
         let payload = without(entry.payload(), members);

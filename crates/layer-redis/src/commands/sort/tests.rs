@@ -217,3 +217,50 @@ fn names_too_long_are_absent() {
     let reply = connection.run(&["SORT", "m", "BY", "nosort", "GET", &field]);
     assert_eq!(crate::testing::show(&reply), "[nil]");
 }
+
+/// Without an order only the wanted elements are read, from either end, in either form.
+#[test]
+fn without_an_order_limits_read_what_they_leave() {
+    for count in [10_u32, 500] {
+        let mut connection = Fixture::new().connect();
+        for number in 0..count {
+            let (member, score) = (format!("m{number:03}"), number.to_string());
+            connection.run(&["RPUSH", "l", &member]);
+            connection.run(&["ZADD", "z", &score, &member]);
+            connection.run(&["SADD", "s", &member]);
+        }
+        let last = |from: u32| format!("m{:03}", count - from);
+        for key in ["l", "z"] {
+            connection.check(&format!(
+                "SORT {key} BY nosort LIMIT 2 3 => [m002 m003 m004]
+                 SORT {key} BY nosort LIMIT 0 0 => []
+                 SORT {key} BY nosort DESC LIMIT 1 2 => [{} {}]
+                 SORT {key} BY nosort LIMIT {} 9 GET # => [{} {}]
+                 SORT {key} BY nosort DESC LIMIT 0 2 STORE d => 2
+                 LRANGE d 0 -1 => [{} {}]
+                 SORT {key} BY nosort LIMIT 1000 5 => []",
+                last(2),
+                last(3),
+                count - 2,
+                last(2),
+                last(1),
+                last(1),
+                last(2),
+            ));
+        }
+        let mut all = Vec::new();
+        for from in (0..count).step_by(7) {
+            let from = from.to_string();
+            let part = connection.run(&["SORT", "s", "BY", "nosort", "LIMIT", &from, "7"]);
+            let quartet_wire_resp::Value::Array(part) = part else {
+                panic!("{part:?}")
+            };
+            all.extend(part.iter().map(crate::testing::show));
+        }
+        all.sort();
+        assert_eq!(
+            all,
+            (0..count).map(|number| format!("m{number:03}")).collect::<Vec<_>>()
+        );
+    }
+}

@@ -163,9 +163,7 @@ pub fn zrem(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
         let mut editor = Editor::new(Some(&entry), config);
-        for member in arguments.iter().skip(2) {
-            removed += i64::from(editor.remove(&mut keys, member));
-        }
+        removed = editor.remove(&mut keys, arguments.tail(2).iter()) as i64;
         editor.finish(&mut keys, &arguments[1]);
     }
     context.reply.integer(removed);

@@ -3,7 +3,7 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
-use super::value::{SortedSet, pair_of, remove_pairs, take_end};
+use super::value::{SortedSet, pair_of, remove_run, take_end};
 use crate::command::error_reply::ErrorReply;
 use crate::connections::blocking::EmptyReply;
 use crate::handler::command_memory::ELEMENT_BYTES;
@@ -179,7 +179,7 @@ fn pop(
     let (mut workspace, mut taken) = (context.workspace(), Ok(()));
     workspace.take(count as usize * size_of::<(Vec<u8>, f64)>())?;
     let mut popped = Vec::with_capacity(count as usize);
-    set.visit(context.tx, ranks, end == End::Highest, &mut |member, score| {
+    set.visit(context.tx, ranks.clone(), end == End::Highest, &mut |member, score| {
         if taken.is_ok() {
             taken = workspace.take(member.len() + ELEMENT_BYTES);
             popped.push((member.to_vec(), score));
@@ -190,7 +190,8 @@ fn pop(
         write_pair(context, nested, member, *score);
     }
     let config = context.config();
-    remove_pairs(&mut context.keys(), config, name, &set, &popped);
+    let members = popped.iter().map(|(member, _)| member.as_slice());
+    remove_run(&mut context.keys(), config, name, &set, ranks, members);
     Ok(())
 }
 

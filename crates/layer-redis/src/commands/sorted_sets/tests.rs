@@ -536,3 +536,59 @@ fn scores_can_be_left_out_of_a_scan() {
          SSCAN s 0 NOSCORES => !ERR NOSCORES option can only be used in ZSCAN",
     );
 }
+
+/// Many members go in the order of their rows, and those of a range leave the set's order at once:
+/// whatever is removed, member by member or by ranges, both halves of the rest agree.
+#[test]
+fn many_members_are_removed_from_both_orders() {
+    let mut connection = Fixture::new().connect();
+    for (size, gone) in [(10, 3), (200, 5), (400, 100), (1000, 700)] {
+        let name = |number: usize| format!("m{:04}", number * 7 % size);
+        let mut add = vec!["ZADD".to_owned(), "z".to_owned()];
+        (0..size).for_each(|number| add.extend([(number / 4).to_string(), name(number)]));
+        let add: Vec<&str> = add.iter().map(String::as_str).collect();
+        for removal in ["ZREM", "ZREMRANGEBYRANK", "ZPOPMAX", "ZREMRANGEBYSCORE"] {
+            connection.run(&["DEL", "z"]);
+            connection.run(&add);
+            let all = connection.run(&["ZRANGE", "z", "0", "-1"]);
+            let Value::Array(all) = all else { panic!("{all:?}") };
+            let all: Vec<String> = all.iter().map(show).collect();
+            let mut words = vec![removal.to_owned(), "z".to_owned()];
+            let gone: Vec<String> = match removal {
+                "ZREM" => {
+                    let gone: Vec<String> = all.iter().step_by(size / gone).cloned().collect();
+                    words.extend(gone.iter().cloned());
+                    words.extend(["none".to_owned(), gone[0].clone()]);
+                    gone
+                }
+                "ZREMRANGEBYRANK" => {
+                    words.extend(["2".to_owned(), (gone + 1).to_string()]);
+                    all[2..gone + 2].to_vec()
+                }
+                "ZPOPMAX" => {
+                    words.push(gone.to_string());
+                    all[size - gone..].to_vec()
+                }
+                _ => {
+                    words.extend(["-inf".to_owned(), format!("({}", gone / 4)]);
+                    all[..gone / 4 * 4].to_vec()
+                }
+            };
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            connection.run(&words);
+            let kept: Vec<&String> = all.iter().filter(|member| !gone.contains(member)).collect();
+            let left = connection.run(&["ZRANGE", "z", "0", "-1"]);
+            let Value::Array(left) = left else { panic!("{left:?}") };
+            assert_eq!(
+                left.iter().map(show).collect::<Vec<_>>().iter().collect::<Vec<_>>(),
+                kept,
+                "{removal}"
+            );
+            assert_eq!(show(&connection.run(&["ZCARD", "z"])), kept.len().to_string());
+            for member in &all {
+                let has_score = connection.run(&["ZSCORE", "z", member]) != Value::Null;
+                assert_eq!(has_score, !gone.contains(member), "{removal} {member}");
+            }
+        }
+    }
+}

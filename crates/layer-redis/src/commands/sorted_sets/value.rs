@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
 use quartet_store::Row;
+use smallvec::SmallVec;
 
 use crate::config::Config;
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, KeyBytes, Keyspace, Kind, LARGE};
@@ -97,9 +98,6 @@ pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs:
     }
     editor.finish(keys, name);
 }
-
-/// A member and its score.
-pub type Pair = (Vec<u8>, f64);
 
 /// A sorted set as it was found.
 pub struct SortedSet {
@@ -230,11 +228,29 @@ pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
         keys.remove(name);
         return;
     }
-    let mut victims = Vec::with_capacity((ranks.end - ranks.start) as usize);
-    set.visit(keys.tx, ranks, false, &mut |member, score| {
-        victims.push((member.to_vec(), score))
-    });
-    remove_pairs(keys, config, name, set, &victims);
+    let mut victims = Names::default();
+    set.visit(keys.tx, ranks.clone(), false, &mut |member, _| victims.push(member));
+    remove_run(keys, config, name, set, ranks, victims.iter());
+}
+
+/// Names one behind another.
+#[derive(Default)]
+struct Names {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Names {
+    fn push(&mut self, name: &[u8]) {
+        self.bytes.extend_from_slice(name);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let start = |index: usize| index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let ends = self.ends.iter().enumerate();
+        ends.map(move |(index, end)| &self.bytes[start(index)..*end])
+    }
 }
 
 /// Removes the first pair, or the last, of a set that has others and whose pairs have rows. Returns
@@ -254,16 +270,21 @@ pub fn pair_of(row: &Row) -> (&[u8], f64) {
     (member, score_of(order))
 }
 
-/// Removes these pairs, which the set has; the key goes with the last one.
-pub fn remove_pairs(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], set: &SortedSet, pairs: &[Pair]) {
-    if pairs.len() as u64 == set.len() {
+/// Removes the pairs of these ranks, whose members are given; the key goes with the last one.
+pub fn remove_run<'m>(
+    keys: &mut Keyspace<'_, '_>,
+    config: &Config,
+    name: &[u8],
+    set: &SortedSet,
+    ranks: Range<u64>,
+    members: impl ExactSizeIterator<Item = &'m [u8]>,
+) {
+    if ranks == (0..set.len()) {
         keys.remove(name);
         return;
     }
     let mut editor = Editor::new(Some(set.entry()), config);
-    for (member, score) in pairs {
-        editor.take(keys, member, order_of(*score));
-    }
+    editor.take_run(keys, set, ranks, members);
     editor.finish(keys, name);
 }
 
@@ -382,26 +403,55 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// False if there is no such member.
-    pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, member: &'a [u8]) -> bool {
-        let order = self.find(keys.tx, member).order;
-        if let Some(order) = order {
-            self.take(keys, member, order);
-        }
-        order.is_some()
-    }
-
-    /// Removes a member that is there with this score.
-    fn take(&mut self, keys: &mut Keyspace<'_, '_>, member: &[u8], order: Order) {
+    /// Removes the members that are there. Returns how many.
+    pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, members: impl ExactSizeIterator<Item = &'a [u8]>) -> u64 {
+        let before = self.len();
         match &mut self.form {
             Form::Packed { pairs, bytes } => {
-                take_pair(pairs, order, member);
-                *bytes -= member.len() + PAIR_OVERHEAD_BYTES;
+                let mut gone: SmallVec<[&[u8]; 8]> = members.collect();
+                gone.sort_unstable();
+                pairs.retain(|(_, member)| gone.binary_search(member).is_err());
+                *bytes = packed_bytes(pairs);
             }
             Form::Rows { elements, count } => {
-                scan::clear(elements, keys.tx, member);
-                clear_pair(keys.tx, elements, order, member);
-                *count -= 1;
+                let mut gone: Vec<(Order, Row)> = Vec::new();
+                scan::clear_many(elements, keys.tx, members, &mut |row| {
+                    gone.push((order_from(row.value()), row.clone()));
+                });
+                *count -= gone.len() as u64;
+                clear_pairs(keys.tx, elements, &mut gone);
+            }
+        }
+        let removed = before - self.len();
+        self.row_changed |= removed > 0;
+        removed
+    }
+
+    /// Removes the pairs of these ranks, whose members are given.
+    fn take_run<'m>(
+        &mut self,
+        keys: &mut Keyspace<'_, '_>,
+        set: &SortedSet,
+        ranks: Range<u64>,
+        members: impl ExactSizeIterator<Item = &'m [u8]>,
+    ) {
+        match &mut self.form {
+            Form::Packed { pairs, bytes } => {
+                pairs.drain(ranks.start as usize..ranks.end as usize);
+                *bytes = packed_bytes(pairs);
+            }
+            Form::Rows { elements, count } => {
+                let start = match ranks.start {
+                    0 => KeyBytes::from_slice(&INDEX),
+                    rank => index_row(keys.tx, elements, rank),
+                };
+                let end = match ranks.end {
+                    rank if rank == set.len() => KeyBytes::from_slice(&scan::FIRST),
+                    rank => index_row(keys.tx, elements, rank),
+                };
+                elements.clear_range(keys.tx, &start, Some(&end));
+                scan::clear_many(elements, keys.tx, members, &mut |_| {});
+                *count -= ranks.end - ranks.start;
             }
         }
         self.row_changed = true;
@@ -471,9 +521,13 @@ impl<'a> Form<'a> {
     }
 
     fn packed(pairs: Vec<(Order, &'a [u8])>) -> Form<'a> {
-        let bytes = pairs.iter().map(|(_, member)| member.len() + PAIR_OVERHEAD_BYTES).sum();
+        let bytes = packed_bytes(&pairs);
         Form::Packed { pairs, bytes }
     }
+}
+
+fn packed_bytes(pairs: &[(Order, &[u8])]) -> usize {
+    pairs.iter().map(|(_, member)| member.len() + PAIR_OVERHEAD_BYTES).sum()
 }
 
 fn insert_pair<'a>(pairs: &mut Vec<(Order, &'a [u8])>, order: Order, member: &'a [u8]) {
@@ -524,6 +578,28 @@ fn write_rows(tx: &mut Transaction<'_>, elements: &Elements, order: Order, found
 /// Takes a pair out of the set's order.
 fn clear_pair(tx: &mut Transaction<'_>, elements: &Elements, order: Order, member: &[u8]) -> Option<Row> {
     tx.clear_parts(&elements.row_key(&INDEX, [&order.to_be_bytes(), member]))
+}
+
+/// Takes the pairs of these members' rows out of the set's order.
+fn clear_pairs(tx: &mut Transaction<'_>, elements: &Elements, gone: &mut [(Order, Row)]) {
+    if gone.len() < scan::MANY {
+        let pairs = gone.iter();
+        return pairs.for_each(|(order, row)| drop(clear_pair(tx, elements, *order, member_of(row))));
+    }
+    gone.sort_unstable_by(|(one, one_row), (other, other_row)| {
+        one.cmp(other)
+            .then_with(|| member_of(one_row).cmp(member_of(other_row)))
+    });
+    let orders: Vec<[u8; 8]> = gone.iter().map(|(order, _)| order.to_be_bytes()).collect();
+    let keys = gone
+        .iter()
+        .zip(&orders)
+        .map(|((_, row), order)| elements.row_key(&INDEX, [order, member_of(row)]));
+    elements.clear_many(tx, keys, &mut |_| {});
+}
+
+fn member_of(row: &Row) -> &[u8] {
+    scan::element_of(Elements::name(row))
 }
 
 /// The score that a member's row holds.

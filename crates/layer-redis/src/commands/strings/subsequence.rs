@@ -19,6 +19,9 @@ const TABLE_BYTES_MAX: u64 = 512 << 20;
 /// Cells that are filled with the lock held: about a millisecond.
 const CELLS_WITH_LOCK: u64 = 1 << 20;
 
+/// Cells between two looks at the clock.
+const CELLS_BETWEEN_LOOKS: u64 = 1 << 20;
+
 #[derive(Default)]
 struct Options {
     length: bool,
@@ -51,12 +54,15 @@ pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         return Ok(());
     }
     let (a, b) = (whole(context.tx, a.as_ref()), whole(context.tx, b.as_ref()));
-    let (a, b) = (&*a, &*b);
+    let groups = context.groups;
+    let is_over = || groups.must_end(groups.engine().now_micros());
+    let Some(table) = Table::of(&a, &b, !options.length, &is_over) else {
+        return Ok(());
+    };
     if options.length {
-        context.reply.integer(i64::from(Table::of(a, b, false).length));
+        context.reply.integer(i64::from(table.length));
         return Ok(());
     }
-    let table = Table::of(a, b, true);
     if options.indexes {
         reply_indexes(context, &options, &table);
     } else {
@@ -125,7 +131,8 @@ struct Table<'v> {
 }
 
 impl<'v> Table<'v> {
-    fn of(a: &'v [u8], b: &'v [u8], with_directions: bool) -> Table<'v> {
+    /// `None`: the time is over, as `is_over` said between two rows.
+    fn of(a: &'v [u8], b: &'v [u8], with_directions: bool, is_over: &dyn Fn() -> bool) -> Option<Table<'v>> {
         let mut shorten_a = vec![
             0u64;
             if with_directions {
@@ -135,7 +142,15 @@ impl<'v> Table<'v> {
             }
         ];
         let (mut above, mut row) = (vec![0u32; b.len() + 1], vec![0u32; b.len() + 1]);
+        let mut cells = 0;
         for (i, &byte) in a.iter().enumerate() {
+            cells += b.len() as u64;
+            if cells > CELLS_BETWEEN_LOOKS {
+                cells = 0;
+                if is_over() {
+                    return None;
+                }
+            }
             for (j, &other) in b.iter().enumerate() {
                 row[j + 1] = if byte == other {
                     above[j] + 1
@@ -150,12 +165,12 @@ impl<'v> Table<'v> {
             std::mem::swap(&mut above, &mut row);
         }
         let length = above[b.len()];
-        Table {
+        Some(Table {
             a,
             b,
             length,
             shorten_a,
-        }
+        })
     }
 
     /// The runs of one longest subsequence, the last one first.

@@ -1,6 +1,6 @@
 //! VSIM.
 
-use quartet_search::vector_set::filter::Filter;
+use quartet_search::vector_set::filter::{Filter, Malformed, TEXT_BYTES_MAX};
 use quartet_search::vector_set::{self, Hit, Query};
 use quartet_wire_resp::{Arguments, Protocol};
 
@@ -29,6 +29,9 @@ const LOOKED_AT: i64 = 100;
 
 /// Vectors that are compared with the lock held, about: some milliseconds.
 pub const COMPARED_WITH_LOCK: u64 = 10_000;
+
+/// Operands and operators of a condition that take about as long as a vector that is compared.
+const OPERANDS_OF_VECTOR: u64 = 16;
 
 impl Options {
     fn read(arguments: Arguments<'_>) -> Result<Options, ErrorReply> {
@@ -77,9 +80,12 @@ impl Options {
         } else if parse::is(word, "filter-ef") {
             self.looked_at_max = number("ERR invalid FILTER-EF")?;
         } else if parse::is(word, "filter") {
-            let filter = Filter::parse(value).map_err(|malformed| {
-                let rest = String::from_utf8_lossy(parse::before_nul(&value[malformed.at..])).into_owned();
-                format!("ERR syntax error in FILTER expression near: {rest}")
+            let filter = Filter::parse(value).map_err(|malformed| match malformed {
+                Malformed::At(at) => {
+                    let rest = String::from_utf8_lossy(parse::before_nul(&value[at..])).into_owned();
+                    format!("ERR syntax error in FILTER expression near: {rest}")
+                }
+                Malformed::TooLong => format!("ERR FILTER expression is longer than {TEXT_BYTES_MAX} bytes"),
             });
             self.filter = Some(filter?);
         } else {
@@ -109,7 +115,10 @@ pub fn similar(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
         looked_at_max: looked_at_max as u64,
         is_exact: options.is_exact,
     };
-    if query.compared(&set.head) > COMPARED_WITH_LOCK && context.must_end_before_long() {
+    let operands = options.filter.as_ref().map_or(0, Filter::size) as u64;
+    let of_each = 1 + operands / OPERANDS_OF_VECTOR;
+    let work = query.compared(&set.head).saturating_mul(of_each);
+    if work > COMPARED_WITH_LOCK && context.must_end_before_long() {
         return Ok(());
     }
     let mut hits = vector_set::search(&mut set.rows(context), &set.head, &query);

@@ -249,9 +249,12 @@ fn numbers_without_bounds_are_refused_or_harmless() {
     let long = "x".repeat(65_001);
     let reply = connection.run(&["VADD", "v", "VALUES", "2", "1", "1", &long]);
     assert_eq!(show(&reply), "!ERR element exceeds the maximum size of 65000 bytes");
-    let deep = "(".repeat(100_000);
-    let reply = connection.run(&["VSIM", "v", "ELE", "a", "FILTER", &deep]);
-    assert!(show(&reply).starts_with("!ERR syntax error in FILTER expression near: "));
+    let mut filtered = |filter: &str| show(&connection.run(&["VSIM", "v", "ELE", "a", "FILTER", filter]));
+    assert!(filtered(&"(".repeat(10_000)).starts_with("!ERR syntax error in FILTER expression near: "));
+    assert_eq!(
+        filtered(&"(".repeat(200_000)),
+        "!ERR FILTER expression is longer than 65536 bytes"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use quartet_engine::BriefWaits;
 use quartet_env::Clock;
 use quartet_wire_resp::{Value, decode, encode_command};
 
+use crate::access::admission_control::{Admission, AdmissionControl};
 use crate::connections::clients::Client;
 use crate::execution::long_run::LongRun;
 use crate::layer::Redis;
@@ -560,4 +561,101 @@ fn what_is_read_at_a_snapshot_is_remembered() {
     let ended = running.join().unwrap();
     assert_eq!(show(&reply(&mut searcher, *ended)), expected);
     assert_eq!(searcher.mail(), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nv\r\n");
+}
+
+/// Scripts and transactions may take this long.
+const RUN_MICROS_MAX: u64 = 100_000;
+
+struct BoundedRuns;
+
+impl AdmissionControl for BoundedRuns {
+    fn admit(&self, _: &Admission) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn took(&self, _micros: u64) {}
+
+    fn transferred(&self, _: usize, _: usize) {}
+
+    fn check_connections(&self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn script_micros_max(&self) -> u64 {
+        RUN_MICROS_MAX
+    }
+
+    fn script_bytes_max(&self) -> usize {
+        4 << 20
+    }
+}
+
+/// A world whose scripts are bounded, with two values that LCS compares for long.
+fn bounded_world() -> (World, Connection) {
+    let mut world = World::new();
+    let layer = Arc::get_mut(&mut world.layer).expect("nobody else has it yet");
+    layer.access.admission_control = Some(Arc::new(BoundedRuns));
+    let mut connection = Connection::to(&world.layer);
+    connection.check("SETRANGE a 8000 x => 8001\nSETRANGE b 8000 y => 8001");
+    (world, connection)
+}
+
+/// How often a command has run to its end.
+fn calls(connection: &mut Connection, command: &str) -> u64 {
+    let Value::Bulk(text) = connection.run(&["INFO", "commandstats"]) else {
+        panic!("INFO answers a string");
+    };
+    let text = String::from_utf8(text).unwrap();
+    let line = text.split(&format!("cmdstat_{command}:calls=")).nth(1);
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// The clock was looked at every 10,000 instructions of Lua and nowhere else: a loop around one
+/// command held many of them between two looks, `redis.pcall` hid that a search's time was over,
+/// and LCS asked nobody. A tenant with a limit of 100 ms held its neighbours for half a minute. The
+/// limit is looked at before and after each command, and by commands that take long.
+#[test]
+fn a_script_ends_at_its_deadline_whatever_it_calls() {
+    let (world, mut connection) = bounded_world();
+    for (step, command, calls_max, script) in [
+        (
+            1_000,
+            "get",
+            100,
+            "for i = 1, 1000 do redis.pcall('GET', 'none') end return 1",
+        ),
+        (
+            10_000,
+            "lcs",
+            0,
+            "while true do redis.pcall('LCS', 'a', 'b', 'LEN') end",
+        ),
+        (
+            10_000,
+            "FT.SEARCH",
+            0,
+            "while true do pcall(redis.pcall, 'FT.SEARCH', 'i', '*', 'SORTBY', 'n', 'NOCONTENT') end",
+        ),
+    ] {
+        let before = calls(&mut connection, command);
+        world.clock.step.store(step, Ordering::SeqCst);
+        let reply = show(&connection.run(&["EVAL", script, "0"]));
+        world.stands_still();
+        assert!(reply.contains("max script duration exceeded"), "{script}: {reply}");
+        let calls = calls(&mut connection, command) - before;
+        assert!(calls <= calls_max, "{script}: {calls} calls");
+    }
+}
+
+/// A command of EXEC was waited for, however long it took, before the limit was looked at.
+#[test]
+fn a_transaction_ends_at_its_deadline_within_a_command() {
+    let (world, mut connection) = bounded_world();
+    connection.check("MULTI => OK\nSET x 1 => QUEUED\nLCS a b LEN => QUEUED");
+    world.clock.step.store(10_000, Ordering::SeqCst);
+    let reply = show(&connection.run(&["EXEC"]));
+    world.stands_still();
+    assert!(reply.contains("max transaction duration exceeded"), "{reply}");
+    assert_eq!(calls(&mut connection, "lcs"), 0);
+    connection.check("EXISTS x => 0");
 }

@@ -5,7 +5,7 @@ use quartet_search::filter::{self, Given};
 
 use super::contents::{Contents, given};
 use super::streams;
-use crate::commands::search::upkeep::{self, DOCUMENT_BYTES_MAX, Failure, Followed, follow_one};
+use crate::commands::search::upkeep::{self, DOCUMENT_BYTES_MAX, Failure, Followed, Work, follow_one};
 use crate::handler::context::Context;
 use crate::indexes::{Catalogue, KeyIndex, Progress, StoredIndex};
 use crate::keyspace::changes::Unindexed;
@@ -13,15 +13,23 @@ use crate::keyspace::{Keyspace, Kind};
 
 /// Brings every index that covers these keys of database 0 up to date. An index whose own key is
 /// gone, or is another, goes.
-pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, changed: &Unindexed) {
-    let names = &changed.names;
+pub fn follow(keys: &mut Keyspace<'_, '_>, catalogue: &Catalogue, changed: &Unindexed, work: &mut Work<'_>) {
+    let has = |name: &[u8]| {
+        changed
+            .names
+            .binary_search_by(|known| known.as_slice().cmp(name))
+            .is_ok()
+    };
     for index in catalogue.key_indexes() {
-        if names.contains(&index.name) && !is_there(keys, index) {
+        if has(&index.name) && !is_there(keys, index) {
             index.clear_all(keys.tx);
         } else if !index.is_on_stream() {
-            follow_one(keys, index.as_ref(), names);
-        } else if names.iter().any(|name| name == index.stream()) {
+            follow_one(keys, index.as_ref(), work);
+        } else if has(index.stream()) {
             streams::follow(keys, index, &changed.entries);
+        }
+        if work.is_too_much() {
+            return;
         }
     }
 }
@@ -58,14 +66,16 @@ impl Followed for KeyIndex {
         let Some(contents) = Contents::find(keys, self, name) else {
             return Ok(None);
         };
-        Ok(Some(match &contents {
+        let bytes: usize;
+        let mut document = match &contents {
             Contents::Document(document) => {
                 let values: Vec<Vec<Given<'_>>> = schema.fields().map(|(_, field)| given(document, field)).collect();
-                let bytes = values.iter().flatten().map(|value| match value {
+                let each = values.iter().flatten().map(|value| match value {
                     Given::Text(text) => text.len(),
                     _ => size_of::<f64>(),
                 });
-                if bytes.sum::<usize>() > DOCUMENT_BYTES_MAX {
+                bytes = each.sum();
+                if bytes > DOCUMENT_BYTES_MAX {
                     return Ok(None);
                 }
                 let mut values = values.into_iter();
@@ -77,7 +87,8 @@ impl Followed for KeyIndex {
                     String::from_utf8(value).ok()
                 });
                 let texts: Vec<Option<String>> = texts.collect();
-                if texts.iter().flatten().map(String::len).sum::<usize>() > DOCUMENT_BYTES_MAX {
+                bytes = texts.iter().flatten().map(String::len).sum();
+                if bytes > DOCUMENT_BYTES_MAX {
                     return Ok(None);
                 }
                 let mut texts = texts.iter();
@@ -88,6 +99,8 @@ impl Followed for KeyIndex {
             }
             // The documents of a stream are its entries, not the key.
             Contents::Entry(_) => return Ok(None),
-        }))
+        };
+        document.bytes = bytes;
+        Ok(Some(document))
     }
 }
