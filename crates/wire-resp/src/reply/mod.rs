@@ -42,7 +42,7 @@ pub fn grow(out: &mut Vec<u8>, more: usize, memory: &dyn ReplyMemory) -> bool {
         return true;
     }
     let capacity = out.capacity();
-    let old_bytes = if capacity > UNCOUNTED_BYTES { capacity } else { 0 };
+    let old_bytes = counted_bytes(capacity);
     let usual = least.max(capacity.saturating_add(capacity / 2));
     for new_bytes in [usual, least] {
         if memory.take(new_bytes, old_bytes) {
@@ -52,6 +52,12 @@ pub fn grow(out: &mut Vec<u8>, more: usize, memory: &dyn ReplyMemory) -> bool {
         }
     }
     false
+}
+
+/// Returns the part of a buffer's capacity that [`grow`] has taken. A buffer that grows by itself
+/// up to [`UNCOUNTED_BYTES`] may have twice the capacity.
+pub fn counted_bytes(capacity: usize) -> usize {
+    if capacity > 2 * UNCOUNTED_BYTES { capacity } else { 0 }
 }
 
 /// Up to this capacity the memory of a buffer is not asked for.

@@ -296,7 +296,7 @@ fn bytes_to_come_take_no_memory() {
     assert_eq!(reply.bulk_to_come(1 << 20), Some(10));
     assert_eq!(reply.bulk_to_come(1 << 20), None);
     assert!(reply.is_full());
-    let (purse, mut out) = (Purse::of(3 << 20), Vec::new());
+    let (purse, mut out) = (Purse::of(4 << 20), Vec::new());
     let reply = Reply::new(&mut out, Protocol::Resp2).with_memory(&purse);
     let mut reply = reply.kept_whole(true);
     let places = [1 << 20, 1 << 20].map(|bytes| reply.bulk_to_come(bytes));

@@ -4,7 +4,7 @@
 use std::io;
 
 use quartet_wire_resp::ReplyMemory;
-use quartet_wire_resp::reply::{UNCOUNTED_BYTES, grow};
+use quartet_wire_resp::reply::{counted_bytes, grow};
 
 use crate::handler::command_memory::CommandMemory;
 use crate::handler::groups::Groups;
@@ -66,8 +66,8 @@ impl<'m> Text<'m> {
 
 impl Drop for Text<'_> {
     fn drop(&mut self) {
-        let bytes = self.bytes.capacity();
-        if let Some(memory) = self.memory.filter(|_| bytes > UNCOUNTED_BYTES) {
+        let bytes = counted_bytes(self.bytes.capacity());
+        if let Some(memory) = self.memory {
             memory.give_back(bytes);
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use mlua::Lua;
 use quartet_engine::Transaction;
-use quartet_wire_resp::reply::{UNCOUNTED_BYTES, grow};
+use quartet_wire_resp::reply::{counted_bytes, grow};
 use quartet_wire_resp::{Args, Arguments, Protocol, Reply, ReplyMemory};
 use smallvec::SmallVec;
 
@@ -306,8 +306,8 @@ impl Bridge<'_, '_, '_> {
 
     /// Gives the memory of a large reply back.
     fn drop_reply(&mut self) {
-        let bytes = std::mem::take(&mut self.buffers.reply).capacity();
-        if let Some(memory) = self.groups.memory().filter(|_| bytes > UNCOUNTED_BYTES) {
+        let bytes = counted_bytes(std::mem::take(&mut self.buffers.reply).capacity());
+        if let Some(memory) = self.groups.memory() {
             memory.give_back(bytes);
         }
     }
