@@ -75,7 +75,7 @@ impl Mapper {
                 Part::OfValue(index) => (&mut of_value, value, index, ErrorCode::VALUE_NOT_TUPLE),
             };
             let index = index.ok_or(ErrorCode::MAPPER_BAD_INDEX)?;
-            // They need not be tuples if nobody asks for an element.
+            // Keys and values without a selected element need not be tuples.
             if known.is_none() {
                 *known = Some(elements(whole).ok_or(failure)?);
             }
@@ -89,7 +89,7 @@ impl Mapper {
     }
 }
 
-/// The first key that does not begin with `prefix` and comes after it; `None`: there is none.
+/// Returns the first key after all keys with the prefix; `None`: no key follows them.
 pub(crate) fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -146,7 +146,7 @@ fn encoded(bytes: &[u8]) -> Vec<u8> {
     element
 }
 
-/// The elements of a tuple, each as it is encoded; `None`: it is none.
+/// Returns the encoded elements of a tuple; `None`: the bytes are no tuple.
 fn elements(tuple: &[u8]) -> Option<Vec<&[u8]>> {
     let (mut elements, mut rest) = (Vec::new(), tuple);
     while !rest.is_empty() {
@@ -179,7 +179,7 @@ fn element_bytes(tuple: &[u8]) -> Option<usize> {
     Some(1 + content)
 }
 
-/// Up to the zero byte that no escape follows, with it.
+/// Returns the length up to and including the first zero byte without an escape after it.
 fn terminated_bytes(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_the_row_are_put_in() {
+    fn selectors_become_elements_of_the_row() {
         let key = [tuple(&["index", "red"]), vec![0x15, 7]].concat();
         let value = [vec![0x05], text("in"), vec![0, 0xff, 0x05, 0, 0], text("end")].concat();
         let expected = [text("record"), vec![0x15, 7]].concat();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_apart() {
+    fn each_fault_has_its_code() {
         let key = tuple(&["index"]);
         for (mapper, key, value, code) in [
             (&["{K[1]}"][..], &*key, &b""[..], ErrorCode::MAPPER_BAD_INDEX),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_where_another_begins() {
+    fn the_end_of_a_prefix_is_the_next_prefix() {
         assert_eq!(end_of_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
         assert_eq!(end_of_prefix(b"\xff"), None);

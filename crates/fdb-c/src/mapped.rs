@@ -1,4 +1,4 @@
-//! Rows of mapped ranges, in the form in which C reads them.
+//! Rows of mapped ranges in the layout of FoundationDB's C header.
 //!
 //! ```text
 //!   byte    0 key          12 value         24 the outcome of its query     104
@@ -8,8 +8,8 @@
 //!                                              value: key, value, is there    0
 //! ```
 //!
-//! The original's header describes a range alone, and its library lays a value over it; the last
-//! word says which it is.
+//! The original's header describes the range only; its library overlays the value. The last word
+//! distinguishes them.
 
 use std::ffi::c_int;
 

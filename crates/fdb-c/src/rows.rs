@@ -1,4 +1,4 @@
-//! Keys and rows in the form in which C reads them: pointers into memory that somebody else keeps.
+//! Keys and rows in the layout of FoundationDB's C header: pointers into buffers of a future.
 
 use std::ffi::c_int;
 
