@@ -20,23 +20,12 @@ use quartet_model::{LogSequence, Version};
 use crate::place::{FORMAT, Place, TermValue, cluster_of, meta_key, put};
 use crate::record::{Body, Fields, Record, hash, seal, unsealed};
 use crate::sequencer::{Answer, Compare, Request};
-use crate::words::{ClusterId, PartitionId, Position, RecordHash, Term, Writer};
+use crate::words::{ClusterId, FoundedState, PartitionId, Position, RecordHash, Term, Writer};
 
 const MAGIC: &[u8; 4] = b"QFND";
 /// Partitions that one transaction of etcd founds: it takes 128 puts, two for each partition and
 /// one for `meta`.
 pub const FOUNDED_PARTITIONS_MAX: u32 = 63;
-
-/// The state of one partition's folder when it becomes the beginning of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundedState {
-    /// The last record of its file log; zero if the partition has none.
-    pub last: LogSequence,
-    /// The version of its newest transaction.
-    pub version: Version,
-    /// The hash of all its rows.
-    pub state: u128,
-}
 
 /// A cluster that begins with data.
 #[derive(Clone, Debug, PartialEq, Eq)]

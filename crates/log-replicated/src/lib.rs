@@ -48,7 +48,7 @@ pub use adoption::{Adopted, Adoption, adopted};
 pub use configured::{Configured, configured, configured_request, configures, join_request, remove_request};
 pub use confirmations::Arrival;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
-pub use founding::{FOUNDED_PARTITIONS_MAX, FoundedState, Founding};
+pub use founding::{FOUNDED_PARTITIONS_MAX, Founding};
 pub use hold::Hold;
 pub use home::{
     AppendError, Appended, Confirmation, EPOCH_BYTES_MAX, EVIDENCE_LASTS, Fate, Home, ObjectOptions, Outcome,
@@ -61,4 +61,4 @@ pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, R
 pub use stop::StopReason;
 pub use take_over::{Progress, TakeOver};
 pub use trim::{Copies, Trim, Window, trim};
-pub use words::{ClusterId, Moment, NodeId, PartitionId, Position, RecordHash, Term, Writer};
+pub use words::{ClusterId, FoundedState, Moment, NodeId, PartitionId, Position, RecordHash, Term, Writer};

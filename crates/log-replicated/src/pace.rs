@@ -54,7 +54,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Answers of etcd that took 700 ms were given up after 500, for ever.
+    /// Answers of etcd that took 700 ms were given up after 500, each time.
     #[test]
     fn limits_follow_what_answers_take() {
         let millis = Duration::from_millis;

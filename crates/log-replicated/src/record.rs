@@ -10,10 +10,10 @@
 //! | hash of the one before | body, packed or not | checksum u32 |
 //! ```
 //!
-//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding. `packed` is 1 if the body is
-//! an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are packed, and only if that makes
-//! them smaller. `body length` is that of the body unpacked. The checksum is the CRC-32 of all
-//! bytes before it.
+//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding.
+//! `packed` is 1 if the body is an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are
+//! packed, and only if that makes them smaller. `body length` is that of the body unpacked. The
+//! checksum is the CRC-32 of all bytes before it.
 //!
 //! ```text
 //! epoch   any bytes
@@ -32,9 +32,8 @@
 use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::founding::FoundedState;
 use crate::pointer::Pointer;
-use crate::words::{ClusterId, NodeId, PartitionId, RecordHash, Term, Writer};
+use crate::words::{ClusterId, FoundedState, NodeId, PartitionId, RecordHash, Term, Writer};
 
 /// Longest record, in bytes as stored. Members of etcd keep about 5,000 of them in memory.
 pub const RECORD_BYTES_MAX: usize = 512 * 1024;

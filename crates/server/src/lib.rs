@@ -200,9 +200,10 @@ impl Server {
         self.foundation.stop_requested.clone()
     }
 
-    /// Hands over to another node of the cluster, stops listening, lets replies that are ready go out, ends a script that takes long and takes
-    /// it back, flushes everything, writes a checkpoint and closes the log. Ends the process if
-    /// that takes longer than `limit`; everything is durable then all the same.
+    /// Hands over to another node of the cluster, stops listening, lets replies that are ready go
+    /// out, ends a script that takes long and takes it back, flushes everything, writes a
+    /// checkpoint and closes the log. Ends the process if that takes longer than `limit`;
+    /// everything is durable then all the same.
     pub fn shutdown(self, limit: Duration) -> Result<()> {
         let in_time = end_after(limit, Arc::downgrade(&self.foundation.partitions))?;
         if let Running::Node(node) = &self.running {

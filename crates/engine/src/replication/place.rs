@@ -38,7 +38,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Of a record that is or is not a part.
+    /// The kind of a record that is or is not a part.
     pub fn of(is_part: bool) -> Kind {
         if is_part { Kind::Part } else { Kind::Whole }
     }

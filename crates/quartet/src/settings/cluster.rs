@@ -69,7 +69,7 @@ pub struct ClusterOptions {
     /// Accepts an etcd of one member, whose disk is the only copy of the newest records
     #[arg(long, env = "QUARTET_ETCD_ALLOW_ONE_MEMBER")]
     etcd_allow_one_member: bool,
-    /// Accepts an etcd before 3.4.42, 3.5.28 and 3.6.9, which may answer a read with what was true before: so may this node
+    /// Accepts an etcd before 3.4.42, 3.5.28 and 3.6.9: its reads may be stale, and this node's too
     #[arg(long, env = "QUARTET_ETCD_ALLOW_STALE_READS")]
     etcd_allow_stale_reads: bool,
     /// Accepts clear text to an etcd beyond this machine

@@ -88,7 +88,7 @@ pub struct Member {
     pub state_mismatches: u64,
 }
 
-/// Of a node that does not say.
+/// The room of a node that does not say.
 fn has_room() -> bool {
     true
 }

@@ -195,7 +195,7 @@ impl Node {
         self.disk = disk;
     }
 
-    /// What the disk has not synced is gone, while no process runs.
+    /// Drops everything that the disk has not synced, while no process runs.
     pub fn lose_unsynced(&mut self, random: &mut Random) {
         self.disk = self.disk.fork();
         self.disk.crash_keeping_some(random.next());
