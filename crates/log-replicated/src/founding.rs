@@ -20,7 +20,7 @@ use quartet_model::{LogSequence, Version};
 use crate::place::{FORMAT, Place, TermValue, cluster_of, meta_key, put};
 use crate::record::{Body, Fields, FoundedState, Record, hash, seal, unsealed};
 use crate::sequencer::{Answer, Compare, Request};
-use crate::words::{ClusterId, PartitionId, Position, RecordHash, Term, Writer};
+use crate::words::{ClusterId, FoundedState, PartitionId, Position, RecordHash, Term, Writer};
 
 const MAGIC: &[u8; 4] = b"QFND";
 /// Partitions that one transaction of etcd founds: it takes 128 puts, two for each partition and

@@ -64,4 +64,4 @@ pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, R
 pub use stop::StopReason;
 pub use take_over::{Progress, TakeOver};
 pub use trim::{Copies, Trim, Window, trim};
-pub use words::{ClusterId, Moment, NodeId, PartitionId, Position, RecordHash, Term, Writer};
+pub use words::{ClusterId, FoundedState, Moment, NodeId, PartitionId, Position, RecordHash, Term, Writer};

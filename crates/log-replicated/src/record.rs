@@ -33,7 +33,7 @@ use quartet_model::{LogSequence, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::pointer::Pointer;
-use crate::words::{ClusterId, NodeId, PartitionId, RecordHash, Term, Writer};
+use crate::words::{ClusterId, FoundedState, NodeId, PartitionId, RecordHash, Term, Writer};
 
 /// Longest record, in bytes as stored. Members of etcd keep about 5,000 of them in memory.
 pub const RECORD_BYTES_MAX: usize = 512 * 1024;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quartet_model::LogSequence;
+use quartet_model::{LogSequence, Version};
 
 /// A cluster's identity, drawn at random when it is founded. Every record carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,17 @@ pub struct Position {
     pub term: Term,
     /// The writer of that term.
     pub writer: Writer,
+}
+
+/// The state of one partition's folder when it becomes the beginning of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundedState {
+    /// The last record of its file log; zero if the partition has none.
+    pub last: LogSequence,
+    /// The version of its newest transaction.
+    pub version: Version,
+    /// The hash of all its rows.
+    pub state: u128,
 }
 
 /// A point of the caller's monotonic clock. Only differences count, and only for how long something

@@ -236,7 +236,7 @@ fn a_home_without_answers_gives_up_what_waits_and_refuses_reads_as_well() {
     assert!(!node.engine().is_home() && node.engine().replication().is_suspended);
     shelf.set_mode(node.client, Mode::Well);
     until("it executes again", || node.engine().is_home());
-    // What waited was appended all the same: it is the same term.
+    // The write that waited was appended all the same: it is the same term.
     assert_eq!(node.get(b"key").as_deref(), Some(&b"value"[..]));
     assert_eq!(node.engine().replication().roll_backs, 0);
 }
