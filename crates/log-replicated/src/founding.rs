@@ -18,7 +18,7 @@
 use quartet_model::{LogSequence, Version};
 
 use crate::place::{FORMAT, Place, TermValue, cluster_of, meta_key, put};
-use crate::record::{Body, Fields, FoundedState, Record, hash, seal, unsealed};
+use crate::record::{Body, Fields, Record, hash, seal, unsealed};
 use crate::sequencer::{Answer, Compare, Request};
 use crate::words::{ClusterId, FoundedState, PartitionId, Position, RecordHash, Term, Writer};
 

@@ -57,9 +57,7 @@ pub use home::{
 pub use pace::Pace;
 pub use place::{Place, TermValue, cluster_of, meta_key};
 pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
-pub use record::{
-    BODY_BYTES_MAX, Body, FoundedState, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin,
-};
+pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 pub use stop::StopReason;
 pub use take_over::{Progress, TakeOver};

@@ -72,17 +72,6 @@ pub struct Record {
     pub body: Body,
 }
 
-/// The state of one partition's folder at the start of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundedState {
-    /// The last record of its file log; zero if the partition has none.
-    pub last: LogSequence,
-    /// The version of its newest transaction.
-    pub version: Version,
-    /// The hash of all its rows.
-    pub state: u128,
-}
-
 /// The content of a record, by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {

@@ -66,31 +66,6 @@ pub fn each(keys: &mut Keyspace<'_, '_>, entry: &Entry, visit: &mut dyn FnMut(&[
         });
 }
 
-/// The members of these ranks in the order of the rows, as far as the set has them.
-pub fn run(keys: &mut Keyspace<'_, '_>, entry: &Entry, ranks: Range<u64>) -> Vec<Vec<u8>> {
-    let ranks = ranks.start..ranks.end.min(len(entry));
-    let count = ranks.end.saturating_sub(ranks.start) as usize;
-    if count == 0 {
-        return Vec::new();
-    }
-    if !entry.is_large() {
-        let members = packed::iter(entry.payload()).skip(ranks.start as usize);
-        return members.take(count).map(<[u8]>::to_vec).collect();
-    }
-    let elements = entry.elements();
-    let first = elements.nth(keys.tx, &scan::FIRST, ranks.start);
-    let first = first.expect("a rank below the number of members");
-    let mut members = Vec::with_capacity(count);
-    elements.scan(keys.tx, Elements::name(&first), None, false, &mut |key, _| {
-        members.push(scan::element_of(key).to_vec());
-        match members.len() == count {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    members
-}
-
 /// All members, in the order of the rows.
 pub fn members(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<Vec<u8>> {
     let mut members = Vec::with_capacity(len(entry) as usize);
