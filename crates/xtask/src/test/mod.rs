@@ -4,6 +4,7 @@
 //! ./test                 all parts
 //! ./test PART...         these parts
 //! ./test --since REF     the parts that a change since REF touches
+//! ./test --keep-going    all parts, or the named ones, also after a failure
 //! ./test --list          the parts, the lane of each, its seconds on two cores
 //! ```
 //!
@@ -61,6 +62,10 @@ const PORTS: [&str; 2] = ["20000-24999", "25000-29999"];
 
 /// Runs the named parts; an empty list is all of them.
 pub fn test(root: &Path, arguments: &[&str]) -> Result<()> {
+    let (arguments, keeps_going) = match arguments {
+        ["--keep-going", rest @ ..] => (rest, true),
+        all => (all, false),
+    };
     let chosen = match arguments {
         ["--list"] => return list(),
         ["--since", reference] => since::touched(root, reference)?,
@@ -70,7 +75,7 @@ pub fn test(root: &Path, arguments: &[&str]) -> Result<()> {
     let outcomes = Outcomes::default();
     let shows = chosen.len() == 1;
     let installer = Installer::new(root);
-    let lanes = Lanes::new(&chosen);
+    let lanes = Lanes::new(&chosen, keeps_going);
     std::thread::scope(|scope| {
         for (lane, ports) in [Lane::Computes, Lane::Waits].into_iter().zip(PORTS) {
             let (lanes, outcomes, installer) = (&lanes, &outcomes, &installer);
@@ -146,19 +151,22 @@ fn print_tail(log: &Path) {
 
 /// The parts that have not started, by lane.
 struct Lanes {
+    keeps_going: bool,
     waiting: Mutex<VecDeque<&'static Part>>,
 }
 
 impl Lanes {
-    fn new(chosen: &[&'static Part]) -> Lanes {
+    fn new(chosen: &[&'static Part], keeps_going: bool) -> Lanes {
         Lanes {
+            keeps_going,
             waiting: Mutex::new(chosen.iter().copied().collect()),
         }
     }
 
-    /// Removes and returns the lane's next part, or the next shared part; `None` after a failure.
+    /// Removes and returns the lane's next part, or the next shared part. `None` after a failure,
+    /// unless the run keeps going.
     fn next(&self, lane: Lane, outcomes: &Outcomes) -> Option<&'static Part> {
-        if outcomes.has_failure() {
+        if !self.keeps_going && outcomes.has_failure() {
             return None;
         }
         let mut waiting = self.waiting.lock().expect("no lane panics");
@@ -236,14 +244,14 @@ mod tests {
 
     #[test]
     fn a_lane_prefers_its_own_parts_to_shared_parts() {
-        let lanes = Lanes::new(&by_name(&["node", "crash", "unit", "lint"]).unwrap());
+        let lanes = Lanes::new(&by_name(&["node", "crash", "unit", "lint"]).unwrap(), false);
         assert_eq!(names(&lanes, Lane::Computes), ["unit", "lint", "node"]);
         assert_eq!(names(&lanes, Lane::Waits), ["crash"]);
     }
 
     #[test]
     fn no_part_starts_after_a_failure() {
-        let lanes = Lanes::new(&by_name(&["unit", "lint"]).unwrap());
+        let lanes = Lanes::new(&by_name(&["unit", "lint"]).unwrap(), false);
         let outcomes = Outcomes::default();
         let unit = lanes.next(Lane::Computes, &outcomes).unwrap();
         outcomes.add(unit, Outcome::failed(Instant::now(), &anyhow::anyhow!("a test failed")));

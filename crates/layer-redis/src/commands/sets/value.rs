@@ -14,7 +14,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::ops::Range;
 
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, LARGE};
 use crate::{command::parse, keyspace::packed, keyspace::scan};
