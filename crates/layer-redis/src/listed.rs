@@ -1,5 +1,5 @@
-//! A list without repetitions, in the order in which its members came, that finds one without
-//! looking at the others.
+//! A list without repetitions, in the order of addition, that finds a member without a look at the
+//! others.
 //!
 //! ACL SETUSER names as many patterns, channels and passwords as fit into its request, and one
 //! transaction may write as many keys that others wait for. Looking through those that are there
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Members in the order in which they came, each once and with a value.
+/// Members in the order of addition, each once and with a value.
 #[derive(Clone, Debug)]
 pub struct Listed<K, V = ()> {
-    /// By the number that a member got when it came.
+    /// By the number that a member got at its addition.
     members: BTreeMap<u64, (K, V)>,
     numbers: BTreeMap<K, u64>,
     next: u64,
@@ -45,12 +45,12 @@ impl<K: Clone + Ord> FromIterator<K> for Listed<K> {
 }
 
 impl<K: Clone + Ord, V> Listed<K, V> {
-    /// The members with their values, the one that came first before the others.
+    /// The members with their values, in the order of addition.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.members.values().map(|(member, value)| (member, value))
     }
 
-    /// The members alone, in the same order.
+    /// The members without their values, in the same order.
     pub fn names(&self) -> impl Iterator<Item = &K> {
         self.members.values().map(|(member, _)| member)
     }
@@ -73,7 +73,7 @@ impl<K: Clone + Ord, V> Listed<K, V> {
         self.members.get_mut(number).map(|(_, value)| value)
     }
 
-    /// Adds a member behind the others. One that is there stays as it is.
+    /// Appends a member. An existing member keeps its value.
     pub fn add(&mut self, member: K, value: V) {
         if !self.numbers.contains_key(&member) {
             self.numbers.insert(member.clone(), self.next);
@@ -82,7 +82,7 @@ impl<K: Clone + Ord, V> Listed<K, V> {
         }
     }
 
-    /// Takes out the member that came first.
+    /// Takes out the oldest member.
     pub fn take_first(&mut self) -> Option<K> {
         let (_, (member, _)) = self.members.pop_first()?;
         self.numbers.remove(&member);
@@ -97,7 +97,7 @@ impl<K: Clone + Ord, V> Listed<K, V> {
 }
 
 impl<V> Listed<Arc<str>, V> {
-    /// Takes out the members that begin with `prefix`.
+    /// Takes out the members with the prefix `prefix`.
     pub fn remove_prefixed(&mut self, prefix: &str) {
         let from = self
             .numbers

@@ -38,12 +38,12 @@ impl<T: Rank> Best<T> {
         }
     }
 
-    /// What is kept, in any order.
+    /// The kept items, in any order.
     pub fn kept(&self) -> impl Iterator<Item = &T> {
         self.kept.iter().map(|ranked| &ranked.0)
     }
 
-    /// The worst that is kept, once there are as many as are wanted.
+    /// The worst kept item, once the wanted number is kept.
     pub fn worst(&self) -> Option<&T> {
         let is_full = self.kept.len() >= self.kept_max;
         self.kept.peek().filter(|_| is_full).map(|ranked| &ranked.0)

@@ -190,7 +190,7 @@ pub(crate) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Stream, Malforme
         nodes,
         ..Stream::default()
     };
-    // Early versions of Redis 5 wrote streams that say another number of entries than they hold, and
+    // Early versions of Redis 5 wrote streams with another number of entries than they hold, and
     // Redis takes them; the entries are counted.
     reader.length()?;
     stream.last = read_id(reader)?;

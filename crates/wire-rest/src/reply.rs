@@ -5,8 +5,8 @@
 //! status `OK`; the text of an error always stays plain. An error inside an array, which only
 //! scripts make, is its text.
 //!
-//! JSON may be six times as long as what it is of. Its memory is taken before it is made, as that
-//! of replies is; a result for which there is none is an error.
+//! JSON may be six times as long as its source. Its memory is taken before it is made, as the
+//! memory of replies is; a result without memory is an error.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -43,7 +43,7 @@ pub struct Json<'m> {
 }
 
 impl<'m> Json<'m> {
-    /// Takes memory for what is made from `memory`. A result for which there is none is the error
+    /// Takes memory for the JSON from `memory`. A result without memory is the error
     /// [`OUT_OF_MEMORY`].
     pub fn new(encoding: Encoding, memory: &'m dyn ReplyMemory) -> Json<'m> {
         Json {
@@ -65,7 +65,7 @@ impl<'m> Json<'m> {
         }
     }
 
-    /// Returns whether `more` bytes may be appended, and an error behind them.
+    /// Returns whether `more` bytes may be appended, and an error after them.
     fn has_room(&mut self, more: usize) -> bool {
         self.is_full |= !grow(&mut self.bytes, more.saturating_add(ERROR_BYTES), self.memory);
         !self.is_full
@@ -143,8 +143,8 @@ pub fn write_result(replies: &[u8], out: &mut Json<'_>) -> Option<Written> {
     })
 }
 
-/// Appends the whole ones of `replies`, `count` at most, as an array of objects, each with a result
-/// or an error. Returns how many there were.
+/// Appends the whole replies of `replies`, `count` at most, as an array of objects, each with a
+/// result or an error. Returns their number.
 pub fn write_results(replies: &[u8], count: usize, out: &mut Json<'_>) -> usize {
     let mut rest = replies;
     let mut written_count = 0;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_memory_is_an_error_and_the_others_stand() {
+    fn a_result_without_memory_is_an_error_and_the_others_are_kept() {
         let long = "x".repeat(100_000);
         let replies = format!("$1\r\na\r\n${}\r\n{long}\r\n$1\r\nb\r\n", long.len());
         let mut out = Json::new(Encoding::Text, &Nothing);

@@ -32,7 +32,7 @@ pub struct Admission {
     pub request_bytes: usize,
     /// It may make the database larger.
     pub grows: bool,
-    /// What the database holds beside its rows, in bytes: its users.
+    /// Memory of the database beside its rows, in bytes: its users.
     pub beside_rows_bytes: u64,
     pub now_micros: u64,
 }

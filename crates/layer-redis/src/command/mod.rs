@@ -321,7 +321,7 @@ pub const CATEGORIES: &[&str] = &[
 ];
 
 impl Command {
-    /// What it leaves makes the database larger: rows, or users, which Redis does not refuse when
+    /// The command makes the database larger: rows, or users, which Redis does not refuse when
     /// memory is short.
     pub fn grows(&self) -> bool {
         self.has(DENYOOM) || self.name == "acl|setuser"

@@ -6,8 +6,8 @@
 //! served in order, after the whole transaction, before any other client.
 //!
 //! Invariants: changed only under the partition's lock, so a waiter is answered exactly once: by
-//! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is gone
-//! before its connection is.
+//! being served, by its timeout, or by CLIENT UNBLOCK; a disconnected client's waiter is removed
+//! before its connection.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -149,13 +149,13 @@ impl Blocking {
         }
     }
 
-    /// Memory for such a wait, about: each name stands in several places.
+    /// Memory for such a wait, about: each name is stored several times.
     pub fn bytes_of(request: &[u8], block: &Block) -> usize {
         let names: usize = block.keys.iter().map(|name| 4 * name.len() + WAIT_BYTES).sum();
         request.len() + names
     }
 
-    /// The client waits from now on. `request` is its command as it is to be asked again.
+    /// The client waits from now on. `request` is its command for the next attempt.
     pub fn add(
         &self,
         partition: &mut PartitionGuard<'_>,
@@ -229,7 +229,7 @@ impl Blocking {
         }
     }
 
-    /// Makes the rows ready of all clients whose scheduled time has passed.
+    /// Makes the rows ready of all clients with a scheduled time at or before `now_ms`.
     pub fn ask_due(&self, now_ms: u64) {
         let queues = &mut *self.queues.lock();
         while let Some(&(at_ms, client_id)) = queues.due.first()
@@ -261,7 +261,7 @@ impl Blocking {
         self.ready.change(|work| std::mem::take(&mut work.ends))
     }
 
-    /// The row that changed first of those nobody has looked at since.
+    /// The row that changed first among the rows that were not taken since.
     pub fn next_row(&self) -> Option<Arc<[u8]>> {
         self.ready.change(|work| work.rows.take_first())
     }
@@ -309,7 +309,7 @@ impl Blocking {
         self.ready.change(|work| work.rows.remove(&row.into()));
     }
 
-    /// Takes the client out of every queue. False if it no longer waits: somebody has answered it.
+    /// Takes the client out of every queue. False if it no longer waits: it was answered.
     pub fn remove(&self, partition: &mut PartitionGuard<'_>, client_id: u64) -> Option<Waiter> {
         let mut queues = self.queues.lock();
         let waiter = queues.waiters.remove(&client_id)?;

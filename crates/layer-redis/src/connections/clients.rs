@@ -24,7 +24,7 @@ pub struct ClientState {
     pub db: u8,
     pub protocol: Protocol,
     pub authenticated: bool,
-    /// The user whose rights a command has.
+    /// The user with the rights of a command.
     pub user: Arc<User>,
     /// The requests queued since MULTI.
     pub multi: Option<Queue>,
@@ -87,7 +87,7 @@ pub struct Watched {
     pub id: WatchId,
     /// Set once the key was touched.
     pub touched: Arc<AtomicBool>,
-    /// The key was there, but had expired, when WATCH looked.
+    /// The key existed, but had expired, at WATCH.
     pub was_expired: bool,
 }
 
@@ -232,13 +232,13 @@ pub struct Buffers {
     /// All that the connection's owner counts: its buffers with the room in them, the words of a
     /// request that is arriving, the queue.
     pub owned: AtomicUsize,
-    /// The part of the mailbox that is the connection's alone.
+    /// The connection's own part of the mailbox.
     pub own_mail: AtomicUsize,
     /// See [`Client::keep`].
     pub kept: AtomicUsize,
 }
 
-/// The memory that the server takes beside buffers because a connection asked for it.
+/// The memory that the server takes beside buffers at a connection's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptFor {
     /// The keys under WATCH.
@@ -323,7 +323,7 @@ const MAILBOX_BYTES_MAX: usize = 256 << 20;
 const NO_COMMAND: usize = usize::MAX;
 
 impl Client {
-    /// Whose the connection is.
+    /// The user of the connection.
     pub fn user(&self, users: &Users) -> Arc<User> {
         self.user.lock().clone().unwrap_or_else(|| users.default_user().clone())
     }
@@ -510,7 +510,7 @@ impl Client {
             || self.tracking.lock().is_some()
     }
 
-    /// Asks the connection to close.
+    /// Requests the close of the connection.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         (self.wake)();

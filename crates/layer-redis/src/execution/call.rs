@@ -329,10 +329,10 @@ pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
     }
 }
 
-/// Longest text of an error, in bytes. What is longer repeats words of the request, and is cut.
+/// Longest text of an error, in bytes. Longer texts repeat words of the request, and are cut.
 const ERROR_BYTES_MAX: usize = 4096;
 
-/// A command that was allowed when it was queued, or that a script calls, is judged when it runs.
+/// A command that was allowed when it was queued, or that a script calls, is checked when it runs.
 fn denied(
     layer: &Redis,
     context: &Context<'_, '_>,

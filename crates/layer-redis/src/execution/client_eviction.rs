@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use crate::connections::clients::Client;
 use crate::layer::Redis;
 
-/// The connections that were closed and whose tasks have not ended yet, each with the bytes that
-/// are freed when its task does.
+/// Closed connections with tasks that still run, each with the bytes that its task frees at its
+/// end.
 #[derive(Default)]
 pub struct ClientEviction {
     ending: Vec<(Weak<Client>, usize)>,
@@ -38,7 +38,7 @@ impl ClientEviction {
                 break;
             };
             let Some((bytes, client)) = database.largest_last.pop().filter(|(bytes, _)| *bytes > 0) else {
-                // Nothing of what is left of this database can be given back.
+                // The rest of this database's memory cannot be given back.
                 database.largest_last.clear();
                 continue;
             };
@@ -58,9 +58,11 @@ impl ClientEviction {
 /// The connections of a database that may be closed.
 struct Candidates<'l> {
     layer: &'l Redis,
-    /// What all connections of the database take. A message that waits for many counts once.
+    /// Memory of all connections of the database, in bytes. A message with many receivers counts
+    /// once.
     bytes: usize,
-    /// Each with its part of what is counted, and the messages that it keeps from being given back.
+    /// Each connection with its own counted bytes and those of the messages that it keeps from
+    /// being given back.
     largest_last: Vec<(usize, Arc<Client>)>,
 }
 
@@ -92,7 +94,7 @@ mod tests {
     use crate::connections::client_memory::Counted;
     use crate::testing::{Connection, Fixture};
 
-    /// A connection whose buffers take so much, as its owner counts it.
+    /// A connection with buffers of a given size, as its owner counts it.
     struct Taking {
         connection: Connection,
         _counted: Counted,
@@ -114,9 +116,9 @@ mod tests {
         }
     }
 
-    /// Subscriptions and spare room in buffers were counted for all, but nobody was judged by them:
-    /// one connection of a tenant with many subscriptions was closed, then all idle ones of the
-    /// other databases, which gave nothing back.
+    /// Subscriptions and spare room in buffers were counted for all, but no connection was ranked
+    /// by them: a tenant's connection with many subscriptions was closed, then all idle connections
+    /// of the other databases, which gave nothing back.
     #[test]
     fn the_largest_connection_of_the_largest_database_is_closed_first() {
         let fixtures = [Fixture::new(), Fixture::new(), Fixture::new()];
@@ -128,7 +130,8 @@ mod tests {
         });
         let mut operator = Connection::to(&layers[0]);
         operator.check("CLIENT NO-EVICT on => OK");
-        // A few large connections in one, many small in the next, idle ones in the third.
+        // A few large connections in one database, many small in the next, idle connections in the
+        // third.
         let large = Taking::new(&layers[0], 900 << 10);
         let small: Vec<_> = (0..20).map(|_| Taking::new(&layers[1], 100 << 10)).collect();
         let mut idle: Vec<_> = (0..20).map(|_| Connection::to(&layers[2])).collect();
@@ -153,13 +156,13 @@ mod tests {
                 .all(|idle| !idle.session.client().killed.load(Ordering::SeqCst))
         );
         idle[0].check("PING => PONG");
-        // What a connection keeps is given back with it.
+        // The memory of a connection is given back with it.
         drop((large, small, listening));
         assert!(memory.used() < 100 << 10, "{}", memory.used());
     }
 
-    /// With busy threads the task of a closed connection may end late. Until then its memory was
-    /// counted, and each check closed another connection because of it.
+    /// With busy threads the task of a closed connection may end late. Its memory was counted
+    /// until its end, and each check closed another connection because of it.
     #[test]
     fn no_connection_is_closed_for_memory_about_to_be_freed() {
         let fixture = Fixture::new();

@@ -36,7 +36,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(5);
 /// Changes of an index's graph, with the index's number and what it keeps in memory.
 type PreparedLinks = (UniqueId, Option<Arc<Codes>>, Prepared);
 
-/// A write would have many indexes take in more of one key than it may.
+/// A write would have many indexes store more of one key than the bound.
 struct TooMuch;
 
 impl Redis {
@@ -98,8 +98,8 @@ impl Redis {
         self.indexes.discard();
     }
 
-    /// Fills incomplete indexes, and settles pending changes of quiet ones. Call it about ten times
-    /// a second.
+    /// Fills incomplete indexes, and settles pending changes of quiet indexes. Call it about ten
+    /// times a second.
     pub fn fill_indexes(&self) {
         if !self.changes.are_indexed() {
             return;

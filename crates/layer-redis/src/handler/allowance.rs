@@ -1,8 +1,8 @@
 //! The time for which a command that may visit much continues on its thread.
 //!
-//! With the partition's lock held it goes on for a moment. Then nothing of it is kept, and it
-//! begins again on a thread that may take long, at a snapshot and without the lock
-//! ([`crate::execution::long_run`]). There it goes on until its own time is over, or until nobody
+//! With the partition's lock held it continues for a moment. Then its result is dropped, and it
+//! starts again on a thread that may take long, at a snapshot and without the lock
+//! ([`crate::execution::long_run`]). There it runs until its own time has ended, or until no client
 //! waits for the answer any more.
 //!
 //! A command of a script or of a transaction that holds the lock ends when that must.
@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering;
 use crate::connections::clients::Client;
 use crate::scripting::long_scripts::{LongScripts, Stop};
 
-/// How long a command may go on with the lock held, in microseconds.
+/// Longest time for which a command may continue with the lock held, in microseconds.
 pub const WITH_LOCK_MICROS: u64 = 1_000;
 
 /// Elements that a command may visit with the lock held, if it knows their number before it starts:
-/// about as many as it can visit in that time.
+/// about the number that it can visit in that time.
 pub const WITH_LOCK_ELEMENTS: u64 = 10_000;
 
 pub struct Allowance<'c> {
@@ -29,9 +29,9 @@ pub struct Allowance<'c> {
 enum Bound<'c> {
     /// The lock is held until this time.
     Until(u64),
-    /// The answer is wanted while the client is there and the server does not stop.
+    /// The answer is wanted while the client is connected and the server does not stop.
     Wanted(Arc<Client>, &'c LongScripts),
-    /// The script or the transaction that the command is of goes on.
+    /// The script or the transaction of the command continues.
     Of(&'c dyn Run),
 }
 

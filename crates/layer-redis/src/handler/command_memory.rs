@@ -1,8 +1,8 @@
 //! The memory that a command takes for its reply and for what it gathers before it writes one.
 //!
-//! It is taken from the process' budget before it is used ([`RequestMemory`]), whoever runs the
-//! command: a connection, EXEC, a script, or a request over REST. A command that is refused memory
-//! answers [`errors::REPLY_OUT_OF_MEMORY`], and has no effects.
+//! It is taken from the process' budget before it is used ([`RequestMemory`]), for each caller
+//! of the command: a connection, EXEC, a script, or a request over REST. A command that is refused
+//! memory answers [`errors::REPLY_OUT_OF_MEMORY`], and has no effects.
 
 use quartet_engine::{RequestMemory, Reserved};
 use quartet_wire_resp::ReplyMemory;
@@ -12,13 +12,13 @@ use crate::command::errors;
 use crate::connections::clients::ClientState;
 use crate::layer::Redis;
 
-/// Bytes that are taken together, and that a workspace has from the beginning.
+/// Bytes that are taken together, and the first bytes of a workspace.
 const STEP_BYTES: usize = 64 << 10;
 
 /// The memory of one command, or of all commands of a transaction or a script.
 pub struct CommandMemory<'m> {
     layer: &'m Redis,
-    /// Bytes of replies before this one that are kept with it.
+    /// Bytes of the replies before the current reply that are kept with it.
     before_bytes: u64,
     pub request: RequestMemory<'m>,
 }
@@ -33,7 +33,7 @@ impl<'m> CommandMemory<'m> {
         }
     }
 
-    /// For a command whose reply stands behind others that the connection's owner does not count.
+    /// For a command with replies before its own that the connection's owner does not count.
     #[inline]
     pub fn behind(layer: &'m Redis, client: &ClientState) -> CommandMemory<'m> {
         let before_bytes = client.unsent.as_ref().map_or(0, Reserved::bytes);
@@ -43,7 +43,7 @@ impl<'m> CommandMemory<'m> {
         }
     }
 
-    /// The command is over: its reply counts until the owner of the connection counts it.
+    /// The command has ended: its reply counts until the owner of the connection counts it.
     #[inline]
     pub fn keep_for(self, client: &mut ClientState) {
         if self.request.bytes() > 0 {
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
     use crate::testing::Fixture;
 
-    /// A read-only user ended the server with one of these: replies were made before anybody
-    /// counted them. What is refused has no effects, and what fits goes on.
+    /// A read-only user ended the server with one of these: replies were made before they were
+    /// counted. A refused command has no effects, and a command that fits continues.
     #[test]
     fn what_does_not_fit_is_refused_and_has_no_effects() {
         let fixture = Fixture::new();

@@ -281,7 +281,7 @@ fn slot_of_tag(tag: u8) -> Option<usize> {
 impl Rows for SetRows<'_, '_> {
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let mut value = None;
-        self.show(key, &mut |shown| value = Some(shown.to_vec()));
+        self.show(key, &mut |bytes| value = Some(bytes.to_vec()));
         value
     }
 

@@ -379,7 +379,7 @@ impl Keyspace<'_, '_> {
         self.look_up(name).ok()
     }
 
-    /// Prefetches keys that will be looked up soon: several take little longer than one.
+    /// Prefetches keys that will be looked up soon: several take little longer than a single key.
     pub fn fetch<'k>(&mut self, names: impl Iterator<Item = &'k [u8]>) {
         let rows: Vec<_> = names.map(|name| key_row(self.db, name)).collect();
         if rows.len() > 1 {
@@ -388,7 +388,7 @@ impl Keyspace<'_, '_> {
     }
 
     /// The keys' rows, each as [`Keyspace::find`] finds it, in their order: several take little
-    /// longer than one.
+    /// longer than a single row.
     pub fn find_each<'n>(&mut self, names: impl Iterator<Item = &'n [u8]>) -> Vec<Option<Entry>> {
         let (db, now_ms) = (self.db, self.now_ms);
         let rows = self.tx.get_each(&[], names.map(|name| key_row(db, name)));
@@ -428,8 +428,7 @@ impl Keyspace<'_, '_> {
         self.put_parts(name, header, &[payload]);
     }
 
-    /// The same with the payload in parts, the first of which holds the whole id of a large
-    /// collection.
+    /// The same with the payload in parts. The first part holds the whole id of a large collection.
     pub fn put_parts(&mut self, name: &[u8], header: Header, payload: &[&[u8]]) {
         let mut head = [0; 9];
         head[0] = header.kind as u8 | header.flags & FLAGS;
@@ -572,7 +571,7 @@ impl Keyspace<'_, '_> {
         });
     }
 
-    /// Visits the live ones of about `count` keys from the position of `cursor` on. Returns the
+    /// Visits the live keys among about `count` keys from the position of `cursor` on. Returns the
     /// cursor of the next page, 0 after the last key. Keys with equal cursors are visited together.
     pub fn scan_page(&mut self, cursor: u64, count: u64, visit: &mut dyn FnMut(&[u8], Entry)) -> u64 {
         let now_ms = self.now_ms;

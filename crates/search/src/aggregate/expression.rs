@@ -81,10 +81,10 @@ const LEVELS: [&[(&str, Operator)]; 6] = [
     &[("^", Operator::Power)],
 ];
 
-/// The level whose operands may carry a `!`.
+/// Operands of this level may carry a `!`.
 const NEGATED_LEVEL: usize = 2;
 
-/// The first level whose operators compute a number.
+/// Operators from this level on compute a number.
 const COMPUTED_LEVEL: usize = 3;
 
 /// The level of `^`, whose right operand may be a power itself.

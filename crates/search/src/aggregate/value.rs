@@ -129,7 +129,7 @@ impl Value {
     }
 }
 
-/// The order of groups, in which no two kinds of values mix.
+/// The order of groups. It does not mix values of different kinds.
 impl Ord for Value {
     fn cmp(&self, other: &Value) -> Ordering {
         match (self.first(), other.first()) {
@@ -242,11 +242,11 @@ const RECORD_BYTES: usize = 64;
 /// Properties of a record from which they are found by hash.
 const SEARCHED_MAX: usize = 64;
 
-/// Properties of one document or group, in the order in which they came.
+/// Properties of one document or group, in the order of their addition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     properties: Vec<(String, Value)>,
-    /// Where each stands, once they are many.
+    /// The position of each property, once they are many.
     places: Option<HashMap<String, usize>>,
     /// The terms by which the document was found.
     matched: Vec<Vec<u8>>,
@@ -283,7 +283,7 @@ impl Record {
         }
     }
 
-    /// Notes where the properties stand, if they are too many for a search.
+    /// Notes the positions of the properties, if they are too many for a search.
     fn note_places(&mut self) {
         self.places = (self.properties.len() > SEARCHED_MAX).then(|| {
             let named = self.properties.iter().enumerate().rev();
@@ -310,7 +310,7 @@ impl Record {
         }
     }
 
-    /// Takes the properties out whose names do not fit.
+    /// Removes the properties with names that do not fit.
     pub fn retain(&mut self, fits: impl Fn(&str) -> bool) {
         self.properties.retain(|(name, _)| fits(name));
         self.note_places();

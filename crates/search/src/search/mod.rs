@@ -74,13 +74,13 @@ pub struct Request {
     pub slop: Option<u32>,
     /// Words of every intersection must be in order.
     pub in_order: bool,
-    /// Hits come in the order of their keys, without scores.
+    /// Hits are in the order of their keys, without scores.
     pub by_key: bool,
     /// Only these keys are looked at.
     pub keys: Option<BTreeSet<Vec<u8>>>,
-    /// Hits tell where the query's words stand in them.
+    /// Hits report the places of the query's words in them.
     pub with_places: bool,
-    /// Hits tell how their scores came about.
+    /// Hits report how their scores were computed.
     pub explains_scores: bool,
     /// Steps are counted, and timed by this clock.
     pub clock: Option<Clock>,

@@ -44,7 +44,7 @@ pub enum Malformed {
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Value(Value),
-    /// Where its name stands among the filter's.
+    /// The position of its name among the filter's names.
     Member(usize),
     Operator(Operator),
 }
@@ -154,12 +154,12 @@ impl Filter {
         self.steps.iter().map(size).sum()
     }
 
-    /// Returns true if the attributes meet the condition.
+    /// Returns true if the attributes fulfil the condition.
     pub fn passes(&self, attributes: &[u8]) -> bool {
         self.value(attributes).is_some_and(|value| truth(&value))
     }
 
-    /// Reads the attributes once, however many members the condition names.
+    /// Reads the attributes once for all members of the condition.
     fn value(&self, attributes: &[u8]) -> Option<Value> {
         let members = members(attributes, &self.names)?;
         let mut stack: Vec<Cow<'_, Value>> = Vec::new();
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_however_many_a_condition_names() {
+    fn members_of_long_conditions_are_found() {
         let condition = ".big == 1000 and .y in .arr and .s in \"a foo b\" and .neg < .y and .y == 1";
         let filter = Filter::parse(condition.as_bytes()).unwrap();
         assert_eq!(filter.names.len(), 5);

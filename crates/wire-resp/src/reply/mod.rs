@@ -4,10 +4,10 @@
 //! no command depends on the protocol's version. Aggregates are written head first: `map(2)` and
 //! then four elements. The announced number of elements is not checked; that is the command's duty.
 //!
-//! A reply may have a limit of bytes: a short request can ask for the same long value a thousand
-//! times. It may also take the memory for its bytes from somewhere before they are made
-//! ([`ReplyMemory`]). Bytes beyond the limit, or without memory, are left out, and
-//! [`Reply::is_full`] says so; the command then answers an error instead of the written bytes.
+//! A reply may have a limit of bytes: a short request can name the same long value a thousand
+//! times. It may also take the memory for its bytes before they are made ([`ReplyMemory`]). Bytes
+//! beyond the limit, or without memory, are left out, and [`Reply::is_full`] says so; the command
+//! then answers an error instead of the written bytes.
 //!
 //! Shapes follow the `addReply*` family of Redis 8's `networking.c`; doubles follow its `d2string`.
 
@@ -30,12 +30,12 @@ pub trait ReplyMemory {
     /// room for them, and nothing was taken.
     fn take(&self, bytes: usize, old_bytes: usize) -> bool;
 
-    /// The smaller buffer is gone.
+    /// The smaller buffer was freed.
     fn give_back(&self, old_bytes: usize);
 }
 
-/// Makes room for `more` bytes behind those of `out`, whose growth beyond [`UNCOUNTED_BYTES`] is
-/// taken from `memory` first. False: there is none, and `out` stays as it is.
+/// Makes room for `more` bytes at the end of `out`. Growth beyond [`UNCOUNTED_BYTES`] is taken from
+/// `memory` first. False: memory is short, and `out` is unchanged.
 pub fn grow(out: &mut Vec<u8>, more: usize, memory: &dyn ReplyMemory) -> bool {
     let least = out.len().saturating_add(more);
     if least <= out.capacity() || least <= UNCOUNTED_BYTES {
@@ -60,21 +60,21 @@ pub fn counted_bytes(capacity: usize) -> usize {
     if capacity > 2 * UNCOUNTED_BYTES { capacity } else { 0 }
 }
 
-/// Up to this capacity the memory of a buffer is not asked for.
+/// Up to this capacity a buffer takes no memory from [`ReplyMemory`].
 pub const UNCOUNTED_BYTES: usize = 64 << 10;
 
 /// Appends replies to a buffer.
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// Up to this length `out` grows without asking. `end <= last`, and 0 once the reply is full.
+    /// Up to this length `out` grows without a call. `end <= last`, and 0 once the reply is full.
     end: usize,
     /// `out` grows up to this length.
     last: usize,
     memory: Option<&'a dyn ReplyMemory>,
-    /// Bytes of parts that come later, for which there is room in `out` already.
+    /// Bytes of parts that are written later. `out` has room for them already.
     to_come: usize,
-    /// Parts that come later are kept as well until the reply is whole.
+    /// Parts that are written later are kept as well until the reply is whole.
     is_kept_whole: bool,
     is_full: bool,
 }
@@ -108,7 +108,8 @@ impl<'a> Reply<'a> {
         self
     }
 
-    /// Takes memory for parts that come later as well: the reply is not sent before it is whole.
+    /// Takes memory for parts that are written later as well: the reply is not sent before it is
+    /// whole.
     pub fn kept_whole(mut self, is_kept_whole: bool) -> Reply<'a> {
         self.is_kept_whole = is_kept_whole;
         self
@@ -134,7 +135,7 @@ impl<'a> Reply<'a> {
     #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
         match self.end.checked_sub(self.out.len()) {
-            Some(left) if left >= bytes.saturating_add(HEAD_BYTES_MAX + 2) => true,
+            Some(room) if room >= bytes.saturating_add(HEAD_BYTES_MAX + 2) => true,
             _ => self.makes_room(bytes),
         }
     }
@@ -220,8 +221,8 @@ impl<'a> Reply<'a> {
     }
 
     /// A string of `len` bytes without the bytes, which count as written, but take memory only if
-    /// the reply is kept whole. Returns the position in the buffer where they are to be put, or
-    /// `None` if there is no room for them.
+    /// the reply is kept whole. Returns the position of the bytes in the buffer, or `None` without
+    /// room for them.
     pub fn bulk_to_come(&mut self, len: usize) -> Option<usize> {
         if !self.has_room(if self.is_kept_whole { len } else { 0 }) {
             return None;
@@ -267,7 +268,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The position of the next reply: for an aggregate whose length is known only after its
+    /// The position of the next reply: for an aggregate that knows its length only after its
     /// elements.
     pub fn mark(&self) -> usize {
         self.out.len()
@@ -532,7 +533,7 @@ fn shortest_digits(size: f64, text: &mut [u8; 32]) -> (&[u8], i32) {
 /// Redis prints whole numbers up to half of LLONG_MAX as integers; as a double that is 2^62.
 const INTEGER_MAX: f64 = (1u64 << 62) as f64;
 const HEAD_BYTES_MAX: usize = 1 + 20 + 2;
-/// A sign, seventeen digits and seven zeros behind them.
+/// A sign, seventeen digits, then seven zeros.
 const DOUBLE_BYTES_MAX: usize = 25;
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ fn check(write: impl Fn(&mut Reply), resp2: &str, resp3: &str) {
     assert_eq!(written(Protocol::Resp3, &write), resp3);
 }
 
-fn check_same(write: impl Fn(&mut Reply), both: &str) {
-    check(&write, both, both);
+fn check_same(write: impl Fn(&mut Reply), text: &str) {
+    check(&write, text, text);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn memory_is_taken_before_the_bytes_are_made() {
     assert_eq!(reply.mark(), written);
     assert_eq!(purse.taken.get(), out.capacity());
     assert!(purse.taken_max.get() <= 1 << 20 && written > 300_000, "{written}");
-    // What is there already is not taken again, and nothing is needed for small replies.
+    // Existing capacity is not taken again, and small replies need no memory.
     let purse = Purse::of(0);
     out.clear();
     let mut reply = Reply::new(&mut out, Protocol::Resp2).with_memory(&purse);
@@ -286,9 +286,9 @@ fn memory_is_taken_before_the_bytes_are_made() {
     assert_eq!(out, b"-OOM\r\n");
 }
 
-/// A long part that comes later takes no memory, but counts against the limit.
+/// A long part that is written later takes no memory, but counts against the limit.
 #[test]
-fn bytes_to_come_take_no_memory() {
+fn bytes_announced_for_later_take_no_memory() {
     let (purse, mut out) = (Purse::of(0), Vec::new());
     let mut reply = Reply::new(&mut out, Protocol::Resp2)
         .limited(2 << 20)

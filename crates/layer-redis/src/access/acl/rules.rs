@@ -1,5 +1,4 @@
-//! The rules of one user: how he authenticates, and selectors, any one of which may allow a
-//! request.
+//! The rules of one user: authentication, and selectors. One selector is enough to allow a request.
 
 use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
@@ -20,7 +19,7 @@ pub struct Rules {
     /// `sanitize-payload` or `skip-sanitize-payload`, if either was said. Shown, but payloads are
     /// always checked.
     pub sanitizes_payload: Option<bool>,
-    /// The first is the user's own, the others stand in parentheses.
+    /// The first is the user's own, the others are in parentheses.
     pub selectors: Vec<Selector>,
 }
 
@@ -88,7 +87,7 @@ impl Rules {
         self.selectors.iter().any(Selector::is_of_everything)
     }
 
-    /// Looks at every password, so that the time tells nothing about which is nearly right.
+    /// Compares every password, so that the time does not reveal a nearly right password.
     pub fn has_password(&self, hash: &[u8; 32]) -> bool {
         let mut found = false;
         for password in self.passwords.names() {
@@ -97,8 +96,8 @@ impl Rules {
         found
     }
 
-    /// Returns `Ok` if one selector allows it; otherwise the denial of the selector that got
-    /// furthest.
+    /// Returns `Ok` if one selector allows it, and the denial of the selector that got furthest if
+    /// none does.
     pub fn check(&self, command: &'static Command, arguments: Arguments<'_>) -> Result<(), Denial> {
         let mut furthest = Denial::Command;
         for selector in &self.selectors {

@@ -1,5 +1,4 @@
-//! One set of permissions: commands, keys, channels. A request must be allowed all of what it needs
-//! by one selector.
+//! One set of permissions: commands, keys, channels. One selector must allow the whole request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +15,10 @@ use crate::command::table::Table;
 use crate::command::{Command, NO_AUTH, PUBSUB};
 use crate::listed::Listed;
 
-/// Two are equal if they allow the same, whatever rules led there.
+/// Two selectors are equal if they allow the same, independent of the rules that were given.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// The table whose indexes are used.
+    /// The table of the indexes in use.
     pub table: &'static Table,
     /// One bit a command, at its index in the table.
     commands: Vec<u64>,
@@ -36,8 +35,8 @@ pub struct Selector {
     channels: Listed<Arc<[u8]>>,
 }
 
-/// The rule that gives a pattern of keys. `~*` would be every key, behind which there can be no
-/// further pattern.
+/// The rule that gives a pattern of keys. `~*` would be every key, and no further pattern may
+/// follow it.
 fn key_rule((pattern, access): (&Arc<[u8]>, &Access)) -> Vec<u8> {
     if *access == Access::BOTH && **pattern == *b"*" {
         return b"%RW~*".to_vec();
@@ -150,7 +149,7 @@ impl Selector {
         patterns.any(|(pattern, access)| access.includes(wanted) && glob::matches(pattern, name))
     }
 
-    /// Every key that begins with one of these may be read, and written if that is asked for.
+    /// Every key with one of these prefixes may be read, and written if `writes`.
     pub fn has_prefixes(&self, prefixes: &[Vec<u8>], writes: bool) -> bool {
         prefixes.iter().all(|prefix| self.has_prefix(prefix, writes))
     }
@@ -167,7 +166,7 @@ impl Selector {
         self.all_keys || patterns.any(|(pattern, access)| access.includes(wanted) && covers(pattern))
     }
 
-    /// This key may be read, and written if that is asked for.
+    /// This key may be read, and written if `writes`.
     pub fn has_key(&self, name: &[u8], writes: bool) -> bool {
         self.all_keys || self.allows_key(Access { reads: true, writes }, name)
     }
@@ -340,7 +339,7 @@ impl Selector {
         self.command_rules.add("@all".into(), allows);
     }
 
-    /// Puts the rule behind the others, in place of one about the same.
+    /// Appends the rule to the others, in place of a rule about the same.
     fn note_rule(&mut self, allows: bool, name: &str) {
         let name: Arc<str> = name.into();
         self.command_rules.remove(&name);

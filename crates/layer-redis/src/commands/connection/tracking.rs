@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. The mechanism stands in
+//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO. The mechanism is in
 //! [`crate::connections::tracking`].
 
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// The mode without its prefixes, and those in the order in which they were given.
+/// The mode without its prefixes, and the prefixes in the order of the request.
 fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), ErrorReply> {
     let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
     let mut rest = arguments.iter().skip(3);

@@ -204,7 +204,7 @@ pub fn hstrlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     let found = entry
         .as_ref()
         .and_then(|entry| value::find(&mut keys, entry, &arguments[2]));
-    reply.integer(found.map_or(0, |found| found.value().len() as i64));
+    reply.integer(found.map_or(0, |element| element.value().len() as i64));
     Ok(())
 }
 
@@ -255,7 +255,7 @@ fn increment_field(
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
     let found = entry.as_ref().and_then(|entry| value::find(&mut keys, entry, field));
-    let new = sum(found.as_ref().map(|found| found.value()))?;
+    let new = sum(found.as_ref().map(|element| element.value()))?;
     check_field(field)?;
     set_one(context, name, entry.as_ref(), field, &new, Deadline::Keep);
     Ok(new)

@@ -197,7 +197,7 @@ impl Json {
             let Some((_, parent)) = group[0].split_last() else {
                 continue;
             };
-            // All of one parent at once: each alone would move what stands behind it.
+            // All of one parent at once: single removals would move the later members each time.
             let gone = group.iter().filter_map(|location| location.last().copied());
             match self.at_mut(parent) {
                 Some(Json::Array(elements)) => remove_each(elements, gone),
@@ -244,7 +244,7 @@ impl Json {
         text.finish().expect("a text without a limit")
     }
 
-    /// Appends the text, laid out as wished, of a value that stands `depth` levels deep.
+    /// Appends the text, in the given layout, of a value `depth` levels deep.
     pub fn write_with(&self, layout: &Layout<'_>, depth: usize, out: &mut Text<'_>) {
         match self {
             Json::Null => out.push(b"null"),
@@ -312,7 +312,7 @@ fn remove_each<T>(values: &mut Vec<T>, gone: impl Iterator<Item = usize>) {
 const TOO_DEEP: &str = "ERR the document nests too deeply";
 const TOO_LARGE: &str = "ERR the document exceeds the maximum size of 1 GB in memory";
 
-/// Appends a member's name and what stands between it and the value.
+/// Appends a member's name and the separator between it and the value.
 pub fn write_name(name: &str, layout: &Layout<'_>, out: &mut Text<'_>) {
     write_text(name, out);
     out.push(b":");

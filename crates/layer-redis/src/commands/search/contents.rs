@@ -228,7 +228,7 @@ pub fn property(field: &Field, value: Value, is_loaded: bool) -> Value {
 }
 
 fn of_field(keys: &mut Keyspace<'_, '_>, entry: &Entry, name: &str) -> Option<Vec<u8>> {
-    hashes::find(keys, entry, name.as_bytes()).map(|found| found.value().to_vec())
+    hashes::find(keys, entry, name.as_bytes()).map(|element| element.value().to_vec())
 }
 
 /// The values at a path. None if the path is wrong, or means more than a path may.

@@ -1703,7 +1703,7 @@ fn aggregations_show_payloads_and_the_reasons_of_scores() {
 /// seconds. The bytes of one key that all of them take in are bounded; beyond it the write is
 /// refused, alone, in a transaction or in a script, and leaves nothing.
 #[test]
-fn a_write_that_many_indexes_take_in_is_bounded() {
+fn a_write_stored_by_many_indexes_is_bounded() {
     let fixture = Fixture::new();
     let mut connection = fixture.connect();
     for number in 0..10 {

@@ -285,7 +285,7 @@ fn of_hash(keys: &mut Keyspace<'_, '_>, schema: &Schema, name: &[u8], entry: &En
     let mut bytes = 0;
     let mut values: Vec<Option<Vec<u8>>> = Vec::new();
     for (_, field) in schema.fields() {
-        let value = hashes::find(keys, entry, field.path.as_bytes()).map(|found| found.value().to_vec());
+        let value = hashes::find(keys, entry, field.path.as_bytes()).map(|element| element.value().to_vec());
         bytes += value.as_ref().map_or(0, Vec::len);
         values.push(value);
     }

@@ -173,8 +173,8 @@ fn intersection(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>>
 /// Members that are looked at between two questions whether there are enough.
 const PAGE: u64 = 1024;
 
-/// At most `count_max` members that all sets have: those of the smallest that the others contain.
-/// Fewer if `must_end`, which is told how many were looked up, says so.
+/// At most `count_max` members that all sets have: members of the smallest set that the others
+/// contain. Fewer if `must_end`, given the number of lookups, returns true.
 fn common(
     keys: &mut Keyspace<'_, '_>,
     operands: Operands,

@@ -107,7 +107,7 @@ fn sort_ro(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     run(context, &arguments[1], options)
 }
 
-/// Patterns may name any key, so whoever uses them must be allowed to read all.
+/// Patterns may name any key, so a user of patterns must be allowed to read all.
 fn check_permission(
     context: &Context<'_, '_>,
     options: &Options<'_>,
@@ -132,7 +132,7 @@ fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Resu
             let wanted = options.wanted(length(&entry) as usize);
             let in_order = options.leaves_order(entry.kind, context.client.is_script);
             let looked_at = match in_order {
-                // A plain set is walked from its beginning.
+                // A plain set is walked from its first member.
                 true if entry.kind == Kind::Set => wanted.end,
                 true => wanted.len(),
                 false => length(&entry) as usize,
@@ -298,8 +298,8 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Elements are answered in the order that the key has. A set has none: what is stored of it, or
-    /// shown to a script, is sorted after all.
+    /// Elements are answered in the order of the key. A set has no order: its elements are sorted
+    /// after all if they are stored, or shown to a script.
     fn leaves_order(&self, kind: Kind, is_script: bool) -> bool {
         let has_order = match kind {
             Kind::List | Kind::SortedSet => true,
@@ -370,7 +370,7 @@ fn in_order_of_its_own(
     elements
 }
 
-/// All elements in the order that the options ask for.
+/// All elements in the order of the options.
 fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -> Result<Vec<Vec<u8>>, ErrorReply> {
     let keys = &mut context.keys();
     let mut elements = match entry.kind {

@@ -70,7 +70,7 @@ impl<'a> Pattern<'a> {
         match (field, entry.kind) {
             (None, Kind::String) => Some(StringValue::of(&entry).whole(context.tx).into_owned()),
             (Some(field), Kind::Hash) if field.len() <= hashes::FIELD_BYTES_MAX => {
-                hashes::find(&mut context.keys(), &entry, field).map(|found| found.value().to_vec())
+                hashes::find(&mut context.keys(), &entry, field).map(|element| element.value().to_vec())
             }
             _ => None,
         }

@@ -279,7 +279,7 @@ impl Input {
         pairs
     }
 
-    /// Some of the pairs, from a place on that begins with 0, and the place of the next.
+    /// One page of the pairs from `place` on, the first being 0, and the place of the next page.
     fn page(&self, keys: &mut Keyspace<'_, '_>, place: u64) -> (Pairs, Option<u64>) {
         let mut pairs = Vec::new();
         let next = match &self.members {
@@ -347,8 +347,8 @@ fn union(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggrega
     scores.into_iter().collect()
 }
 
-/// Walks the smallest input and asks the others, until `count_max` members are found, or until
-/// `must_end`, which is told how many were looked up, says so.
+/// Walks the smallest input and looks its members up in the others, until `count_max` members are
+/// found, or until `must_end`, given the number of lookups, returns true.
 fn intersection(
     keys: &mut Keyspace<'_, '_>,
     mut inputs: Vec<Input>,

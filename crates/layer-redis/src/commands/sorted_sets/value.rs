@@ -233,7 +233,7 @@ pub fn remove_ranks(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], s
     remove_run(keys, config, name, set, ranks, victims.iter());
 }
 
-/// Names one behind another.
+/// Names in one buffer, each after the previous.
 #[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
@@ -270,7 +270,7 @@ pub fn pair_of(row: &Row) -> (&[u8], f64) {
     (member, score_of(order))
 }
 
-/// Removes the pairs of these ranks, whose members are given; the key goes with the last one.
+/// Removes the pairs of these ranks, given their members; the key is removed with its last pair.
 pub fn remove_run<'m>(
     keys: &mut Keyspace<'_, '_>,
     config: &Config,
@@ -403,7 +403,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Removes the members that are there. Returns how many.
+    /// Removes the members that exist. Returns their number.
     pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, members: impl ExactSizeIterator<Item = &'a [u8]>) -> u64 {
         let before = self.len();
         match &mut self.form {
@@ -427,7 +427,7 @@ impl<'a> Editor<'a> {
         removed
     }
 
-    /// Removes the pairs of these ranks, whose members are given.
+    /// Removes the pairs of these ranks, given their members.
     fn take_run<'m>(
         &mut self,
         keys: &mut Keyspace<'_, '_>,

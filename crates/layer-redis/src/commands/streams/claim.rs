@@ -217,7 +217,7 @@ fn autoclaim_options(arguments: Arguments<'_>) -> Result<(u64, bool), ErrorReply
         if parse::is(word, "count") && words.len() > 0 {
             let given = parse::integer(words.next().unwrap_or_default());
             count = given
-                .filter(|given| (1..=COUNT_MAX).contains(given))
+                .filter(|count| (1..=COUNT_MAX).contains(count))
                 .ok_or("ERR COUNT must be > 0")? as u64;
         } else if parse::is(word, "justid") {
             just_ids = true;

@@ -70,7 +70,7 @@ pub fn lcs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         matches.reverse();
         let pieces: Vec<&[u8]> = matches
             .iter()
-            .map(|found| &a[found.a_end - found.length..found.a_end])
+            .map(|run| &a[run.a_end - run.length..run.a_end])
             .collect();
         context.reply.bulk(&pieces.concat());
     }
@@ -101,7 +101,7 @@ fn options(arguments: Arguments<'_>) -> Result<Options, ErrorReply> {
 
 fn reply_indexes(context: &mut Context<'_, '_>, options: &Options, table: &Table<'_>) {
     let mut matches = table.matches();
-    matches.retain(|found| found.length as i64 >= options.match_length_min);
+    matches.retain(|run| run.length as i64 >= options.match_length_min);
     let reply = &mut context.reply;
     reply.map(2);
     reply.bulk(b"matches");

@@ -157,7 +157,9 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
     let (coded, _) = vector_set::vector_of(&mut index.rows(context), head, id);
     let vector = coded.decoded(head.quantization, head.dimensions);
     context.reply.array(vector.len());
-    vector.iter().for_each(|one| context.reply.double(f64::from(*one)));
+    vector
+        .iter()
+        .for_each(|number| context.reply.double(f64::from(*number)));
     Ok(())
 }
 

@@ -73,7 +73,7 @@ pub fn embedding(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     } else {
         let vector = coded.decoded(head.quantization, head.dimensions);
         reply.array(vector.len());
-        vector.iter().for_each(|one| reply.double(f64::from(*one)));
+        vector.iter().for_each(|number| reply.double(f64::from(*number)));
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub fn read(arguments: Arguments<'_>, at: usize) -> Result<(Vec<f32>, usize), Er
 pub fn of_blob(blob: &[u8]) -> Option<Vec<f32>> {
     let (floats, rest) = blob.as_chunks::<4>();
     let is_whole = rest.is_empty() && floats.len() <= DIMENSIONS_MAX;
-    let vector: Vec<f32> = is_whole.then(|| floats.iter().map(|one| f32::from_le_bytes(*one)).collect())?;
+    let vector: Vec<f32> = is_whole.then(|| floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())?;
     is_possible(&vector).then_some(vector)
 }
 
@@ -46,7 +46,7 @@ pub fn of_words(words: Arguments<'_>, count: usize) -> Option<Vec<f32>> {
 }
 
 fn is_possible(vector: &[f32]) -> bool {
-    let squares: f32 = vector.iter().map(|one| one * one).sum();
+    let squares: f32 = vector.iter().map(|number| number * number).sum();
     (1..=DIMENSIONS_MAX).contains(&vector.len()) && squares.is_finite()
 }
 

@@ -615,7 +615,7 @@ fn calls(connection: &mut Connection, command: &str) -> u64 {
 /// and LCS asked nobody. A tenant with a limit of 100 ms held its neighbours for half a minute. The
 /// limit is looked at before and after each command, and by commands that take long.
 #[test]
-fn a_script_ends_at_its_deadline_whatever_it_calls() {
+fn a_script_ends_at_its_deadline_in_any_command() {
     let (world, mut connection) = bounded_world();
     for (step, command, calls_max, script) in [
         (

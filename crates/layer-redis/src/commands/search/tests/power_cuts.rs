@@ -188,7 +188,7 @@ impl Condition {
         let has_tag = |tag: &&'static str| {
             fields
                 .get("g")
-                .is_some_and(|tags| tags.split(',').any(|one| one == *tag))
+                .is_some_and(|tags| tags.split(',').any(|part| part == *tag))
         };
         let number = number_of(fields);
         match self {

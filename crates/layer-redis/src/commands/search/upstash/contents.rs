@@ -56,7 +56,7 @@ impl Contents {
         let Contents::Hash(entry) = self else {
             return None;
         };
-        hashes::find(keys, entry, name.as_bytes()).map(|found| found.value().to_vec())
+        hashes::find(keys, entry, name.as_bytes()).map(|element| element.value().to_vec())
     }
 
     /// The names and values of a hash or an entry, all or those of these names.

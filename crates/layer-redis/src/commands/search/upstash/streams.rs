@@ -149,7 +149,7 @@ pub fn document(index: &KeyIndex, id: StreamId, fields: &[u8]) -> Option<Documen
     };
     let bytes = schema.fields().flat_map(|(_, field)| of_field(field.source()));
     let bytes: usize = bytes
-        .map(|given| if let Given::Raw(text) = given { text.len() } else { 0 })
+        .map(|value| if let Given::Raw(text) = value { text.len() } else { 0 })
         .sum();
     (bytes <= DOCUMENT_BYTES_MAX).then(|| filter::document(schema, &id.to_bytes(), |field| of_field(field.source())))
 }
