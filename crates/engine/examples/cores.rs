@@ -69,8 +69,8 @@ fn main() {
     let medians: Vec<Vec<Done>> = (0..scenes.len())
         .map(|scene| {
             let threads = 0..scenes[scene].1.len();
-            let of_thread = |thread: usize| median(rounds.iter().map(|round| round[scene][thread]).collect());
-            threads.map(of_thread).collect()
+            let median_of = |thread: usize| median(rounds.iter().map(|round| round[scene][thread]).collect());
+            threads.map(median_of).collect()
         })
         .collect();
     println!("{rows} rows, medians of {ROUNDS} rounds of {} s", time.as_secs());
@@ -176,11 +176,11 @@ fn one(engine: &Engine, work: Work, key: &[u8]) {
     }
 }
 
-fn measure(is_over: &AtomicBool, mut one: impl FnMut()) -> Done {
+fn measure(is_over: &AtomicBool, mut operation: impl FnMut()) -> Done {
     let (began, cpu_before) = (Instant::now(), ran_nanos());
     let (mut count, mut last, mut longest) = (0_u64, began, Duration::ZERO);
     while !is_over.load(Ordering::Relaxed) {
-        one();
+        operation();
         count += 1;
         let now = Instant::now();
         longest = longest.max(now - last);

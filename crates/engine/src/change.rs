@@ -9,7 +9,7 @@ use crate::Reader;
 
 /// Decodes one layer's effects in one logical database, in commit order.
 pub trait ChangeDecoder: Send {
-    /// The layer whose effects it decodes.
+    /// The layer of the effects that it decodes.
     fn layer(&self) -> LayerId;
 
     /// Appends what the effect did, with keys relative to the space; nothing if it follows from

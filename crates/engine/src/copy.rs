@@ -198,7 +198,7 @@ pub struct CopyTarget {
 }
 
 impl CopyTarget {
-    /// Starts in an empty directory, in which `parts` opens the file log.
+    /// Starts in an empty directory, where `parts` opens the file log.
     pub fn begin(parts: Parts, kind: StoreKind) -> Result<CopyTarget, CopyError> {
         let restoration = Restoration::begin(parts.disk.clone(), kind, Box::new(|_| true));
         Ok(CopyTarget {
@@ -309,7 +309,7 @@ impl CopyTarget {
     }
 }
 
-/// The place of a record that a copy begins with: nothing is before it in the file log.
+/// The place of a record that a copy starts with: nothing is before it in the file log.
 fn whole(position: Place) -> Placed {
     Placed {
         position,
@@ -318,7 +318,7 @@ fn whole(position: Place) -> Placed {
     }
 }
 
-/// The length of the row or record at the beginning of `bytes`, as it says; zero if it does not
+/// The length of the row or record at the start of `bytes`, as it says; zero if it does not
 /// yet. Only saves looking at it before it is whole.
 fn announced(bytes: &[u8]) -> usize {
     let mut fields = Fields(bytes);

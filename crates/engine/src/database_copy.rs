@@ -118,7 +118,7 @@ impl Engine {
         self.partition().state().fenced.retain(|other| *other != database);
     }
 
-    /// Lifts all fences. For a new home, whose catalogue decides which databases are here.
+    /// Lifts all fences. For a new home: its catalogue decides which databases are here.
     pub fn unfence_all(&self) {
         self.partition().state().fenced.clear();
     }

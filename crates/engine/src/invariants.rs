@@ -15,7 +15,7 @@ use crate::{Durability, Frozen, Reader, Space};
 
 /// The invariants that a layer guarantees for its rows.
 pub trait Invariants {
-    /// The layer whose rows it verifies.
+    /// The layer of the rows that it verifies.
     fn layer(&self) -> LayerId;
 
     /// Looks at all rows of the layer in one logical database. Bytes that no version has written
@@ -31,7 +31,7 @@ pub trait Invariants {
 
 /// One layer's rows in one logical database, and the breaches found in them.
 pub struct Verification<'r> {
-    /// The rows; its time is that of the newest commit.
+    /// The rows; its time is the newest commit's.
     pub rows: &'r Reader,
     /// The logical databases that have rows, in rising order.
     pub databases: &'r [DatabaseId],

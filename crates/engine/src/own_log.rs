@@ -40,7 +40,7 @@ impl OwnLog {
         self.place
     }
 
-    /// The last record, which may be in a group whose end is missing.
+    /// The last record, which may be in a group without its end.
     pub fn tail(&self) -> LogSequence {
         self.log.tail()
     }

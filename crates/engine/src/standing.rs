@@ -10,8 +10,8 @@
 //! Numbers restart with each home, and after a rollback a version may be assigned again to other
 //! content. So arrivals carry the *generation*, which increases whenever this node becomes home or
 //! ceases to be: odd while it is home. When it ceases to be, the state that was durable and
-//! confirmed by then is kept: replies that depend on nothing else are still sent. All other replies
-//! of an earlier home are lost.
+//! confirmed at that time is kept: replies that depend on nothing else are still sent. All other
+//! replies of an earlier home are lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl Arrival {
         }
     }
 
-    /// One that differs from those of other numbers, for tests of what keeps arrivals.
+    /// An arrival that differs from those of other numbers, for tests of types that keep arrivals.
     #[doc(hidden)]
     pub fn numbered(number: u64) -> Arrival {
         Arrival {
@@ -301,7 +301,7 @@ impl Standing {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// True from the beginning of a term of this node's to its end.
+    /// True from the start of a term of this node's to its end.
     pub fn has_term(&self) -> bool {
         self.is_home() || self.is_suspended()
     }

@@ -25,7 +25,7 @@ mod primitives {
         static SLEEPERS: RefCell<Vec<(ThreadId, bool)>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Resets the state. All threads of the scheduler run on this one.
+    /// Resets the state. All threads of the scheduler run on this thread.
     pub fn begin(step: Duration, has_timers: bool) {
         PASSED.set(Duration::ZERO);
         STEP.set(step);

@@ -6,7 +6,7 @@ pub enum Error {
     Source(String),
     #[error("the target: {0}")]
     Target(String),
-    /// Nobody is at the address: nothing was asked.
+    /// No server accepts connections at the address: nothing was requested.
     #[error("{url} cannot be reached: {what}")]
     Unreachable { url: String, what: String },
     #[error("certificates to trust: {0}")]

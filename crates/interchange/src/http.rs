@@ -9,7 +9,7 @@ use crate::roots::TrustedRoots;
 
 /// One request may take so long.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Time after which an unreachable server counts as gone.
+/// Time after which an unreachable server counts as stopped.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);

@@ -35,7 +35,7 @@ struct Row {
     value: String,
 }
 
-/// A server, and the runtime in which it is talked to.
+/// A server, and the runtime that its requests run in.
 pub struct Client {
     runtime: Runtime,
     database: Database,

@@ -1,4 +1,4 @@
-//! The certificates that a server over TLS is judged by.
+//! The certificates that a TLS server's certificate is verified against.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 #[derive(Clone)]
 pub enum TrustedRoots {
-    /// Those that browsers trust, as of the build.
+    /// The public certificate authorities that browsers trust, as of the build.
     Public,
     /// Those of a file, and no others.
     Own(Arc<Vec<Certificate<'static>>>),

@@ -89,7 +89,7 @@ pub struct Follower {
     group: Vec<Vec<u8>>,
     /// The object of the next record, which is being read.
     download: Option<Download>,
-    /// The record whose object was missing from the store.
+    /// The record with an object that was missing from the store.
     missing: Option<RecordHash>,
 }
 

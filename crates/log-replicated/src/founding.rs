@@ -27,7 +27,7 @@ const MAGIC: &[u8; 4] = b"QFND";
 /// one for `meta`.
 pub const FOUNDED_PARTITIONS_MAX: u32 = 63;
 
-/// A cluster that begins with data.
+/// A cluster that starts with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founding {
     cluster: ClusterId,
@@ -169,7 +169,7 @@ impl Founding {
     }
 }
 
-/// The previous hash in a founding record. Without data it is the beginning of the log, which a
+/// The previous hash in a founding record. Without data it is the start of the log, which a
 /// node without records continues from.
 fn before(place: &Place, founded: &FoundedState) -> RecordHash {
     let origin = place.beginning().hash;

@@ -104,7 +104,7 @@ pub struct Appended {
     pub is_whole: bool,
 }
 
-/// The fate of an epoch whose home was deposed while it was in flight.
+/// The fate of an epoch that was in flight when its home was deposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is durable and part of every later history.
@@ -510,7 +510,7 @@ impl Home {
         Some(since.map_or(evidence, |since| evidence.min(since)))
     }
 
-    /// Bytes of the record in flight, as stored; zero without one.
+    /// Bytes of the record in flight, as stored; zero without a flight.
     pub fn flight_bytes(&self) -> usize {
         self.flight.as_ref().map_or(0, |flight| flight.bytes.len())
     }

@@ -10,8 +10,8 @@
 //! A record is appended only once the store has every piece, so a record without its object is a
 //! contradiction. An object's name has the record's sequence, its term and the hash of its bytes:
 //! no two homes, and no two epochs, share a name, and a late request has no effect on objects that
-//! are read. An object is needed as long as its record is at the sequencer. An object whose record
-//! was never appended is removed by the same rule, once trimming has passed its sequence.
+//! are read. An object is needed as long as its record is at the sequencer. An object without an
+//! appended record is removed by the same rule, once trimming has passed its sequence.
 
 use quartet_model::LogSequence;
 

@@ -1,7 +1,7 @@
 //! How long a sequencer takes to answer, and how long to wait for it. Pure.
 //!
 //! A sequencer that takes two seconds for a write is slow for every node: a limit that it cannot
-//! keep would give up each answer just before it comes, and depose homes for what the next one
+//! keep would give up each answer just before it arrives, and depose homes for what the next one
 //! meets too. So the limits follow the answers: at once when they take longer, and by a quarter of
 //! the way with each that is quicker.
 //!

@@ -1,5 +1,5 @@
-//! The hash by which two replicas, or a checkpoint and its source, verify that they hold the same
-//! rows.
+//! The hash that two replicas, or a checkpoint and its source, compare to verify that they hold
+//! the same rows.
 //!
 //! XXH3-128 over every row in key order, each as key length u32, value length u32, version u64 (all
 //! little-endian), key, value. Lengths precede the bytes, so no two different sequences of rows

@@ -69,7 +69,7 @@ pub trait Read {
     fn len(&self) -> u64;
 
     /// Returns the rows under the keys, in their order. For rows in memory several take little
-    /// longer than one.
+    /// longer than one row.
     fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
         keys.iter().map(|key| self.get(key)).collect()
     }

@@ -172,8 +172,8 @@ impl RecentChanges {
     /// The newer answer of both generations about the space of `key`.
     fn newest_of(&self, key: &[u8], ask: impl Fn(&ConflictHistory) -> Version) -> Version {
         let generations = [&self.young, &self.old].into_iter();
-        let known = generations.filter_map(|generation| generation.about(key));
-        known.map(ask).max().unwrap_or_default()
+        let histories = generations.filter_map(|generation| generation.about(key));
+        histories.map(ask).max().unwrap_or_default()
     }
 
     fn newest_unrecorded(&self, key: &[u8]) -> Version {
@@ -194,12 +194,12 @@ impl RecentChanges {
     pub fn forget_through(&mut self, version: Version) -> Vec<Generation> {
         self.forgotten = self.forgotten.max(version);
         self.unrecorded.retain(|_, newest| *newest > version);
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         while self.has_conflict_history() && self.old.newest <= version {
             let young = std::mem::take(&mut self.young);
-            gone.push(std::mem::replace(&mut self.old, young));
+            dropped.push(std::mem::replace(&mut self.old, young));
         }
-        gone
+        dropped
     }
 
     pub fn is_empty(&self) -> bool {

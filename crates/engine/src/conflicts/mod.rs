@@ -1,4 +1,4 @@
-//! The history by which conflicts are detected: the newest change of any key or range, as long as
+//! The history that detects conflicts: the newest change of any key or range, as long as
 //! it can still be needed.
 
 pub(crate) mod changes;

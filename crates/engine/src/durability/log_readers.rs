@@ -21,7 +21,7 @@ pub(crate) struct LogReaders {
 }
 
 pub(crate) struct Holder {
-    /// The oldest record that the reader may still request; later ones are held too.
+    /// The oldest record that the reader may still request; later records are held too.
     pub from: AtomicU64,
     /// The records it holds were trimmed anyway.
     pub is_lost: AtomicBool,

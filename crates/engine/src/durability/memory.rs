@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The memory of one process. All its engines share the count of rows.
 #[derive(Debug)]
 pub struct Memory {
-    /// The process' limit in bytes; `u64::MAX` without one.
+    /// The process' limit in bytes; `u64::MAX` without a limit.
     budget: AtomicU64,
     /// Limit of counted bytes, from the newest measurement.
     ceiling: AtomicU64,
@@ -34,7 +34,7 @@ pub struct Memory {
     /// last_resort`.
     last_resort: AtomicU64,
     reserved: AtomicU64,
-    /// Freed bytes of the counted ones, as far as the allocator has them.
+    /// Counted bytes that were freed, as far as the allocator has them.
     retained: AtomicU64,
     /// Counted and resident bytes when they were measured last.
     counted_then: AtomicU64,
@@ -71,7 +71,7 @@ impl Memory {
         self.last_resort.store(with_an_eighth(bytes), Ordering::Relaxed);
     }
 
-    /// Returns the process' limit in bytes, or `None` without one.
+    /// Returns the process' limit in bytes, or `None` without a limit.
     pub fn budget(&self) -> Option<u64> {
         Some(self.budget.load(Ordering::Relaxed)).filter(|&bytes| bytes != u64::MAX)
     }
@@ -214,7 +214,7 @@ impl Reserved {
         self.bytes
     }
 
-    /// Counts `bytes` more that somebody else has counted until now.
+    /// Counts `bytes` more that another owner has counted until now.
     pub(super) fn take_over(&mut self, bytes: u64) {
         self.bytes += bytes;
     }

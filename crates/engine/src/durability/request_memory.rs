@@ -1,9 +1,9 @@
 //! The memory that one request takes for what it makes: its reply, and what the reply is made of.
 //!
-//! A short request can ask for one long value a thousand times. So the bytes of a reply are taken
+//! A short request can read one long value a thousand times. So the bytes of a reply are taken
 //! from the process' budget before they are made, by every door: a request that is refused them
-//! ends with its protocol's own error, and nothing of the reply is there. What was taken is given
-//! back when the request is over, or passed on to a [`Reserved`] that keeps it until the peer has
+//! ends with its protocol's own error, and no part of the reply exists. The taken bytes are given
+//! back when the request ends, or passed on to a [`Reserved`] that keeps it until the peer has
 //! read the reply.
 
 use std::cell::Cell;
@@ -49,8 +49,8 @@ impl<'m> RequestMemory<'m> {
         }
     }
 
-    /// Takes `bytes` more. False: there is no room for them, nothing was taken, and the request is
-    /// to end.
+    /// Takes `bytes` more. False: there is no room for them, nothing was taken, and the request
+    /// must end.
     #[must_use]
     pub fn take(&self, bytes: u64) -> bool {
         self.take_instead(bytes, 0)
@@ -75,7 +75,7 @@ impl<'m> RequestMemory<'m> {
         self.is_refused.set(true);
     }
 
-    /// Gives `bytes` back; they were taken here, or somebody else counts them no longer.
+    /// Gives `bytes` back; they were taken here, or another owner has ceased to count them.
     pub fn give_back(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes.get());
         self.bytes.set(self.bytes.get() - bytes);

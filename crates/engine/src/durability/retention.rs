@@ -1,4 +1,4 @@
-//! The part of the log that is kept beyond the store's needs: for present readers and future ones.
+//! The part of the log that is kept beyond the store's needs: for present and future readers.
 //!
 //! Kept are the records that a [`LogReader`](crate::LogReader) holds and those younger than the
 //! retention time, together no more than the retention's bytes, no more than half of the disk's

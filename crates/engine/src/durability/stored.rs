@@ -50,7 +50,7 @@ impl StoredBytes {
         Ok(stored)
     }
 
-    /// Counts the existing rows again, while none are changed.
+    /// Counts the existing rows again, while no row is changed.
     pub fn recount(&self, rows: &impl Read) -> Result<(), StoreError> {
         let counted = StoredBytes::of(rows)?;
         for database in 0..=u16::MAX {

@@ -754,7 +754,7 @@ impl Worker {
         self.kept = Some(epoch);
     }
 
-    /// Writes the kept epoch. Returns true if none is left.
+    /// Writes the kept epoch. Returns true if no epoch is left.
     fn write_kept(&mut self) -> Result<bool, LogError> {
         if self.kept.is_none() {
             return Ok(true);

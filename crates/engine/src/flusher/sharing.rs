@@ -258,7 +258,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Passes the gathered epoch to the sequencer, if none is in flight.
+    /// Passes the gathered epoch to the sequencer, if no epoch is in flight.
     fn launch(&mut self, sharing: &mut Sharing, stopping: bool) -> Result<(), LogError> {
         if sharing.replica.home().is_none() {
             return Ok(());

@@ -22,7 +22,7 @@ pub fn current() -> Thread {
     std::thread::current()
 }
 
-/// Sleeps until another thread wakes this one, or until `until`. May also return spuriously.
+/// Sleeps until another thread wakes this thread, or until `until`. May also return spuriously.
 pub fn park(until: Option<Instant>) {
     match until {
         None => std::thread::park(),

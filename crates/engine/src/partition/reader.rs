@@ -136,7 +136,7 @@ impl Reader {
         row.map(RowValue::Stored)
     }
 
-    /// The rows at the keys, in their order: several take little longer than one.
+    /// The rows at the keys, in their order: several take little longer than one row.
     pub fn get_each(&self, keys: &[&[u8]]) -> Vec<Option<Row>> {
         let mut full = FullKeys::new();
         keys.iter().for_each(|key| _ = full.push(&self.prefix, key));

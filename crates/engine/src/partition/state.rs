@@ -63,7 +63,7 @@ pub(crate) enum Change {
     ClearedOfMany {
         old: Row,
     },
-    /// A range of which many rows were cleared one by one. It stands for all of them as evidence,
+    /// A range with many rows that were cleared one by one. It is the evidence for all of them,
     /// since a piece for each costs more than the rows.
     ManyCleared(Box<KeyRange>),
     /// Boxed: most changes are of one row, and each is moved about.
@@ -91,7 +91,7 @@ pub(crate) struct PartitionState {
     floor_micros: AtomicU64,
     pub full_epochs: FullEpochs,
     pub pending: EffectsWriter,
-    /// True if `pending` holds effects whose acknowledgement waits for a sync.
+    /// True if `pending` holds effects that a sync must precede before they are acknowledged.
     pub pending_needs_sync: bool,
     pub changes: RecentChanges,
     pub watches: Watches,

@@ -19,7 +19,7 @@ const CRASHES: usize = 4;
 /// The known part of the order, by the numbers of writes.
 #[derive(Default)]
 struct Order {
-    /// The largest number whose write has started.
+    /// The largest number with a started write.
     begun: AtomicU64,
     /// The largest number that a finished operation has written or read.
     known: AtomicU64,

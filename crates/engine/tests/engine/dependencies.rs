@@ -239,8 +239,8 @@ fn a_touch_without_a_write_notifies_watchers() {
 }
 
 /// Each of many rows that one command removed was evidence of its own, which cost more than the
-/// removal; and beyond 131,072 of them nobody who had read before could be judged. They are one
-/// range now, which nobody overlooks.
+/// removal; and beyond 131,072 of them no earlier reader could be verified. They are one
+/// range now, which every check includes.
 #[test]
 fn many_cleared_rows_are_evidence_as_one_range() {
     let engine = World::default().open();

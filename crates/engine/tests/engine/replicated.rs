@@ -201,7 +201,7 @@ fn a_home_that_is_cut_off_refuses_commits_and_recovers() {
     };
     until("it says so", || uncertain(&node.engine().role()));
     shelf.set_mode(node.client, Mode::Well);
-    // On a machine that stands still the home is suspended meanwhile, and gives up what waits.
+    // On a machine that is paused the home is suspended meanwhile, and gives up what waits.
     let is_settled = node.engine().wait_settled(dependency, arrival);
     assert!(is_settled || node.engine().replication().suspensions > 0);
     until("it commits again", || !refused(node.engine()));
@@ -242,7 +242,7 @@ fn a_home_without_answers_gives_up_what_waits_and_refuses_reads_as_well() {
     assert_eq!(node.engine().replication().roll_backs, 0);
 }
 
-/// `interval` acknowledged without end at a home that nobody could reach: everything since the cut
+/// `interval` acknowledged without end at a home that no peer could reach: everything since the cut
 /// was lost with it.
 #[test]
 fn relaxed_replies_wait_once_the_evidence_is_old() {
@@ -673,7 +673,7 @@ fn last_record(shelf: &Shelf) -> u64 {
     records(shelf).last().expect("there is a record").0
 }
 
-/// The number of records after this one that have effects.
+/// The number of records after `before` that have effects.
 fn effects_after(shelf: &Shelf, before: u64) -> usize {
     let has_effects = |bytes: &[u8]| {
         let body = Record::decode(bytes).unwrap().body;
@@ -804,7 +804,7 @@ fn a_node_continues_after_parts_of_a_group_at_the_end_of_its_log() {
     }
 }
 
-/// A home whose disk no longer responded kept reporting to the other nodes that it was alive.
+/// A home with a disk that no longer responded kept reporting to the other nodes that it was alive.
 #[test]
 fn a_home_that_waits_for_its_disk_says_for_how_long() {
     let home = Node::new(&founded(), 1);

@@ -43,7 +43,7 @@ impl std::fmt::Display for Refused {
 }
 
 impl Client {
-    /// Errors: nobody is there.
+    /// Errors: no server accepts connections at `url`.
     pub fn new(url: &str, credential: Credential, roots: &TrustedRoots) -> Result<Client, Error> {
         let http = Http::new(url, roots);
         http.check_reachable()?;

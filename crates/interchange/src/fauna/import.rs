@@ -20,7 +20,7 @@ use crate::observer::Observer;
 const BATCH_DOCUMENTS: usize = 100;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Kind of a file's lines. Documents alone are counted.
+/// Kind of a file's lines. Only documents are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Documents,

@@ -60,7 +60,7 @@ impl Refused {
 }
 
 impl Client {
-    /// Errors: nobody is there.
+    /// Errors: no server accepts connections at `url`.
     pub fn new(url: &str, secret: &str, roots: &TrustedRoots) -> Result<Client> {
         let secret = base64::engine::general_purpose::STANDARD.encode(format!("{secret}:"));
         let http = Http::new(url, roots);

@@ -23,7 +23,7 @@ const KEYS_MAX: usize = 100;
 const WRITES_MAX: usize = 25;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Memory that an answer takes for each byte of its items: JSON may be six times as long, and
-/// stands there twice before it is sent.
+/// is in memory twice before it is sent.
 const JSON_FACTOR: u64 = 8;
 
 fn tables<'j, 'a>(request: &'j Json<'a>) -> impl Iterator<Item = (&'j str, &'j Json<'a>)> {
@@ -114,7 +114,7 @@ pub fn get(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 /// Bytes of items that an answer has, one more perhaps. Keys that do not fit are unprocessed, and
-/// clients ask for them again.
+/// clients request them again.
 fn answer_bytes_max(layer: &DynamoDb) -> usize {
     let room_bytes = layer.engine.memory().room_for_a_request();
     ANSWER_BYTES_MAX.min((room_bytes / JSON_FACTOR) as usize)

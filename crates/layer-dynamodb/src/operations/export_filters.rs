@@ -1,6 +1,6 @@
 //! The filter of an export: which items it holds, and which parts of them.
 //!
-//! An incremental export judges each change by the newest image of its item, the old one if it was
+//! An incremental export filters each change by the newest image of its item, the old one if it was
 //! deleted (developer guide, "Filtering a table export").
 
 use crate::storage::source::Source;
@@ -41,7 +41,7 @@ impl ExportFilter {
         })
     }
 
-    /// Judges it by the keys of the table, as a Query is judged.
+    /// Verifies it against the keys of the table, as a Query is verified.
     pub fn check(&self, table: &Table) -> Result<(), Failure> {
         let Some(keys) = &self.keys else { return Ok(()) };
         let source = Source { table, index: None };

@@ -76,7 +76,7 @@ pub struct Export {
     id: String,
     table: Table,
     version: u64,
-    /// For an incremental export: the version with whose state that of `version` is compared.
+    /// For an incremental export: the version to compare the state of `version` with.
     from_version: Option<u64>,
     wanted: Wanted,
     status: Status,
@@ -175,7 +175,7 @@ impl Export {
         increment.to_micros.unwrap_or(self.version + 1)
     }
 
-    /// The versions whose states it needs.
+    /// The versions that it needs the states of.
     fn pinned(&self) -> impl Iterator<Item = Version> + use<> {
         [Some(self.version), self.from_version]
             .into_iter()
@@ -440,7 +440,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// Returns `None` if it was asked to end.
+    /// Returns `None` if it was requested to end.
     fn read(
         layer: &DynamoDb,
         export: &Export,
@@ -464,7 +464,7 @@ impl Filled {
         Ok(Some(filled))
     }
 
-    /// Adds the items behind the place `after`; answers the place of the last that was looked at,
+    /// Adds the items after the place `after`; answers the place of the last that was looked at,
     /// if there are more.
     fn add_page(
         &mut self,

@@ -157,7 +157,7 @@ fn number_of(id: &str) -> Option<u64> {
 const LETTERS_OF_AN_ID: usize = 13;
 const LETTERS: &[u8; 32] = b"ybndrfg8ejkmcpqxot1uwisza345h769";
 
-/// The name by which the world knows a database: its number in letters.
+/// The public name of a database: its number in letters.
 pub fn global_id(number: u64) -> String {
     (0..LETTERS_OF_AN_ID)
         .rev()

@@ -205,7 +205,7 @@ impl Evaluation<'_> {
         matches!(answer, Ok(Value::Bool(true)))
     }
 
-    /// The roles among these whose membership covers an identity.
+    /// The roles among these with a membership that covers an identity.
     pub fn roles_of(&mut self, identity: &Ref) -> Vec<Arc<Role>> {
         let is_member = |membership: &Membership, evaluation: &mut Self| {
             identity.collection().as_ref() == Some(&membership.resource)

@@ -450,7 +450,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Entries by their place, of which each has one.
+/// Entries by their place; each has one.
 type ByKey<'e> = HashMap<(&'e [u8], &'e [u8]), &'e Entry>;
 
 fn by_key<'e>(entries: impl IntoIterator<Item = &'e Entry>) -> ByKey<'e> {
@@ -460,13 +460,13 @@ fn by_key<'e>(entries: impl IntoIterator<Item = &'e Entry>) -> ByKey<'e> {
         .collect()
 }
 
-/// The entries have one that may stand in this one's place.
+/// The entries have an entry that may replace this entry.
 fn has(entries: &ByKey<'_>, entry: &Entry) -> bool {
     let other = entries.get(&(entry.terms_key.as_slice(), entry.values_key.as_slice()));
     other.is_some_and(|other| entry.is(other))
 }
 
-/// An entry, when it came, and when it left.
+/// An entry, when it was added, and when it was removed.
 struct Span {
     entry: Entry,
     added: Timestamp,

@@ -26,7 +26,7 @@ use crate::settings::{ClusterSettings, Settings};
 pub struct AdoptedCluster {
     /// The new cluster's id.
     pub cluster: String,
-    /// The id of the cluster whose history it continues.
+    /// The id of the cluster that it continues the history of.
     pub from: String,
     /// The last record of that history which is kept.
     pub last: u64,

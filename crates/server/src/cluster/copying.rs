@@ -28,7 +28,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::link::{self, Link};
 use crate::connections::stream::Stream;
 
-/// Marks a folder whose content must be replaced by a copy.
+/// Marks a folder: a copy must replace its content.
 const NEEDS_COPY: &str = "needs-copy";
 /// The content of the mark in that case.
 const STATE_DIFFERS: &str = "the state differs\n";

@@ -209,8 +209,8 @@ impl HomeCaller {
         }))
     }
 
-    /// The error for a client of Redis whose connection no home has taken. It names the home that
-    /// is known, so that the client may go there.
+    /// The error for a client of Redis if no home has accepted its connection. It names the home
+    /// that is known, so that the client may go there.
     fn no_home_redis(&self) -> String {
         let home = self.members.other_home(PartitionId(0));
         let named = home.and_then(|home| Some(format!(" The home is {} at {}.", home.name, home.redis?)));

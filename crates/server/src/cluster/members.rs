@@ -69,7 +69,7 @@ pub struct Member {
     pub sentinel: Option<String>,
     /// Its wall clock, in microseconds since 1970.
     pub clock_us: u64,
-    /// The home whose heartbeats the node receives.
+    /// The home that the node receives heartbeats from.
     pub hears: Option<u64>,
     /// The homes of the other partitions, in their order.
     #[serde(default)]
@@ -182,7 +182,7 @@ pub struct View {
     reports: BTreeMap<(PartitionId, u64), Reached>,
     /// The term of each partition, as far as it was read.
     terms: Vec<ReadTerm>,
-    /// Microseconds by which each member's clock was ahead of this node's.
+    /// Each member's clock minus this node's, in microseconds.
     clocks_ahead: BTreeMap<u64, i64>,
     /// The time of the first read of each member's present state.
     read_first: BTreeMap<u64, Instant>,
@@ -381,7 +381,7 @@ impl Members {
         Ok(())
     }
 
-    /// Refuses a process whose name is taken by a process at another address.
+    /// Refuses a process if a process at another address has its name.
     pub fn refuse_second(&self, sequencer: &mut dyn Sequencer, address: &str) -> Result<()> {
         let key = self.key_of(self.me);
         if let Answer::Value(Some(value)) = ask(sequencer, Request::Get { key }).context("log")?
@@ -628,7 +628,7 @@ impl View {
         (0..partitions).map(PartitionId).map(|id| self.home(id)).collect()
     }
 
-    /// The number of partitions whose known home is the node.
+    /// The number of partitions with the node as their known home.
     fn homes_of(&self, node: NodeId) -> usize {
         let homes = self.terms.iter().filter_map(|read| read.term);
         homes.filter(|term| term.writer.node == node).count()

@@ -2,8 +2,8 @@
 //! running server.
 //!
 //! A checkpoint is `checkpoint-<log sequence, 20 digits>`: every row as of that epoch. It is
-//! written under a temporary name, synced and renamed; only then are older ones removed, so a crash
-//! at any moment leaves one whole.
+//! written under a temporary name, synced and renamed; only then are older files removed, so a
+//! crash at any moment leaves one whole.
 //!
 //! Between checkpoints the temporary file is empty and has some space reserved, so that a small
 //! checkpoint can be written on a full disk: the checkpoint releases the space of deleted rows.
@@ -89,7 +89,7 @@ impl CheckpointFiles {
         Ok(Some(FoundCheckpoint { file: name, summary }))
     }
 
-    /// Writes a checkpoint of `rows` and removes the older ones. Returns its size in bytes.
+    /// Writes a checkpoint of `rows` and removes the older checkpoints. Returns its size in bytes.
     pub fn write(&self, rows: impl Snapshot, position: Position) -> Result<u64, StoreError> {
         let written = self.write_file(rows, position);
         if written.is_err() {

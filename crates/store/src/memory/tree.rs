@@ -24,7 +24,7 @@
 //! half full, because deletions are rarely the end of a key range's life and moving rows between
 //! leaves costs more than it saves. A leaf that overflows at the left or right edge of the tree, or
 //! of keys with a common prefix, splits there, so that ascending and descending loads leave full
-//! leaves, and the rows of a leaf share a prefix. It splits behind rows that came one after the
+//! leaves, and the rows of a leaf share a prefix. It splits after rows that arrived one after the
 //! other, as numbered names do; elsewhere it splits in halves.
 //!
 //! Invariants: keys of child `i` are between separators `i - 1` and `i`; `counts[i]` is the number
@@ -1329,11 +1329,11 @@ enum Edge {
     High,
 }
 
-/// Rows that a key has come behind, one after the other, if it is the next of them.
+/// Rows that a key has followed, one after the other, if it is the next of them.
 const RUN_ROWS: usize = 4;
 
-/// Whether the rows below a key came in their order and after the row above it, so that more are
-/// to come behind it, and it begins as the last of them does.
+/// Whether the rows below a key arrived in their order and after the row above it, so that more
+/// will follow it, and it starts as the last of them does.
 fn follows<const LEAF: usize>(left: &Run<LEAF>, index: usize, row: &Row, above: Option<&Row>) -> bool {
     let Some(first) = index.checked_sub(RUN_ROWS) else {
         return false;
@@ -1857,7 +1857,7 @@ mod tests {
     #[test]
     fn newer_rows_are_found_without_visiting_the_others() {
         let mut tree = Tree::from_sorted((0..100_000).map(|number| row(&numbered(number), 1)));
-        // New rows fall between the old ones and split their leaves; others replace them.
+        // New rows fall between the old rows and split their leaves; others replace them.
         for number in (0..100_000).step_by(1_000) {
             tree.insert(row(&numbered(number), 2 + number));
             (0..40).for_each(|end| drop(tree.insert(row(&[numbered(number), vec![end]].concat(), 2 + number))));
@@ -2000,11 +2000,11 @@ mod tests {
         }
     }
 
-    /// Keys of Redis stand in the order of a hash but for their last bytes, so names that are
-    /// numbered come a thousand at a time somewhere between others. Each of their leaves was left
+    /// Keys of Redis are in the order of a hash but for their last bytes, so names that are
+    /// numbered arrive a thousand at a time somewhere between others. Each of their leaves was left
     /// half full, which made a small key a sixth larger.
     #[test]
-    fn rows_that_come_one_after_the_other_leave_full_leaves_wherever_they_stand() {
+    fn rows_in_ascending_order_leave_full_leaves_between_other_rows() {
         let mut tree = Tree::new();
         let mut version = 0;
         for block in 0..200_u64 {

@@ -68,7 +68,7 @@ impl Base {
         leaf_of(&leaf).find(key).map(|entry| self.row(entry)).transpose()
     }
 
-    /// The rows under the keys, in their order: several take little longer than one.
+    /// The rows under the keys, in their order: several take little longer than one row.
     pub fn get_each(&self, keys: &[&[u8]]) -> Result<Vec<Option<Row>>, StoreError> {
         let Some(open) = &self.tree else {
             return Ok(vec![None; keys.len()]);

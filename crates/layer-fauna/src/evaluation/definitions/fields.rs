@@ -120,7 +120,7 @@ fn is_of(failure: &Failure, key: &str) -> bool {
     })
 }
 
-/// The order in which the tasks of databases and keys are done.
+/// The order of the tasks of databases and keys.
 pub(super) fn is_priority(value: &Value) -> bool {
     matches!(value, Value::Int(1..=500))
 }

@@ -302,7 +302,7 @@ pub(super) fn check_still_unique(
     }
 }
 
-/// Sources, terms and values stay, in the form in which they were given.
+/// Sources, terms and values stay, in their given form.
 pub(super) fn check_index_change(old: &Fields, new: &Fields) -> Result<()> {
     let is_fixed = |key: &str| matches!(key, "source" | "terms" | "values");
     let fixed = |fields: &Fields| {
