@@ -61,8 +61,8 @@ pub fn write(root: &Path) -> Result<()> {
 
 fn filled(text: &str, counts: &Counts) -> String {
     let mut written = String::new();
-    let mut rest = text;
-    while let Some((before, name, after)) = next(rest) {
+    let mut remainder = text;
+    while let Some((before, name, after)) = next(remainder) {
         let figure = figure_before(before);
         let count = counts
             .get(name)
@@ -72,9 +72,9 @@ fn filled(text: &str, counts: &Counts) -> String {
             });
         written.push_str(&before[..before.len() - figure.len()]);
         written.push_str(&format!("{count}{MARK}{name}{END}"));
-        rest = after;
+        remainder = after;
     }
-    written + rest
+    written + remainder
 }
 
 /// The text before the next mark, its name, and the text after it.

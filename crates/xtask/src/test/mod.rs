@@ -63,7 +63,7 @@ const PORTS: [&str; 2] = ["20000-24999", "25000-29999"];
 /// Runs the named parts; an empty list is all of them.
 pub fn test(root: &Path, arguments: &[&str]) -> Result<()> {
     let (arguments, keeps_going) = match arguments {
-        ["--keep-going", rest @ ..] => (rest, true),
+        ["--keep-going", names @ ..] => (names, true),
         all => (all, false),
     };
     let chosen = match arguments {
