@@ -97,10 +97,11 @@ impl Mistake {
             Mistake::EarlyConfirmation | Mistake::NoConfirmation => {
                 matches!(violation, V::StaleRead { .. } | V::Lists(_))
             }
-            // Relaxed replies rest on the age of the last confirmation as well.
+            // Relaxed replies depend on the age of the last confirmation as well. A home without
+            // writes to append never learns of its successor.
             Mistake::StaleConfirmation => matches!(
                 violation,
-                V::StaleRead { .. } | V::AcknowledgedTooLong { .. } | V::Lists(_)
+                V::StaleRead { .. } | V::AcknowledgedTooLong { .. } | V::Lists(_) | V::NeverAlike { .. }
             ),
             Mistake::RelaxedForever => matches!(violation, V::AcknowledgedTooLong { .. }),
             Mistake::KeptCaches => matches!(violation, V::PhantomRead { .. }),
