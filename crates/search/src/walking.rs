@@ -38,7 +38,8 @@ pub(crate) fn first_from<T>(items: &[T], next: usize, is_before: impl Fn(&T) -> 
 pub(crate) struct TermWalk {
     settled: Walk,
     is_settled: bool,
-    unsettled: Vec<Posting>,
+    /// Shared by the walks of one term: a phrase may repeat a word hundreds of times.
+    unsettled: Rc<Vec<Posting>>,
     next: usize,
     gone: Rc<BTreeSet<DocumentId>>,
     at: Option<DocumentId>,
@@ -46,7 +47,7 @@ pub(crate) struct TermWalk {
 
 impl TermWalk {
     /// Walks the settled documents that were not removed, then the unsettled documents.
-    pub fn new(settled: Walk, gone: Rc<BTreeSet<DocumentId>>, unsettled: Vec<Posting>) -> TermWalk {
+    pub fn new(settled: Walk, gone: Rc<BTreeSet<DocumentId>>, unsettled: Rc<Vec<Posting>>) -> TermWalk {
         TermWalk {
             settled,
             is_settled: true,

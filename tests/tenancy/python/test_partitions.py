@@ -289,7 +289,7 @@ def test_backups_are_of_all_partitions_and_restored_together(server, tmp_path):
     assert gone.returncode != 0 and "was deleted before the version" in gone.stderr, gone.stderr
     with Server("always", data=str(tmp_path / "small"), options=[]) as small:
         fewer = run("backup", "--server", f"127.0.0.1:{small.http_port}", "--key", "dev", "--to", backup)
-        assert fewer.returncode != 0 and "a server with 4 partitions, and this one has 1" in fewer.stderr, fewer.stderr
+        assert fewer.returncode != 0 and "a server with 4 partitions, and this server has 1" in fewer.stderr, fewer.stderr
     (backup / "partitions" / "2").rename(tmp_path / "away")
     lacking = run("restore", "--from", backup, "--data", tmp_path / "gone")
     assert lacking.returncode != 0 and not (tmp_path / "gone").exists()

@@ -117,7 +117,7 @@ impl Terms {
     pub fn walk(&self, rows: &mut dyn Rows, term: &[u8]) -> TermWalk {
         let settled = Walk::new(term, rows.get(&term_row(term)).unwrap_or_default());
         let fresh = self.fresh.get(term).cloned().unwrap_or_default();
-        TermWalk::new(settled, self.gone_ids.clone(), fresh)
+        TermWalk::new(settled, self.gone_ids.clone(), Rc::new(fresh))
     }
 
     /// The terms of a field that a pattern matches, in byte order.

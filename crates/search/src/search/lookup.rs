@@ -62,7 +62,7 @@ pub(super) struct Lookup<'l> {
 struct Word {
     /// The number of documents with the word.
     documents: u64,
-    unsettled: Vec<Posting>,
+    unsettled: Rc<Vec<Posting>>,
     /// The term's row; empty if there is none.
     row: Vec<u8>,
 }
@@ -122,7 +122,7 @@ impl<'l> Lookup<'l> {
         for (id, row) in &self.unsettled {
             DocumentRow::read(row).find(terms.iter().copied(), |number, at| {
                 words[number].documents += 1;
-                words[number].unsettled.push(Posting {
+                Rc::make_mut(&mut words[number].unsettled).push(Posting {
                     id: *id,
                     occurrences: at.to_owned(),
                 });
