@@ -3,13 +3,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_search::vector_set::filter::Filter;
+use quartet_search::vector_set::filter::{Filter, Malformed};
 
 fuzz_target!(|data: &[u8]| {
     let at = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (condition, attributes) = data.split_at(at);
     match Filter::parse(condition) {
         Ok(filter) => _ = filter.passes(attributes.get(1..).unwrap_or_default()),
-        Err(malformed) => assert!(malformed.at <= condition.len()),
+        Err(Malformed::At(at)) => assert!(at <= condition.len()),
+        Err(Malformed::TooLong) => {}
     }
 });

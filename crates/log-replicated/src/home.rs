@@ -522,6 +522,12 @@ impl Home {
         oldest.is_some_and(|since| now.since(since) >= limit)
     }
 
+    /// True while a confirmation has been outstanding for `limit`: a sequencer without room leaves
+    /// appends waiting and answers reads.
+    pub fn confirmation_waits_for(&self, now: Moment, limit: Duration) -> bool {
+        self.confirming_since.is_some_and(|since| now.since(since) >= limit)
+    }
+
     /// True while this node was home less than `EVIDENCE_LASTS` ago: relaxed durability may
     /// acknowledge at once.
     pub fn is_fresh(&self, now: Moment) -> bool {

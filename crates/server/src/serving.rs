@@ -500,11 +500,16 @@ fn own_cycles(tenants: &Arc<Tenants>) -> [Cycle; 5] {
     let [maintained, idle, used] = [(); 3].map(|()| tenants.clone());
     let partitions = tenants.parts.partitions.clone();
     // A new home has other work.
-    let mut marked = vec![Instant::now(); partitions.count()];
+    let mut marked = Vec::new();
     let mark = move || {
         let homes = partitions.iter().filter(|(_, engine)| engine.is_home());
         for (partition, engine) in homes {
-            let last = &mut marked[partition.0 as usize];
+            // A node serves any of the partitions, whose numbers are not 0 to n.
+            let index = partition.0 as usize;
+            if marked.len() <= index {
+                marked.resize(index + 1, Instant::now());
+            }
+            let last = &mut marked[index];
             let took = Duration::from_micros(engine.replication().hash_micros);
             if last.elapsed() >= took * STATE_HASH_SHARE {
                 *last = Instant::now();

@@ -19,6 +19,8 @@ def test_a_home_that_is_stopped_hands_over_first():
         home = cluster.home()
         client = redis.Redis(port=home.port, retry=None)
         client.set("key", "value")
+        # A node that has just started is fit once the home has heard of it.
+        until(lambda: sum(one["is_running"] for one in home.status()["nodes"]) == 3, "all nodes are known to run")
 
         home.is_wanted = False
         home.process.send_signal(signal.SIGTERM)

@@ -208,7 +208,10 @@ impl Replica {
     /// True while a home has been without an answer for so long that it is to answer nothing.
     pub fn is_to_be_suspended(&mut self, now: Moment) -> bool {
         let limit = self.pace.suspended_after();
-        self.home().is_some_and(|serving| serving.home.waits_for(now, limit))
+        self.home().is_some_and(|serving| match serving.is_full {
+            true => serving.home.confirmation_waits_for(now, limit),
+            false => serving.home.waits_for(now, limit),
+        })
     }
 
     /// The time that the sequencer takes to answer a home.
