@@ -172,7 +172,7 @@ def a_home_that_does_not_know(world: World) -> None:
     machine = world.nodes_machines[world.nodes.index(old)]
     world.network.cut([*((machine, member) for member in world.members), *((member, machine) for member in world.members)])
     home = until(lambda: next((node for node in world.nodes if node is not old and node.is_home()), None), "another home")
-    until(lambda: admin(home, "delete", database["name"]) is not None, "it is deleted")
+    until(lambda: admin(home, "delete", database["name"], "--yes") is not None, "it is deleted")
     token = database["credentials"]["token"]
     try:
         with redis.Redis(old.host, old.port, username=database["name"], password=token, socket_timeout=4, retry=None) as client:

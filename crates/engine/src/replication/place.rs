@@ -141,9 +141,9 @@ enum OtherLog {
 
 impl Places {
     /// For a folder whose store's files reach up to `checkpoint`. `is_held`: its log has the record
-    /// that they reach up to.
+    /// that they reach up to; unknown for a server's folder, whose last record decides.
     pub fn new(folder: Folder, checkpoint: StorePosition, is_held: bool) -> Places {
-        let is_behind_data = checkpoint.sequence > LogSequence::ZERO && !is_held;
+        let is_behind_data = folder != Folder::Server && checkpoint.sequence > LogSequence::ZERO && !is_held;
         Places {
             whole: None,
             last: NONE_BEFORE,
