@@ -2,11 +2,26 @@
 //! or none.
 #![no_main]
 
+use std::cell::Cell;
+
 use libfuzzer_sys::fuzz_target;
-use quartet_wire_resp::{Limits, Parsed, Parser};
+use quartet_wire_resp::{Limits, Parsed, Parser, ReplyMemory};
 use quartet_wire_rest::{
-    Commands, Encoding, commands_of_body, write_events, write_result, write_results, write_transaction,
+    Commands, Encoding, Json, commands_of_body, write_events, write_result, write_results, write_transaction,
 };
+
+/// Grants a bounded number of growths, and then none.
+struct Memory(Cell<u32>);
+
+impl ReplyMemory for Memory {
+    fn take(&self, _: usize, _: usize) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    fn give_back(&self, _: usize) {}
+}
 
 fn check(commands: &Commands) {
     let mut bytes = 0;
@@ -33,16 +48,16 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(commands.len(), 1);
         }
     }
-    let mut out = Vec::new();
     for encoding in [Encoding::Text, Encoding::Base64] {
-        let written = write_result(data, encoding, &mut out);
+        let memory = Memory(Cell::new(u32::from(data.first().copied().unwrap_or_default())));
+        let mut out = Json::new(encoding, &memory);
+        let written = write_result(data, &mut out);
         assert!(written.is_none_or(|written| written.consumed <= data.len()));
-        assert_eq!(written.is_none(), out.is_empty());
-        write_results(data, usize::MAX, encoding, &mut out);
-        let _ = write_transaction(data, encoding, &mut out);
-        assert!(std::str::from_utf8(&out).is_ok());
-        out.clear();
+        write_results(data, usize::MAX, &mut out);
+        let _ = write_transaction(data, &mut out);
+        assert!(std::str::from_utf8(&out.into_bytes()).is_ok());
     }
+    let mut out = Vec::new();
     assert!(write_events(data, &mut out) <= data.len());
     assert!(std::str::from_utf8(&out).is_ok());
 });

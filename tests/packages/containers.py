@@ -114,7 +114,9 @@ def composed(place: Path, network: Network) -> dict[str, Container]:
         is_node = service["image"].startswith("quartet")
         user = of_the_image("USER") if is_node else ETCD_USER
         command = json.loads(of_the_image("ENTRYPOINT")) + json.loads(of_the_image("CMD")) if is_node else service["entrypoint"]
-        environment = {**(image_environment() if is_node else {}), **service["environment"]}
+        # Debian's etcd stands in for the image's, which is a version that needs no permission.
+        permission = {"QUARTET_ETCD_ALLOW_STALE_READS": "true"} if is_node else {}
+        environment = {**(image_environment() if is_node else {}), **service["environment"], **permission}
         mounts = {}
         for volume in service["volumes"]:
             source, path = volume.split(":")[:2]
@@ -153,7 +155,7 @@ def pods(place: Path, network: Network, rendered: Path) -> dict[str, Container]:
     found = {}
     for number in range(spec["replicas"]):
         name = f"{stateful['metadata']['name']}-{number}"
-        environment = image_environment()
+        environment = {**image_environment(), "QUARTET_ETCD_ALLOW_STALE_READS": "true"}
         for variable in described["env"]:
             # The secret of credentials has the root key alone.
             secret_key = variable.get("valueFrom", {}).get("secretKeyRef")
