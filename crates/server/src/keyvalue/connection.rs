@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Busy, Dependency, Durability, PartitionId, Reserved};
+use quartet_engine::{Arrival, Busy, Dependency, Durability, Engine, PartitionId, Reserved, Settled};
 use quartet_layer_keyvalue::{Answered, Session, first_requests};
 use quartet_tenancy::{Charge, Database};
 use quartet_wire_keyvalue::{ErrorCode, Hello, PREAMBLE, Reply, Request, UNAUTHENTICATED_FRAME_BYTES_MAX, next_frame};
@@ -42,6 +42,9 @@ const TURN_BYTES: usize = 256 << 10;
 const UNCOUNTED_BYTES: usize = 2 * BUFFER_BYTES;
 /// Time between retries of a request that found the lock held for long.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
+
+/// Time limit for the proof that this node is home before it refuses a credential.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A socket on its way to its I/O thread.
 pub struct KeyValueAccepted {
@@ -201,6 +204,7 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         if let Some(partition) = database_login.elsewhere(hello.token) {
             return Ok(Greeted::Elsewhere(partition, socket, input));
         }
+        let arrival = database_login.tenants.parts.engine.arrival(Durability::Always);
         let entered = loop {
             match enter(database_login, &hello) {
                 Ok(entered) => break entered,
@@ -211,6 +215,9 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             let now_micros = database_login.tenants.parts.engine.now_micros();
             let delay_micros = database_login.login_guard.failed(peer.ip(), USER, now_micros);
             tokio::time::sleep(Duration::from_micros(delay_micros)).await;
+            if !is_confirmed(&database_login.tenants.parts.engine, arrival).await {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
             let mut refusal = Vec::new();
             Reply::put_failure(
                 &mut refusal,
@@ -237,6 +244,21 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         };
         return Ok(Greeted::Here(Box::new(arrived), seated));
     }
+}
+
+/// Waits until this node was shown to be home after the arrival: only a home refuses credentials.
+/// Returns false if it is not, or if nothing shows it for [`CONFIRMED_WITHIN`].
+async fn is_confirmed(engine: &Engine, arrival: Arrival) -> bool {
+    let confirmed = async {
+        loop {
+            match engine.settled(Dependency::ZERO, arrival) {
+                Settled::Yes => return engine.is_home(),
+                Settled::Lost => return false,
+                Settled::NotYet => tokio::time::sleep(BUSY_RETRY).await,
+            }
+        }
+    };
+    tokio::time::timeout(CONFIRMED_WITHIN, confirmed).await.unwrap_or(false)
 }
 
 /// A session, its database with how often that had been moved, and what wakes its connection.
