@@ -140,8 +140,8 @@ enum OtherLog {
 }
 
 impl Places {
-    /// Starts with a folder's `checkpoint`. `is_held`: the log contains the checkpoint's record. It is
-    /// unknown for a server's folder: the log's last record decides there.
+    /// Starts with a folder's `checkpoint`. `is_held`: the log contains the checkpoint's record. It
+    /// is unknown for a server's folder: the log's last record decides there.
     pub fn new(folder: Folder, checkpoint: StorePosition, is_held: bool) -> Places {
         let is_behind_data = folder != Folder::Server && checkpoint.sequence > LogSequence::ZERO && !is_held;
         Places {

@@ -205,8 +205,8 @@ impl Replica {
             .is_some_and(|serving| serving.home.waits_for(now, limit) && !serving.is_full)
     }
 
-    /// Returns true while the sequencer's silence exceeds the limit for suspension. Without room, only
-    /// confirmations count.
+    /// Returns true while the sequencer's silence exceeds the limit for suspension. Without room,
+    /// only confirmations count.
     pub fn is_to_be_suspended(&mut self, now: Moment) -> bool {
         let limit = self.pace.suspended_after();
         self.home().is_some_and(|serving| match serving.is_full {
