@@ -68,7 +68,7 @@ impl Tally {
         }
     }
 
-    /// Reads a program whose last line is `3 passed`, or `2 passed, 1 failed`.
+    /// Reads a last line `3 passed` or `2 passed, 1 failed`.
     pub fn of_plain(output: &str) -> Tally {
         let lines = || {
             output
