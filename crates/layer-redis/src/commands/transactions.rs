@@ -226,16 +226,17 @@ fn run_queue(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -
 
 /// How long EXEC may take that holds the lock, seen by the commands that it runs.
 pub struct QueueRun<'l> {
-    started_micros: u64,
+    /// The time of the first look: the queue's first command is not counted.
+    first_look_micros: Cell<Option<u64>>,
     /// `None`: it is on the connection's own thread.
     long: Option<(&'l LongScripts, Bounds)>,
     stop: Cell<Option<Stop>>,
 }
 
 impl<'l> QueueRun<'l> {
-    pub fn new(layer: &'l Redis, may_take_long: bool, started_micros: u64) -> QueueRun<'l> {
+    pub fn new(layer: &'l Redis, may_take_long: bool) -> QueueRun<'l> {
         QueueRun {
-            started_micros,
+            first_look_micros: Cell::new(None),
             long: may_take_long.then(|| (&*layer.scripting.long_scripts, layer.long_bounds())),
             stop: Cell::new(None),
         }
@@ -245,7 +246,9 @@ impl<'l> QueueRun<'l> {
 impl allowance::Run for QueueRun<'_> {
     fn must_end(&self, now_micros: u64) -> bool {
         if self.stop.get().is_none() {
-            let micros = now_micros.saturating_sub(self.started_micros);
+            let first_micros = self.first_look_micros.get().unwrap_or(now_micros);
+            self.first_look_micros.set(Some(first_micros));
+            let micros = now_micros.saturating_sub(first_micros);
             self.stop.set(match &self.long {
                 None => (micros >= SHORT_MICROS).then_some(Stop::LongRunning),
                 Some((scripts, bounds)) => scripts.look(micros, bounds),

@@ -70,7 +70,7 @@ pub fn call(
         return Ended::without_effects(Ok(Outcome::RunLong));
     }
     let runs_queue = client.multi.is_some() && command.name == "exec";
-    let queue_run = runs_queue.then(|| QueueRun::new(layer, client.may_take_long, started_micros));
+    let queue_run = runs_queue.then(|| QueueRun::new(layer, client.may_take_long));
     let allowance = match &queue_run {
         None => Allowance::with_lock(started_micros),
         Some(run) => Allowance::within(run),
