@@ -38,9 +38,9 @@ impl Beside {
 
 impl Source for Beside {
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
-        let (session, begun) = Session::begin(self.engine.clone(), anchor, is_full)?;
+        let (session, start) = Session::begin(self.engine.clone(), anchor, is_full)?;
         self.session = Some(session);
-        Ok(begun)
+        Ok(start)
     }
 
     fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
@@ -81,12 +81,12 @@ fn fill(engine: &Engine, rows: u64) {
 }
 
 /// Prints the total time, and the processor time of this process.
-fn timed<T>(what: &str, megabytes: f64, work: impl FnOnce() -> T) -> T {
+fn timed<T>(name: &str, megabytes: f64, work: impl FnOnce() -> T) -> T {
     let (began, busy) = (Instant::now(), busy_seconds());
     let done = work();
     let took = began.elapsed().as_secs_f64();
     println!(
-        "{what}: {:.0} MB/s, {:.1} s of processors in {took:.1} s",
+        "{name}: {:.0} MB/s, {:.1} s of processors in {took:.1} s",
         megabytes / took,
         busy_seconds() - busy
     );
@@ -122,7 +122,7 @@ fn main() {
     });
     let target = open_target(&directory.join("backup").to_string_lossy(), true).expect("a folder");
     let mut source = Beside { engine, session: None };
-    let taken = timed("backup", megabytes, || {
+    let summary = timed("backup", megabytes, || {
         take(
             target.as_ref(),
             &mut source,
@@ -131,18 +131,18 @@ fn main() {
             &mut |_| true,
         )
     });
-    taken.expect("a backup");
+    summary.expect("a backup");
     drop(source);
     timed("restore", megabytes, || {
         let archive = Archive::read(target.as_ref()).expect("a backup");
         let chain = archive.chain_at(None).expect("a chain");
         chain.verify(target.as_ref(), &mut |_| {}).expect("a whole backup");
         let disk = Arc::new(RealDisk::open(directory.join("restored")).expect("a directory"));
-        let wanted = Restore {
+        let request = Restore {
             at: None,
             engine: kind,
             database: None,
         };
-        restore(target.as_ref(), &chain, disk, wanted, &mut |_| {}).expect("all rows");
+        restore(target.as_ref(), &chain, disk, request, &mut |_| {}).expect("all rows");
     });
 }

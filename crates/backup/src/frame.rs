@@ -11,14 +11,12 @@
 //!
 //! Reading trusts no length.
 
-use quartet_model::{LogSequence, Version};
+use quartet_model::{LogSequence, Version, format};
 use quartet_store::Row;
 
 use crate::BackupError;
 
 pub(crate) const PART_MAGIC: &[u8; 8] = b"QUARTETP";
-/// Covers the records of the log too, and what layers put into rows.
-pub(crate) const FORMAT: u32 = 1;
 pub(crate) const PART_HEADER_BYTES: usize = 12;
 const FRAME_HEADER_BYTES: usize = 9;
 const TAG_ROWS: u8 = 1;
@@ -34,7 +32,7 @@ pub(crate) enum Frame<'a> {
 /// The rows of a frame.
 #[derive(Clone)]
 pub(crate) struct Rows<'a> {
-    rest: &'a [u8],
+    unread: &'a [u8],
 }
 
 /// A row where it was received.
@@ -46,7 +44,7 @@ pub(crate) struct RowBytes<'a> {
 
 /// The header of a part.
 pub(crate) fn part_header() -> Vec<u8> {
-    [&PART_MAGIC[..], &FORMAT.to_le_bytes()].concat()
+    [&PART_MAGIC[..], &format::written().to_le_bytes()].concat()
 }
 
 /// Appends a frame with the rows that `payload` holds.
@@ -85,7 +83,7 @@ fn put(out: &mut Vec<u8>, tag: u8, pieces: &[&[u8]]) {
 pub(crate) struct Frames<'a> {
     pub file: &'a str,
     pub offset: u64,
-    pub rest: &'a [u8],
+    pub unread: &'a [u8],
 }
 
 impl<'a> Frames<'a> {
@@ -96,17 +94,17 @@ impl<'a> Frames<'a> {
             offset: 0,
             reason,
         };
-        let (header, rest) = bytes
+        let (header, unread) = bytes
             .split_at_checked(PART_HEADER_BYTES)
             .ok_or_else(|| damaged("the file is too short"))?;
         if &header[..8] != PART_MAGIC {
             return Err(damaged("it does not start as a part of a backup"));
         }
         match u32_at(header, 8) {
-            Some(FORMAT) => Ok(Frames {
+            Some(format) if format::is_read(format) => Ok(Frames {
                 file,
                 offset: PART_HEADER_BYTES as u64,
-                rest,
+                unread,
             }),
             format => Err(BackupError::Format {
                 file: file.to_owned(),
@@ -117,7 +115,7 @@ impl<'a> Frames<'a> {
 
     /// The next frame; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Frame<'a>>, BackupError> {
-        if self.rest.is_empty() {
+        if self.unread.is_empty() {
             return Ok(None);
         }
         let frame = self.frame().map_err(|reason| BackupError::Damaged {
@@ -130,9 +128,9 @@ impl<'a> Frames<'a> {
 
     fn frame(&mut self) -> Result<Frame<'a>, &'static str> {
         let cut = "it ends inside a frame";
-        let (header, rest) = self.rest.split_at_checked(FRAME_HEADER_BYTES).ok_or(cut)?;
+        let (header, unread) = self.unread.split_at_checked(FRAME_HEADER_BYTES).ok_or(cut)?;
         let length = u32_at(header, 1).ok_or(cut)?;
-        let (payload, rest) = rest.split_at_checked(length as usize).ok_or(cut)?;
+        let (payload, unread) = unread.split_at_checked(length as usize).ok_or(cut)?;
         let mut checksum = crc32fast::Hasher::new();
         checksum.update(&header[..5]);
         checksum.update(payload);
@@ -140,7 +138,7 @@ impl<'a> Frames<'a> {
             return Err("the frame at this offset does not match its checksum");
         }
         let frame = match header[0] {
-            TAG_ROWS => Frame::Rows(Rows { rest: payload }),
+            TAG_ROWS => Frame::Rows(Rows { unread: payload }),
             TAG_RECORD => {
                 let (sequence, payload) = payload.split_first_chunk::<8>().ok_or(cut)?;
                 let sequence = LogSequence(u64::from_le_bytes(*sequence));
@@ -149,7 +147,7 @@ impl<'a> Frames<'a> {
             _ => return Err("a frame of an unknown kind"),
         };
         self.offset += (FRAME_HEADER_BYTES + length as usize) as u64;
-        self.rest = rest;
+        self.unread = unread;
         Ok(frame)
     }
 }
@@ -157,19 +155,19 @@ impl<'a> Frames<'a> {
 impl<'a> Rows<'a> {
     /// The next row; `None` at the end.
     pub fn next(&mut self) -> Result<Option<RowBytes<'a>>, &'static str> {
-        if self.rest.is_empty() {
+        if self.unread.is_empty() {
             return Ok(None);
         }
         let cut = "a row ends beyond its frame";
-        let (header, rest) = self.rest.split_at_checked(ROW_HEADER_BYTES).ok_or(cut)?;
+        let (header, unread) = self.unread.split_at_checked(ROW_HEADER_BYTES).ok_or(cut)?;
         let version = u64::from_le_bytes(header[..8].try_into().map_err(|_| cut)?);
-        let (key, rest) = rest
+        let (key, unread) = unread
             .split_at_checked(u32_at(header, 8).ok_or(cut)? as usize)
             .ok_or(cut)?;
-        let (value, rest) = rest
+        let (value, unread) = unread
             .split_at_checked(u32_at(header, 12).ok_or(cut)? as usize)
             .ok_or(cut)?;
-        self.rest = rest;
+        self.unread = unread;
         let version = Version(version);
         Ok(Some(RowBytes { key, value, version }))
     }

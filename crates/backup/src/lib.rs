@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 mod archive;
+mod database_rows;
 mod error;
 mod frame;
 mod manifest;
@@ -23,6 +24,7 @@ mod target;
 mod tree;
 
 pub use archive::{Archive, Chain};
+pub use database_rows::{DatabaseRows, PieceOfRows, read_rows};
 pub use error::BackupError;
 pub use manifest::{Anchor, DatabaseName, Kind, Manifest, Part};
 pub use restore::{Restore, Restored, restore};

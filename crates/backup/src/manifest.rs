@@ -1,10 +1,10 @@
 //! The description of one backup step, as JSON.
 
+use quartet_model::format;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::BackupError;
-use crate::frame::FORMAT;
 
 /// One step of a backup: its parts, and what they cover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ impl Manifest {
             return Err(damaged(0, "the manifest does not match its hash"));
         }
         match sealed.manifest["format"].as_u64() {
-            Some(format) if format == u64::from(FORMAT) => {}
+            Some(format) if u32::try_from(format).is_ok_and(format::is_read) => {}
             format => {
                 return Err(BackupError::Format {
                     file: name.to_owned(),

@@ -40,15 +40,15 @@ pub fn restore(
     target: &dyn Target,
     chain: &Chain,
     disk: Arc<dyn Disk>,
-    wanted: Restore,
+    options: Restore,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored, BackupError> {
     let failed = |error: quartet_engine::OpenError| BackupError::Restore(error.to_string());
-    let database = wanted.database;
+    let database = options.database;
     let is_wanted = move |key: &[u8]| database.is_none_or(|database| belongs_to(key, database));
-    let mut restoration = Restoration::begin(disk, wanted.engine, Box::new(is_wanted)).map_err(failed)?;
+    let mut restoration = Restoration::begin(disk, options.engine, Box::new(is_wanted)).map_err(failed)?;
     let base = chain.base();
-    let (after, through) = (Version(base.version), wanted.at.unwrap_or(ALL));
+    let (after, through) = (Version(base.version), options.at.unwrap_or(ALL));
     let mut version = after;
     let mut sequence = LogSequence(base.first_sequence.saturating_sub(1));
     let mut done = 0;

@@ -70,7 +70,7 @@ impl Session {
     }
 
     fn go_on(engine: Arc<Engine>, reader: LogReader, anchor: Option<Anchor>) -> (Session, BackupStart) {
-        let begun = BackupStart {
+        let start = BackupStart {
             snapshot: None,
             last_before_snapshot: None,
             snapshot_bytes: 0,
@@ -84,7 +84,7 @@ impl Session {
             before_snapshot: None,
             reader,
         };
-        (session, begun)
+        (session, start)
     }
 
     fn with_snapshot(
@@ -98,7 +98,7 @@ impl Session {
         let (snapshot, version, dependency) = engine.snapshot();
         wait_durable(&engine, dependency)?;
         let last_before_snapshot = before_snapshot.as_ref().map(|_| engine.durable_sequence().0);
-        let begun = BackupStart {
+        let start = BackupStart {
             snapshot: Some(version.0),
             last_before_snapshot,
             snapshot_bytes: engine.live_bytes(),
@@ -112,7 +112,7 @@ impl Session {
             before_snapshot,
             reader,
         };
-        Ok((session, begun))
+        Ok((session, start))
     }
 
     /// Returns frames with the rows after the key `after`, or from the first row on: about

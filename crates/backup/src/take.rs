@@ -13,11 +13,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use quartet_model::{EffectsReader, LogSequence, Version, hexadecimal};
+use quartet_model::{EffectsReader, LogSequence, Version, format, hexadecimal};
 use quartet_store::StateHasher;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::frame::{FORMAT, Frame, Frames, PART_HEADER_BYTES, RowBytes, part_header};
+use crate::frame::{Frame, Frames, PART_HEADER_BYTES, RowBytes, part_header};
 use crate::manifest::hex;
 use crate::{Anchor, Archive, BackupError, BackupStart, Chain, DatabaseName, Kind, Manifest, Part, Target};
 
@@ -130,7 +130,7 @@ fn take_in<'s, 'e>(
     }
     let newest = archive.newest();
     let anchor = newest.and_then(|(manifest, _)| manifest.anchor.clone());
-    let begun = source.begin(anchor.clone(), is_full)?;
+    let start = source.begin(anchor.clone(), is_full)?;
     let mut taking = BackupRun {
         scope,
         target,
@@ -140,23 +140,23 @@ fn take_in<'s, 'e>(
         number: archive.next_number(),
         previous: newest.map(|(_, hash)| hash.clone()),
         version: newest.map_or(0, |(manifest, _)| manifest.version),
-        next: LogSequence(begun.next_sequence),
+        next: LogSequence(start.next_sequence),
         taken: BackupSummary::default(),
         passing: Passing {
             pace: Pace::new(options.bytes_per_second),
             bytes: 0,
-            bytes_total: begun.snapshot_bytes,
+            bytes_total: start.snapshot_bytes,
             progress,
         },
     };
-    if let (Some(anchor), Some(last)) = (anchor, begun.last_before_snapshot) {
+    if let (Some(anchor), Some(last)) = (anchor, start.last_before_snapshot) {
         taking.end_chain(LogSequence(anchor.sequence), LogSequence(last))?;
     }
-    if let Some(version) = begun.snapshot {
+    if let Some(version) = start.snapshot {
         let before = Version(version);
-        let stands_alone = |after: &Version| begun.last_before_snapshot.is_none() && *after != before;
+        let stands_alone = |after: &Version| start.last_before_snapshot.is_none() && *after != before;
         taking.taken.gap = covered.filter(stands_alone).map(|after| Gap { after, before });
-        taking.base(version, &begun)?;
+        taking.base(version, &start)?;
     }
     loop {
         let stepped = taking.log_step(EVERYTHING)?;
@@ -239,7 +239,7 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
         }
     }
 
-    fn base(&mut self, version: u64, begun: &BackupStart) -> Result<(), BackupError> {
+    fn base(&mut self, version: u64, start: &BackupStart) -> Result<(), BackupError> {
         let mut parts = self.parts();
         let mut hasher = StateHasher::new();
         let mut rows = 0;
@@ -260,17 +260,17 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
         })?;
         let manifest = Manifest {
             kind: Kind::Base,
-            previous: self.previous.clone().filter(|_| begun.last_before_snapshot.is_some()),
+            previous: self.previous.clone().filter(|_| start.last_before_snapshot.is_some()),
             version,
-            first_sequence: begun.next_sequence,
-            anchor: begun.anchor.clone(),
+            first_sequence: start.next_sequence,
+            anchor: start.anchor.clone(),
             rows,
             state_hash: hex(hasher.finish()),
-            databases: begun.databases.clone(),
+            databases: start.databases.clone(),
             ..self.manifest()
         };
         self.version = version;
-        self.next = LogSequence(begun.next_sequence);
+        self.next = LogSequence(start.next_sequence);
         self.taken.is_full = true;
         self.finish(parts, manifest)
     }
@@ -323,7 +323,7 @@ impl<'s, 'e> BackupRun<'_, 's, 'e> {
     /// A manifest without content.
     fn manifest(&self) -> Manifest {
         Manifest {
-            format: FORMAT,
+            format: format::written(),
             number: self.number,
             kind: Kind::Log,
             previous: self.previous.clone(),
@@ -386,17 +386,17 @@ impl Passing<'_> {
 fn give_rows(source: &mut dyn Source, piece_bytes: usize, give: &SyncSender<Result<Vec<u8>, BackupError>>) {
     let mut last_key = None::<Vec<u8>>;
     loop {
-        let asked = source.rows(last_key.as_deref(), piece_bytes);
-        let found = asked.and_then(|bytes| Ok((last_key_of(&bytes)?, bytes)));
-        let (found, piece) = match found {
+        let rows = source.rows(last_key.as_deref(), piece_bytes);
+        let outcome = rows.and_then(|bytes| Ok((last_key_of(&bytes)?, bytes)));
+        let (last, piece) = match outcome {
             Ok((None, _)) => return,
-            Ok((found, bytes)) => (found, Ok(bytes)),
+            Ok((last, bytes)) => (last, Ok(bytes)),
             Err(error) => (None, Err(error)),
         };
-        if give.send(piece).is_err() || found.is_none() {
+        if give.send(piece).is_err() || last.is_none() {
             return;
         }
-        last_key = found;
+        last_key = last;
     }
 }
 
@@ -530,7 +530,7 @@ fn received(bytes: &[u8]) -> Frames<'_> {
     Frames {
         file: "what the server gave",
         offset: 0,
-        rest: bytes,
+        unread: bytes,
     }
 }
 

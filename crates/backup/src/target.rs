@@ -42,7 +42,7 @@ pub trait Target: Send + Sync {
 /// `s3://bucket/prefix`, or an existing folder. Each request to a bucket fails after `patience`.
 pub fn open_shared(address: &str, patience: Duration) -> Result<Box<dyn Target>, BackupError> {
     match address.strip_prefix("s3://") {
-        Some(rest) => Ok(Box::new(Bucket::open_with(rest, Some(patience))?)),
+        Some(location) => Ok(Box::new(Bucket::open_with(location, Some(patience))?)),
         None => open_target(address, false),
     }
 }
@@ -50,8 +50,8 @@ pub fn open_shared(address: &str, patience: Duration) -> Result<Box<dyn Target>,
 /// Opens `s3://bucket/prefix`, with credentials and endpoint from the usual `AWS_` variables, or a
 /// folder. `create`: a missing folder is created, and the process holds it exclusively.
 pub fn open_target(address: &str, create: bool) -> Result<Box<dyn Target>, BackupError> {
-    if let Some(rest) = address.strip_prefix("s3://") {
-        return Ok(Box::new(Bucket::open(rest)?));
+    if let Some(location) = address.strip_prefix("s3://") {
+        return Ok(Box::new(Bucket::open(location)?));
     }
     if address.contains("://") {
         return Err(BackupError::Address(format!(
@@ -81,13 +81,13 @@ pub fn partition_address(address: &str, partition: u32) -> String {
 ///
 /// Errors: `Target`; `Damaged`; `Address`: it has the backups of a server with more.
 pub fn state_partitions(target: &dyn Target, count: u32) -> Result<(), BackupError> {
-    let there = partitions_in(target)?;
-    if there > count {
+    let present = partitions_in(target)?;
+    if present > count {
         let message =
-            format!("the target has backups of a server with {there} partitions, and this server has {count}");
+            format!("the target has backups of a server with {present} partitions, and this server has {count}");
         return Err(BackupError::Address(message));
     }
-    if there == count {
+    if present == count {
         return Ok(());
     }
     let stated = serde_json::json!({ "partitions": count }).to_string();
@@ -161,9 +161,9 @@ impl Lock {
     }
 
     fn is_in_place(&self) -> io::Result<bool> {
-        let held = self.file.metadata()?;
+        let metadata = self.file.metadata()?;
         match fs::metadata(&self.path) {
-            Ok(there) => Ok((held.dev(), held.ino()) == (there.dev(), there.ino())),
+            Ok(named) => Ok((metadata.dev(), metadata.ino()) == (named.dev(), named.ino())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -289,10 +289,10 @@ impl Target for Bucket {
     fn get_at_most(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         let path = self.path(name);
         let bytes = self.runtime.block_on(async {
-            let found = self.store.get(&path).await?;
-            match found.meta.size > bytes_max as u64 {
+            let object = self.store.get(&path).await?;
+            match object.meta.size > bytes_max as u64 {
                 true => Err(passing::too_long()),
-                false => Ok(found.bytes().await?),
+                false => Ok(object.bytes().await?),
             }
         })?;
         Ok(bytes.into())

@@ -36,8 +36,8 @@ pub trait Tree: Send + Sync {
 /// Opens `s3://bucket/prefix`, with credentials and endpoint from the usual `AWS_` variables, or an
 /// existing folder.
 pub fn open_tree(address: &str) -> Result<Arc<dyn Tree>, BackupError> {
-    if let Some(rest) = address.strip_prefix("s3://") {
-        return Ok(Arc::new(Bucket::open(rest)?));
+    if let Some(location) = address.strip_prefix("s3://") {
+        return Ok(Arc::new(Bucket::open(location)?));
     }
     let root = PathBuf::from(address);
     if address.contains("://") || !root.is_dir() {
@@ -99,16 +99,16 @@ impl Tree for FolderTree {
             "" => self.root.clone(),
             folder => self.below(folder)?,
         };
-        let mut found = Vec::new();
+        let mut paths = Vec::new();
         each_file(&start, &mut |path, _| {
             // Files that are being written are left out.
             let path = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
-            found.extend(path.filter(|path| !path.ends_with(UNFINISHED)).map(str::to_owned));
-            bounded(found.len())
+            paths.extend(path.filter(|path| !path.ends_with(UNFINISHED)).map(str::to_owned));
+            bounded(paths.len())
         })?;
-        found.retain(|path| path.starts_with(prefix));
-        found.sort();
-        Ok(found)
+        paths.retain(|path| path.starts_with(prefix));
+        paths.sort();
+        Ok(paths)
     }
 
     fn bytes(&self) -> io::Result<u64> {
@@ -134,7 +134,7 @@ impl FolderTree {
         let mut place = self.root.clone();
         for part in path.split('/') {
             place.push(part);
-            if fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink()) {
+            if fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_symlink()) {
                 return Err(not_a_file());
             }
         }
@@ -189,15 +189,15 @@ impl Tree for Bucket {
     }
 
     fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
-        let mut found = Vec::new();
+        let mut paths = Vec::new();
         self.each_object(folder_of(prefix), &mut |object| {
             let path = object.location.as_ref();
             let path = path.strip_prefix(self.prefix.as_ref()).unwrap_or(path);
-            found.push(path.trim_start_matches('/').to_owned());
+            paths.push(path.trim_start_matches('/').to_owned());
         })?;
-        found.retain(|path| path.starts_with(prefix));
-        found.sort();
-        Ok(found)
+        paths.retain(|path| path.starts_with(prefix));
+        paths.sort();
+        Ok(paths)
     }
 
     fn bytes(&self) -> io::Result<u64> {

@@ -88,9 +88,9 @@ impl Beside {
 
 impl Source for Beside {
     fn begin(&mut self, anchor: Option<Anchor>, is_full: bool) -> Result<BackupStart, BackupError> {
-        let (session, begun) = Session::begin(self.engine.clone(), anchor, is_full)?;
+        let (session, start) = Session::begin(self.engine.clone(), anchor, is_full)?;
         self.session = Some(session);
-        Ok(begun)
+        Ok(start)
     }
 
     fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {
@@ -128,8 +128,8 @@ fn versions_that_are_too_old_are_removed() {
         };
         let mut source = Beside::new(&engine);
         source.now_micros = now;
-        let taken = take(target.as_ref(), &mut source, &options, &mut |_| {}, &mut |_| true).unwrap();
-        assert_eq!((taken.is_full, taken.gap), (round % 3 == 0, None), "round {round}");
+        let summary = take(target.as_ref(), &mut source, &options, &mut |_| {}, &mut |_| true).unwrap();
+        assert_eq!((summary.is_full, summary.gap), (round % 3 == 0, None), "round {round}");
         let oldest = Archive::read(target.as_ref()).unwrap().chains().unwrap()[0].oldest();
         assert!(
             oldest.0 <= now.saturating_sub(keep.as_micros() as u64).max(states[0].0.0),
@@ -147,8 +147,8 @@ fn versions_that_are_too_old_are_removed() {
     }
     assert_eq!(removed, 3, "those of the first base");
     assert!(Archive::read(target.as_ref()).unwrap().leftovers.is_empty());
-    let gone = restored(target.as_ref(), Some(states[0].0), StoreKind::Memory);
-    assert!(matches!(gone, Err(BackupError::NotCovered(_))));
+    let refused_restore = restored(target.as_ref(), Some(states[0].0), StoreKind::Memory);
+    assert!(matches!(refused_restore, Err(BackupError::NotCovered(_))));
 }
 
 fn take_from(engine: &Arc<Engine>, target: &dyn Target, full: bool) -> Result<BackupSummary, BackupError> {
@@ -202,12 +202,12 @@ fn restored(target: &dyn Target, at: Option<Version>, kind: StoreKind) -> Result
         .up_to(at.unwrap_or(Version(u64::MAX)));
     chain.verify(target, &mut |_| {})?;
     let disk = FaultyDisk::new();
-    let wanted = Restore {
+    let options = Restore {
         at,
         engine: kind,
         database: None,
     };
-    let restored = restore(target, &chain, Arc::new(disk.clone()), wanted, &mut |_| {})?;
+    let restored = restore(target, &chain, Arc::new(disk.clone()), options, &mut |_| {})?;
     Ok((disk, restored))
 }
 
@@ -231,9 +231,9 @@ fn any_covered_version_is_restored(kind: StoreKind) {
         };
         let mut source = Beside::new(&engine);
         source.writes_left = 20;
-        let taken = take(target.as_ref(), &mut source, &options, &mut |_| {}, &mut |_| true).unwrap();
-        assert_eq!(taken.is_full, round == 0 || options.full, "round {round}");
-        assert_eq!(taken.gap, None);
+        let summary = take(target.as_ref(), &mut source, &options, &mut |_| {}, &mut |_| true).unwrap();
+        assert_eq!(summary.is_full, round == 0 || options.full, "round {round}");
+        assert_eq!(summary.gap, None);
         states.append(&mut source.written);
         for _ in 0..40 {
             states.push(write(&engine, &mut random));
@@ -346,12 +346,12 @@ fn a_restore_holds_a_few_parts() {
     assert_eq!(*verified.parts.lock().unwrap(), (parts, parts));
     for kind in StoreKind::ALL {
         let (read, disk) = (counted(), Arc::new(FaultyDisk::new()));
-        let wanted = Restore {
+        let options = Restore {
             at: None,
             engine: kind,
             database: None,
         };
-        let restored = restore(&read, &chain, disk, wanted, &mut |_| read.used_up()).unwrap();
+        let restored = restore(&read, &chain, disk, options, &mut |_| read.used_up()).unwrap();
         assert_eq!(restored.state_hash, engine.state_hash(None).unwrap());
         assert_eq!(*read.parts.lock().unwrap(), (parts, parts));
     }
@@ -373,13 +373,13 @@ fn versions_that_a_trimmed_log_has_lost_are_named_and_refused() {
         }
         engine.checkpoint().unwrap();
     }
-    let taken = take_from(&engine, target.as_ref(), true).unwrap();
+    let summary = take_from(&engine, target.as_ref(), true).unwrap();
     let newest = lost.pop().unwrap();
     let gap = Gap {
         after: first,
         before: newest,
     };
-    assert_eq!(taken.gap, Some(gap));
+    assert_eq!(summary.gap, Some(gap));
     for version in lost {
         let refused = restored(target.as_ref(), Some(version), StoreKind::Memory);
         assert!(matches!(refused, Err(BackupError::NotCovered(_))), "{version:?}");
@@ -407,8 +407,8 @@ fn another_log_starts_a_new_chain() {
     for _ in 0..5 {
         write(&other, &mut random);
     }
-    let taken = take_from(&other, target.as_ref(), false).unwrap();
-    assert!(taken.is_full);
+    let summary = take_from(&other, target.as_ref(), false).unwrap();
+    assert!(summary.is_full);
     let (_, newest) = restored(target.as_ref(), None, StoreKind::Memory).unwrap();
     assert_eq!(newest.state_hash, other.state_hash(None).unwrap());
     // Nothing new is no step.
@@ -529,7 +529,7 @@ fn two_at_the_same_time_damage_nothing_and_one_may_be_refused() {
     let folder = tempfile::tempdir().unwrap();
     let target = target(&folder);
     let shared = Unheld(target.as_ref());
-    let (mut refused, mut taken) = (0, 0);
+    let (mut refused, mut readable) = (0, 0);
     for answers_left in 0..30 {
         for _ in 0..10 {
             write(&engine, &mut random);
@@ -544,7 +544,7 @@ fn two_at_the_same_time_damage_nothing_and_one_may_be_refused() {
             ..BackupOptions::default()
         };
         match take(&shared, &mut source, &options, &mut |_| {}, &mut |_| true) {
-            Ok(_) => taken += 1,
+            Ok(_) => readable += 1,
             Err(BackupError::Address(said)) => {
                 assert!(said.contains("at the same time"), "{said}");
                 refused += 1;
@@ -555,10 +555,10 @@ fn two_at_the_same_time_damage_nothing_and_one_may_be_refused() {
             chain.verify(&shared, &mut |_| {}).unwrap();
         }
         take_from(&engine, &shared, false).unwrap();
-        let (_, found) = restored(&shared, None, StoreKind::Memory).unwrap();
-        assert_eq!(found.state_hash, engine.state_hash(None).unwrap());
+        let (_, report) = restored(&shared, None, StoreKind::Memory).unwrap();
+        assert_eq!(report.state_hash, engine.state_hash(None).unwrap());
     }
-    assert!(refused > 5 && taken > 5, "{refused} refused, {taken} taken");
+    assert!(refused > 5 && readable > 5, "{refused} refused, {readable} taken");
     take_from(&engine, &shared, true).unwrap();
     assert!(Archive::read(&shared).unwrap().leftovers.is_empty());
 }
@@ -579,14 +579,14 @@ impl Target for Failing<'_> {
     }
 
     fn put(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
-        let mut left = self.puts_left.lock().unwrap();
-        *left = left.checked_sub(1).ok_or(std::io::ErrorKind::StorageFull)?;
+        let mut puts = self.puts_left.lock().unwrap();
+        *puts = puts.checked_sub(1).ok_or(std::io::ErrorKind::StorageFull)?;
         self.target.put(name, bytes)
     }
 
     fn put_new(&self, name: &str, bytes: Vec<u8>) -> std::io::Result<()> {
-        let mut left = self.puts_left.lock().unwrap();
-        *left = left.checked_sub(1).ok_or(std::io::ErrorKind::StorageFull)?;
+        let mut puts = self.puts_left.lock().unwrap();
+        *puts = puts.checked_sub(1).ok_or(std::io::ErrorKind::StorageFull)?;
         self.target.put_new(name, bytes)
     }
 
@@ -616,10 +616,10 @@ fn a_target_that_fails_keeps_what_it_had() {
             Ok(_) => last = Some(hash),
             Err(error) => assert!(matches!(error, BackupError::Target { .. }), "{error}"),
         }
-        let found = restored(target.as_ref(), None, StoreKind::Memory);
-        match (found, last) {
+        let result = restored(target.as_ref(), None, StoreKind::Memory);
+        match (result, last) {
             // The base may be whole, while the following step of the log is not.
-            (Ok((_, found)), _) => assert!(found.rows > 0),
+            (Ok((_, report)), _) => assert!(report.rows > 0),
             (Err(error), last) => assert!(last.is_none(), "{error}"),
         }
     }
@@ -652,7 +652,7 @@ fn damage_is_noticed_and_named() {
         fs::write(&path, &flipped).unwrap();
         match restored(target.as_ref(), None, StoreKind::Memory) {
             // White space of the newest manifest.
-            Ok((_, found)) => assert_eq!(found, whole, "{name}, byte {at}"),
+            Ok((_, report)) => assert_eq!(report, whole, "{name}, byte {at}"),
             Err(error) => {
                 noticed += 1;
                 let is_named = matches!(&error, BackupError::Damaged { file, offset, .. }

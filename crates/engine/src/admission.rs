@@ -23,8 +23,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::Engine;
 use crate::durability::pressure::{is_over, lasted};
+use crate::engine::Engine;
 use crate::partition::shared::Shared;
 
 /// The decision about a request that makes the data larger.
@@ -43,7 +43,7 @@ pub enum Admission {
 /// flush would cure is waited for as long.
 const SHORT_MICROS_MAX: u64 = 2_000_000;
 
-/// The longest wait of writers while none is admitted.
+/// The longest wait of writers while admission is closed.
 const BEHIND_MICROS_MAX: u64 = 60_000_000;
 /// The longest wait of a thread, and the interval of its checks.
 const WAIT_MAX: Duration = Duration::from_micros(BEHIND_MICROS_MAX);

@@ -5,7 +5,7 @@
 
 use quartet_model::{Effect, LayerId};
 
-use crate::Reader;
+use crate::partition::reader::Reader;
 
 /// Decodes one layer's effects in one logical database, in commit order.
 pub trait ChangeDecoder: Send {
@@ -83,8 +83,8 @@ impl Change {
     }
 
     /// Adds one member to the report.
-    pub fn with(mut self, member: &'static str, shown: Shown) -> Change {
-        self.members.push((member, shown));
+    pub fn with(mut self, member: &'static str, value: Shown) -> Change {
+        self.members.push((member, value));
         self
     }
 
@@ -103,7 +103,7 @@ mod tests {
         let check = |change: Change, prefix: &str, expected: bool| {
             assert_eq!(change.concerns(prefix.as_bytes()), expected, "{change:?}, {prefix}");
         };
-        let one = || Change::new("set", b"bc");
+        let change = || Change::new("set", b"bc");
         for (prefix, expected) in [
             ("", true),
             ("b", true),
@@ -112,7 +112,7 @@ mod tests {
             ("a", false),
             ("c", false),
         ] {
-            check(one(), prefix, expected);
+            check(change(), prefix, expected);
         }
         let range = || Change::new("clear_range", b"b").reaching(Reach::Before(b"d".to_vec()));
         for (prefix, expected) in [

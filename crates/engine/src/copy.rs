@@ -17,14 +17,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quartet_log_replicated::Position as Place;
-use quartet_model::{LogSequence, Version};
+use quartet_model::{LogSequence, Version, format};
 use quartet_store::{PartitionSnapshot, Position, Read, StoreKind};
 
+use crate::engine::Engine;
+use crate::log_reader::LogReader;
+use crate::parts::Parts;
+use crate::recovery::restore::Restoration;
 use crate::replication::place::{Kind, NONE_BEFORE, Placed};
-use crate::{Engine, LogReader, Parts, Restoration};
 
 const MAGIC: &[u8; 4] = b"QCPY";
-const FORMAT: u32 = 1;
 /// Bytes that are gathered before they are given.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Most bytes that are given at a time: a longer row or record is cut.
@@ -90,7 +92,7 @@ impl Engine {
         let reader = self.read_log(copied.place.sequence.next());
         let mut chunk = [
             &MAGIC[..],
-            &FORMAT.to_le_bytes(),
+            &format::written().to_le_bytes(),
             &copied.place.sequence.0.to_le_bytes(),
         ]
         .concat();
@@ -220,12 +222,12 @@ impl CopyTarget {
             return Ok(());
         }
         let pending = std::mem::take(&mut self.pending);
-        let mut rest = &pending[..];
-        while let Some(behind) = self.piece(rest)? {
-            rest = behind;
+        let mut remaining = &pending[..];
+        while let Some(behind) = self.piece(remaining)? {
+            remaining = behind;
         }
-        self.announced = announced(rest);
-        self.pending = rest.to_vec();
+        self.announced = announced(remaining);
+        self.pending = remaining.to_vec();
         Ok(())
     }
 
@@ -235,7 +237,7 @@ impl CopyTarget {
             return Err(CopyError::Malformed);
         }
         let mut fields = Fields(bytes);
-        let taken = match self.place {
+        let result = match self.place {
             None => self.head(&mut fields),
             Some(_) => match fields.take(1) {
                 Some([ROW]) => self.row(&mut fields),
@@ -245,11 +247,11 @@ impl CopyTarget {
                 None => return Ok(None),
             },
         };
-        taken.map(|outcome| outcome.map(|()| fields.0)).transpose()
+        result.map(|outcome| outcome.map(|()| fields.0)).transpose()
     }
 
     fn head(&mut self, fields: &mut Fields<'_>) -> Option<Result<(), CopyError>> {
-        let is_copy = fields.take(4)? == MAGIC && fields.u32()? == FORMAT;
+        let is_copy = fields.take(4)? == MAGIC && format::is_read(fields.u32()?);
         let sequence = LogSequence(fields.u64()?);
         let place = fields.take(placed_bytes())?;
         self.version = Version(fields.u64()?);
@@ -265,8 +267,8 @@ impl CopyTarget {
         let version = Version(fields.u64()?);
         let (key, value) = (fields.take(key_bytes)?, fields.take(value_bytes)?);
         self.rows += 1;
-        let taken = self.restoration.row(key, value, version);
-        Some(taken.map_err(|error| CopyError::Target(error.to_string())))
+        let result = self.restoration.row(key, value, version);
+        Some(result.map_err(|error| CopyError::Target(error.to_string())))
     }
 
     fn record(&mut self, fields: &mut Fields<'_>) -> Option<Result<(), CopyError>> {
@@ -343,9 +345,9 @@ struct Fields<'b>(&'b [u8]);
 
 impl<'b> Fields<'b> {
     fn take(&mut self, count: usize) -> Option<&'b [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
+        let (bytes, remaining) = self.0.split_at_checked(count)?;
+        self.0 = remaining;
+        Some(bytes)
     }
 
     fn u32(&mut self) -> Option<u32> {

@@ -20,10 +20,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quartet_model::{DatabaseId, Effect, Effects, EffectsError, EffectsReader, KeyRange, LayerId, Version};
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
-use crate::{
-    Arrival, Busy, Dependency, Durability, Engine, ExecuteError, LogReadError, LogReader, PartitionGuard, SPACE_BYTES,
-    Space, Transaction,
-};
+use crate::engine::Engine;
+use crate::log_reader::{LogReadError, LogReader};
+use crate::options::Durability;
+use crate::partition::busy::Busy;
+use crate::partition::state::Dependency;
+use crate::partition::transaction::Transaction;
+use crate::partition::{ExecuteError, PartitionGuard};
+use crate::space::{SPACE_BYTES, Space};
+use crate::standing::Arrival;
 
 /// Rows that are put into the target under one hold of its lock, at most, and about how many bytes.
 const STEP_ROWS: usize = 256;
@@ -31,6 +36,9 @@ const STEP_BYTES: usize = 64 << 10;
 /// Largest number of bytes written to the target and not yet synced: writes of its clients queue
 /// after them.
 const UNSYNCED_BYTES: usize = 1 << 20;
+/// The lead that the version of a sent row may have over this machine's clock. Later commits land
+/// above it.
+const AHEAD_MICROS_MAX: u64 = 60_000_000;
 
 /// Why a database was not copied. The source has all of it.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +64,9 @@ pub enum DatabaseCopyError {
     /// The rows are of no layer that this program knows.
     #[error("the database has rows of a layer that this program does not know")]
     UnknownLayer,
+    /// The version of a sent row is newer than this machine's clock allows.
+    #[error("a row's version is {0} s ahead of this server's clock")]
+    Ahead(u64),
 }
 
 /// Progress figures of a copy, for observers.
@@ -156,6 +167,41 @@ impl Engine {
         Ok(LayerId::ALL.into_iter().map(count).collect::<Result<_, _>>()?)
     }
 
+    /// Writes rows of another server's database as rows of `database`, which no layer serves yet:
+    /// each keeps its version. Returns once they are durable. The server's own rows about a
+    /// database are refused: they hold the other server's users.
+    pub fn put_rows(self: &Arc<Self>, database: DatabaseId, rows: Vec<Row>) -> Result<(), DatabaseCopyError> {
+        let mut writer = Writer {
+            target: self.clone(),
+            arrival: self.arrival(Durability::Always),
+            database,
+            unsynced_bytes: 0,
+            newest: Dependency::ZERO,
+            figures: Arc::default(),
+        };
+        let ahead_micros = |version: Version| version.0.saturating_sub(self.now_micros());
+        let (mut step, mut layer, mut bytes, mut newest) = (Vec::new(), LayerId::System, 0, Version(0));
+        for row in rows {
+            let of = layer_of(row.key())?;
+            if of == LayerId::System {
+                return Err(DatabaseCopyError::UnknownLayer);
+            }
+            if ahead_micros(row.version()) > AHEAD_MICROS_MAX {
+                return Err(DatabaseCopyError::Ahead(ahead_micros(row.version()) / 1_000_000));
+            }
+            if of != layer || step.len() == STEP_ROWS || bytes >= STEP_BYTES {
+                writer.put_step(layer, newest, std::mem::take(&mut bytes), std::mem::take(&mut step))?;
+                layer = of;
+            }
+            bytes += row.key().len() + row.value().len();
+            newest = newest.max(row.version());
+            let key = [&database.0.to_be_bytes(), &row.key()[size_of::<u16>()..]].concat();
+            step.push(Row::new(&key, row.value(), row.version()));
+        }
+        writer.put_step(layer, newest, bytes, step)?;
+        writer.settle()
+    }
+
     /// Makes every later commit land above `version`.
     pub fn land_above(&self, version: Version) -> Result<(), Busy> {
         self.partition_in_time()?.land_above(version.0);
@@ -224,9 +270,7 @@ impl DatabaseCopy {
         self.after = [last.key(), &[0]].concat();
         let layer = layer_of(last.key())?;
         let count = rows.len() as u64;
-        self.writer.put(layer, self.seen, bytes, |transaction| {
-            rows.into_iter().for_each(|row| transaction.put_row(row));
-        })?;
+        self.writer.put_step(layer, self.seen, bytes, rows)?;
         let figures = &self.writer.figures;
         figures.rows.fetch_add(count, Ordering::Relaxed);
         figures.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -278,7 +322,7 @@ impl Writer {
     /// A transaction has one space. A large one is applied in parts: the database has no readers
     /// yet.
     fn follow(&mut self, version: Version, mut effects: Effects<'_>) -> Result<(), DatabaseCopyError> {
-        let (mut found, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         let mut layer = None;
         while let Some(effect) = effects.next() {
             let effect = effect?;
@@ -286,21 +330,37 @@ impl Writer {
                 break;
             }
             let of = *layer.get_or_insert(layer_of(effect.start())?);
-            let kept = Kept::of(effect, version);
-            bytes += kept.bytes();
-            found.push(kept);
-            if found.len() == STEP_ROWS || bytes >= STEP_BYTES {
-                self.put_effects(of, version, std::mem::take(&mut bytes), std::mem::take(&mut found))?;
+            let row = Kept::of(effect, version);
+            bytes += row.bytes();
+            rows.push(row);
+            if rows.len() == STEP_ROWS || bytes >= STEP_BYTES {
+                self.put_effects(of, version, std::mem::take(&mut bytes), std::mem::take(&mut rows))?;
             }
         }
         let Some(layer) = layer else {
             return Ok(());
         };
-        if !found.is_empty() {
-            self.put_effects(layer, version, bytes, found)?;
+        if !rows.is_empty() {
+            self.put_effects(layer, version, bytes, rows)?;
         }
         self.figures.transactions.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// No rows are no transaction.
+    fn put_step(
+        &mut self,
+        layer: LayerId,
+        version: Version,
+        bytes: usize,
+        rows: Vec<Row>,
+    ) -> Result<(), DatabaseCopyError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.put(layer, version, bytes, |transaction| {
+            rows.into_iter().for_each(|row| transaction.put_row(row));
+        })
     }
 
     fn put_effects(
@@ -399,6 +459,6 @@ fn space(database: DatabaseId, layer: LayerId) -> Space {
 
 fn layer_of(key: &[u8]) -> Result<LayerId, DatabaseCopyError> {
     let byte = key.get(2).copied();
-    let known = LayerId::ALL.into_iter().find(|layer| Some(*layer as u8) == byte);
-    known.ok_or(DatabaseCopyError::UnknownLayer)
+    let layer = LayerId::ALL.into_iter().find(|layer| Some(*layer as u8) == byte);
+    layer.ok_or(DatabaseCopyError::UnknownLayer)
 }

@@ -1,32 +1,43 @@
 //! One partition at its home (leader): opening and closing, the partition's lock, and waiting for
 //! durability.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quartet_env::{Clock, Disk};
+use quartet_env::{Clock, CorrectedClock, Disk};
 use quartet_log::LogError;
 use quartet_model::{DatabaseId, KeyRange, LogSequence, Version};
-use quartet_store::{PartitionSnapshot, StoreError, StoreKind, StoreOptions};
+use quartet_store::{PartitionSnapshot, Row, Store, StoreError, StoreKind, StoreOptions};
 
 use crate::durability::log_readers::LogReaders;
+use crate::durability::memory::Memory;
 use crate::durability::pressure::Pressure;
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
 use crate::flusher::{CheckpointError, Flusher, Opened, Shares};
+use crate::options::{Durability, EngineOptions, OpenError, OpenProgress};
+use crate::partition::before_long::BeforeLong;
+use crate::partition::busy;
+use crate::partition::busy::Busy;
 use crate::partition::busy::{Listeners, Listening};
+use crate::partition::frozen::Frozen;
 use crate::partition::lock::PartitionLock;
+use crate::partition::read_guard::ReadGuard;
+use crate::partition::reader::Reader;
 use crate::partition::shared::{FlusherTask, Shared};
+use crate::partition::state::Dependency;
 use crate::partition::state::PartitionState;
+use crate::partition::statistics::Statistics;
+use crate::partition::transaction::Transaction;
+use crate::partition::watch::WatchId;
+use crate::partition::{ExecuteError, PartitionGuard};
+use crate::parts::Parts;
 use crate::recovery::opening::{Recovered, recover};
 use crate::replication::place::Folder;
 use crate::replication::{self, Replicated, TRANSACTION_EFFECTS_MAX};
-use crate::standing::{Arrival, Replication, Role, Settled, Standing};
-use crate::{
-    Busy, Dependency, Durability, EngineOptions, ExecuteError, Memory, OpenError, OpenProgress, PartitionGuard, Parts,
-    ReadGuard, Reader, Space, Statistics, Transaction, WatchId, partition::busy,
-};
+use crate::space::Space;
+use crate::standing::{Arrival, FollowingPeriod, ReadArrival, Replication, Role, Settled, Standing};
 
 /// Interval at which a thread that waits for durability checks.
 const DURABLE_LOOK: Duration = Duration::from_micros(100);
@@ -44,6 +55,9 @@ pub struct Engine {
 
 /// Time after which a checkpoint's memory has been freed, returned by the allocator, and measured.
 const GIVEN_BACK_AFTER_MICROS: u64 = 2_000_000;
+
+/// A row that is changed where a node's engine opens; never in a program that is released.
+static FALSIFIED: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
 
 impl Engine {
     /// Opens the partition of a standalone server. See [`Engine::open_with`].
@@ -78,7 +92,11 @@ impl Engine {
         failure: Box<dyn Fn(&LogError) + Send>,
         progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Engine, OpenError> {
-        Engine::open_parts(parts, options, Some(replicated), failure, progress)
+        let engine = Engine::open_parts(parts, options, Some(replicated), failure, progress)?;
+        if let Some((key, value)) = FALSIFIED.get() {
+            engine.falsify(key, value);
+        }
+        Ok(engine)
     }
 
     fn open_parts(
@@ -120,17 +138,20 @@ impl Engine {
         let mut state = PartitionState::new(store, last);
         let mut epoch_bytes_max = options.epoch_bytes_max.min(EPOCH_BYTES_LIMIT);
         let shares = replicated.map(|replicated| {
-            state.is_home = false;
+            (state.is_home, state.follows) = (false, true);
             state.effects_bytes_max = TRANSACTION_EFFECTS_MAX;
             epoch_bytes_max = epoch_bytes_max.min(replication::EPOCH_BYTES_MAX);
             Shares::of(replicated, &places)
         });
+        let corrected = shares.is_some().then(|| Arc::new(CorrectedClock::new(clock.clone())));
         let shared = Arc::new(Shared {
             partition: PartitionLock::new(state),
+            before_long: BeforeLong::default(),
             flusher: FlusherTask::default(),
             room,
             pressure: Pressure::new(options.unflushed_bytes_max),
-            clock,
+            clock: corrected.clone().map_or(clock, |corrected| corrected as Arc<dyn Clock>),
+            corrected,
             runtime,
             durable: AtomicU64::new(last.0),
             waited_for: AtomicBool::new(false),
@@ -199,6 +220,58 @@ impl Engine {
         Ok(ReadGuard::new(&self.shared, state))
     }
 
+    /// Notes the arrival of a request that only reads, at a node that is not home. `None`: this
+    /// node is home, or has no other. Once [`Engine::may_read`] is true of it, the request is
+    /// executed under [`Engine::read_replica_in_time`], and its reply depends on nothing more.
+    pub fn read_arrival(&self) -> Option<ReadArrival> {
+        self.shared.standing.as_ref()?.read_arrival()
+    }
+
+    /// Returns true once this node's state has everything that was acknowledged, by durability
+    /// `always`, or answered before the arrival, at any node. If not yet, the listeners of
+    /// [`Engine::on_durable`] are called when that may have changed. It may never be, as when the
+    /// sequencer does not answer or this node becomes home: bound the wait.
+    pub fn may_read(&self, arrival: ReadArrival) -> bool {
+        let Some(standing) = &self.shared.standing else {
+            return false;
+        };
+        if standing.confirms_read(arrival) {
+            return true;
+        }
+        // As in `is_durable`: either this thread sees the change, or the flusher sees it wait.
+        self.shared.waited_for.store(true, Ordering::SeqCst);
+        self.shared.flusher.wake();
+        standing.confirms_read(arrival)
+    }
+
+    /// As [`Engine::read_in_time`], at a node that is not home: transactions see the log up to some
+    /// record, and nothing that is not in it. They are refused as [`ExecuteError::NotHome`] once
+    /// `period` has ended, and while the state of this node may differ from the log's.
+    pub fn read_replica_in_time(&self, period: FollowingPeriod) -> Result<ReadGuard<'_>, Busy> {
+        let state = self.shared.partition.read_in_time()?;
+        Ok(ReadGuard::of_replica(&self.shared, state, period))
+    }
+
+    /// As [`Engine::reader`], at a node that is not home: see [`Engine::read_replica_in_time`].
+    /// Busy if transactions are refused there.
+    pub fn replica_reader(&self, space: Space, period: FollowingPeriod) -> Result<Reader, Busy> {
+        let partition = self.read_replica_in_time(period)?;
+        partition.replica_reader(space).ok_or(Busy)
+    }
+
+    /// Returns true if the log is shared with other nodes, which may read a record before this node
+    /// knows that it is durable.
+    pub fn is_replicated(&self) -> bool {
+        self.shared.standing.is_some()
+    }
+
+    /// Counts a request that was answered so.
+    pub fn count_replica_read(&self) {
+        if let Some(standing) = &self.shared.standing {
+            standing.count_read();
+        }
+    }
+
     /// Takes the partition's lock for an operation that may take long. The flusher receives
     /// everything committed before, so replies that wait for durability do not wait for the holder,
     /// and threads that serve connections give up on the lock at once.
@@ -207,6 +280,23 @@ impl Engine {
         partition.hand_over_pending();
         self.shared.partition.announcement.announce();
         partition
+    }
+
+    /// Returns true while the holder of the lock shows the state before its transaction: see
+    /// [`Engine::frozen_before_long`].
+    #[inline]
+    pub fn shows_state(&self) -> bool {
+        self.shared.before_long.is_shown()
+    }
+
+    /// The latest state, if it can be read without the lock although a transaction holds that for
+    /// long ([`PartitionGuard::show_state`]). `None`: the reader waits for the lock. Its time is
+    /// the present.
+    pub fn frozen_before_long(&self, space: Space) -> Option<Frozen> {
+        match self.are_requests_held() {
+            true => None,
+            false => Frozen::before_long(&self.shared, space),
+        }
     }
 
     /// See [`PartitionGuard::reader`].
@@ -225,9 +315,9 @@ impl Engine {
     }
 
     /// Returns true if a thread has waited in vain for the partition's lock, and it has not been
-    /// free since.
+    /// free since, or if requests are held.
     pub fn is_busy(&self) -> bool {
-        self.shared.partition.announcement.is_busy()
+        self.shared.partition.announcement.is_busy() || self.are_requests_held()
     }
 
     /// Ends watches. Never waits: while another thread keeps the lock they may still be notified of
@@ -456,6 +546,18 @@ impl Engine {
         self.shared.room.is_short()
     }
 
+    /// Notes how far the clock of this node's machine is ahead of most nodes' clocks, and takes
+    /// `correction` off all times from now on; in microseconds. A server on its own has no others.
+    pub fn correct_clock(&self, ahead: i64, correction: i64) {
+        if let Some(clock) = &self.shared.corrected {
+            clock.correct(correction);
+        }
+        self.wish(|standing, _| {
+            let mut figures = standing.figures.lock();
+            (figures.clock_ahead_micros, figures.clock_correction_micros) = (ahead, correction);
+        });
+    }
+
     /// The time, in microseconds since the Unix epoch.
     pub fn now_micros(&self) -> u64 {
         self.shared.clock.now_micros()
@@ -492,8 +594,33 @@ impl Engine {
         });
     }
 
-    /// Ends [`Engine::drain`].
+    /// Makes requests wait until [`Engine::resume`]: every thread that takes the partition's lock
+    /// in time finds it busy. Every reply to an earlier request will be confirmed before the home's
+    /// condition is `Drained`. False: a request that takes long has not ended within `timeout`, and
+    /// nothing is held.
+    pub fn hold_requests(&self, timeout: Duration) -> bool {
+        let is_held = self.shared.partition.hold_requests(timeout);
+        if is_held {
+            self.wish(|standing, _| standing.want_confirmation());
+        }
+        is_held
+    }
+
+    /// Makes requests wait from the end of this term until [`Engine::resume`]. Layers run a moment
+    /// longer than their term: a request that arrives meanwhile continues at the next home, and
+    /// none reads here. Call before the layers of a term start.
+    pub fn hold_requests_after_term(&self) {
+        self.shared.partition.hold_after_term();
+    }
+
+    /// Returns true during [`Engine::hold_requests`], or after the end of a term.
+    pub fn are_requests_held(&self) -> bool {
+        self.shared.partition.is_held()
+    }
+
+    /// Ends [`Engine::drain`], [`Engine::hold_requests`], and the wait after the end of a term.
     pub fn resume(&self) {
+        self.shared.partition.release_requests();
         self.wish(|standing, _| standing.wishes.drain_until_micros.store(0, Ordering::SeqCst));
     }
 
@@ -507,6 +634,22 @@ impl Engine {
             wish(standing, self.shared.runtime.now());
             self.shared.flusher.wake();
         }
+    }
+
+    /// Changes a row without the log, as damaged memory does, for simulations.
+    #[doc(hidden)]
+    pub fn falsify(&self, key: &[u8], value: &[u8]) {
+        let mut partition = self.shared.partition.borrow();
+        let version = partition.last_version();
+        let set = partition.store.set(Row::new(key, value, version));
+        drop(set.expect("a store without faults"));
+    }
+
+    /// Makes every node's engine that this process opens start with [`Engine::falsify`], for the
+    /// test program of the vote about states.
+    #[doc(hidden)]
+    pub fn falsify_when_opened(key: &[u8], value: &[u8]) {
+        FALSIFIED.get_or_init(|| (key.to_vec(), value.to_vec()));
     }
 
     /// Counts a state hash that differed in a process of this node that has ended since.

@@ -11,7 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use quartet_model::{DatabaseId, LayerId, Version};
 use quartet_store::{PartitionSnapshot, Read, StoreError};
 
-use crate::{Durability, Frozen, Reader, Space};
+use crate::options::Durability;
+use crate::partition::frozen::Frozen;
+use crate::partition::reader::Reader;
+use crate::space::Space;
 
 /// The invariants that a layer guarantees for its rows.
 pub trait Invariants {
@@ -133,10 +136,13 @@ pub(crate) fn judge(
         durability: Durability::Always,
     };
     let system = Reader::of_snapshot(snapshot(), system, version);
-    let disowned: Vec<DatabaseId> = invariants.iter().flat_map(|known| known.disowned(&system)).collect();
+    let disowned: Vec<DatabaseId> = invariants
+        .iter()
+        .flat_map(|checker| checker.disowned(&system))
+        .collect();
     for &database in databases.iter().filter(|database| !disowned.contains(database)) {
         for layer in layers(&rows, database)? {
-            let Some(knowing) = invariants.iter().find(|known| known.layer() as u8 == layer) else {
+            let Some(knowing) = invariants.iter().find(|checker| checker.layer() as u8 == layer) else {
                 continue;
             };
             let space = Space {
@@ -162,27 +168,27 @@ pub(crate) fn judge(
 }
 
 fn databases(rows: &PartitionSnapshot) -> Result<Vec<DatabaseId>, StoreError> {
-    let mut found = Vec::new();
+    let mut databases = Vec::new();
     let mut next = Some(0_u16);
     while let Some(from) = next {
         let Some(row) = rows.nth(&from.to_be_bytes(), &[0xff; 3], 0)? else {
             break;
         };
         let database = crate::durability::stored::database_of(row.key());
-        found.push(database);
+        databases.push(database);
         next = database.0.checked_add(1);
     }
-    Ok(found)
+    Ok(databases)
 }
 
 /// The layers that have rows in a database, as their keys name them.
 fn layers(rows: &PartitionSnapshot, database: DatabaseId) -> Result<Vec<u8>, StoreError> {
     let [high, low] = database.0.to_be_bytes();
-    let mut found = Vec::new();
+    let mut layers = Vec::new();
     for layer in 0..0xff {
         if rows.nth(&[high, low, layer], &[high, low, layer + 1], 0)?.is_some() {
-            found.push(layer);
+            layers.push(layer);
         }
     }
-    Ok(found)
+    Ok(layers)
 }

@@ -76,9 +76,9 @@ pub use recovery::salvage::{rebuild, salvage};
 pub use replication::{MakeSequencer, Replicated, Waker};
 pub use space::{SPACE_BYTES, Space};
 
-pub use standing::{Arrival, Condition, Replication, Role, Settled};
+pub use standing::{Arrival, Condition, FollowingPeriod, ReadArrival, Replication, Role, Settled, StateHash};
 
 pub use quartet_log::LogRecord;
 pub use quartet_log_replicated::PartitionId;
 pub use quartet_store::salvage::{Damage, Lost, Salvaged};
-pub use quartet_store::{DiskUse, FoundCheckpoint, StoreKind};
+pub use quartet_store::{DiskUse, FoundCheckpoint, Row, StoreKind, Walk};

@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 use quartet_log::{LogCursor, LogError, LogRecord};
 use quartet_model::{EffectsReader, LogSequence, Version};
 
-use crate::Engine;
 use crate::durability::log_readers::{Holder, OnMore};
+use crate::engine::Engine;
 use crate::partition::shared::Shared;
 
 /// Why the log could not be read.
@@ -80,7 +80,7 @@ impl Engine {
             // The searched records are not trimmed meanwhile.
             let mut reader = match LogReader::begin(shared.clone(), oldest) {
                 Err(LogReadError::TooOld { .. }) => continue,
-                begun => begun?,
+                result => result?,
             };
             let start = reader.last_start_at_or_before(&starts, version)?;
             return reader
@@ -189,7 +189,7 @@ impl LogReader {
         while first.is_none()
             && let Some(record) = self.next()?
         {
-            let is_newer = versions(record.payload).any(|found| found > version);
+            let is_newer = versions(record.payload).any(|record_version| record_version > version);
             first = is_newer.then_some(record.sequence);
         }
         if let Some(first) = first {

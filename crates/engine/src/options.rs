@@ -6,7 +6,7 @@ use std::time::Duration;
 use quartet_log::{LogError, ReplayProgress};
 use quartet_store::{OpenError as StoreOpenError, StoreKind};
 
-use crate::Memory;
+use crate::durability::memory::Memory;
 
 /// The time at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -9,9 +9,10 @@ use quartet_log_replicated::{FoundedState, Place, Position, RecordHash};
 use quartet_model::{LogSequence, Version};
 use quartet_store::{PartitionStore, Read, StoreKind, StoreOptions, state_hash};
 
+use crate::options::OpenError;
+use crate::parts::Parts;
 use crate::recovery::opening::{Recovered, recover};
 use crate::replication::place::{Folder, Kind, NONE_BEFORE, Placed};
-use crate::{OpenError, Parts};
 
 /// The files of a node that does not run.
 pub struct OwnLog {
@@ -20,19 +21,57 @@ pub struct OwnLog {
     /// The hash of the last record, whole or not.
     chained: RecordHash,
     last: Version,
+    has_ended: bool,
 }
 
 impl OwnLog {
     /// Reads the files of a node of the cluster of `place`. `kind`: `None` for the kind of the
     /// files.
     pub fn open(parts: Parts, kind: Option<StoreKind>, place: &Place) -> Result<OwnLog, OpenError> {
-        let recovered = open(parts.disk.clone(), parts, kind, Folder::Node)?;
+        OwnLog::read(parts, kind, place, Folder::Node)
+    }
+
+    /// The same, but the log may also end with the cluster's end.
+    pub fn open_to_end(parts: Parts, kind: Option<StoreKind>, place: &Place) -> Result<OwnLog, OpenError> {
+        OwnLog::read(parts, kind, place, Folder::Ending)
+    }
+
+    fn read(parts: Parts, kind: Option<StoreKind>, place: &Place, folder: Folder) -> Result<OwnLog, OpenError> {
+        let recovered = open(parts.disk.clone(), parts, kind, folder)?;
         Ok(OwnLog {
             place: recovered.places.position(place),
             chained: recovered.places.last,
+            has_ended: recovered.places.has_ended,
             last: recovered.last,
             log: recovered.log,
         })
+    }
+
+    /// Returns true if the log ends with a cluster's end.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The last record of the cluster, which its end follows.
+    pub fn last_of_cluster(&self) -> LogSequence {
+        let tail = self.log.tail();
+        match self.has_ended {
+            true => LogSequence(tail.0 - 1),
+            false => tail,
+        }
+    }
+
+    /// Appends the end of the cluster to the log, durably, unless the log has it. The folder is a
+    /// server's then.
+    pub fn end_cluster(mut self, floor: Version) -> Result<(), LogError> {
+        if self.has_ended {
+            return self.log.close();
+        }
+        let position = Position {
+            sequence: self.log.tail().next(),
+            ..self.place
+        };
+        end_with(self.log, &position, Kind::End, self.chained, floor)
     }
 
     /// The last whole record.

@@ -2,8 +2,12 @@
 
 use quartet_store::StoreError;
 
+use crate::engine::Engine;
 use crate::invariants::judge;
-use crate::{Durability, Engine, ExecuteError, Finding, Findings, Invariants, Repair, Space};
+use crate::invariants::{Finding, Findings, Invariants, Repair};
+use crate::options::Durability;
+use crate::partition::ExecuteError;
+use crate::space::Space;
 
 /// Number of repairs per transaction.
 const REPAIRS_AT_ONCE: usize = 256;

@@ -2,7 +2,7 @@
 
 use quartet_model::{DatabaseId, LayerId};
 
-use crate::Durability;
+use crate::options::Durability;
 
 /// Length of the prefix that a space adds to each key.
 pub const SPACE_BYTES: usize = 3;

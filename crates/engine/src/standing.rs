@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quartet_log_replicated::{EVIDENCE_LASTS, Moment, Position, StopReason, Term, Writer};
-use quartet_model::Version;
+use quartet_model::{LogSequence, Version};
 use quartet_store::PartitionSnapshot;
 
-use crate::Durability;
+use crate::options::Durability;
 
 /// A node's part in its partition's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +49,7 @@ pub enum Role {
     },
     /// It was deposed with unconfirmed commits, and reloads its state.
     RollingBack,
-    /// The sequencer has dropped the next record, or the node's state differs from its home's: it
-    /// needs a copy in an empty directory.
+    /// The sequencer has dropped the next record: the node needs a copy in an empty directory.
     Copying,
     /// Its history contradicts the sequencer. It serves nothing until an operator decides.
     Stopped(StopReason),
@@ -101,6 +100,27 @@ impl Arrival {
     }
 }
 
+/// A time in which a node follows the log without being home: it ends when the node becomes home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowingPeriod {
+    generation: u32,
+}
+
+/// The arrival of a request that is to be read here although another node is home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadArrival {
+    period: FollowingPeriod,
+    /// Ranges of the log sent before it.
+    number: u64,
+}
+
+impl ReadArrival {
+    /// The request may be read here until this ends.
+    pub fn period(self) -> FollowingPeriod {
+        self.period
+    }
+}
+
 /// Whether a reply may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
@@ -111,6 +131,15 @@ pub enum Settled {
     NotYet,
     /// It never may: the home that executed the request is deposed, and the outcome is unknown.
     Lost,
+}
+
+/// The hash of all rows as of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateHash {
+    /// The record.
+    pub at: LogSequence,
+    /// The hash.
+    pub hash: u128,
 }
 
 /// Figures of a node of a replicated log; all zero for a log of one's own.
@@ -151,6 +180,10 @@ pub struct Replication {
     pub suspensions: u64,
     /// Reads of `term` that showed this node to be home.
     pub confirmations: u64,
+    /// Reads of the log for requests that were answered here while another node was home.
+    pub replica_ranges: u64,
+    /// Such requests.
+    pub replica_reads: u64,
     /// Requests without an answer.
     pub unknown_answers: u64,
     /// Number of terms that this node has started.
@@ -166,11 +199,21 @@ pub struct Replication {
     /// Microseconds that the last state hash took, beside other work.
     pub hash_micros: u64,
     /// The last state hash taken.
-    pub last_hash: u128,
+    pub own_hash: Option<StateHash>,
+    /// The last state hash in the log, a home's.
+    pub recorded_hash: Option<StateHash>,
     /// Records below are dropped from the sequencer.
     pub trimmed_below: u64,
     /// Bytes of records that the sequencer holds, as counted at home.
     pub window_bytes: u64,
+    /// Bytes of records that the sequencer may hold before writes are refused.
+    pub budget_bytes: u64,
+    /// True while this node is home and commits nothing.
+    pub is_uncertain: bool,
+    /// How far the clock of this node's machine is ahead of most nodes' clocks, in microseconds.
+    pub clock_ahead_micros: i64,
+    /// The part of it that is taken off this node's times.
+    pub clock_correction_micros: i64,
     /// True while this node is home and the store of objects has answered everything.
     pub object_store_answers: bool,
     /// Pieces of objects that this node has given to the store.
@@ -200,10 +243,26 @@ pub(crate) struct Wishes {
     pub archived: AtomicU64,
 }
 
+/// The reads at a node that is not home. The numbers never restart.
+#[derive(Default)]
+struct Reads {
+    /// Ranges of the log sent for them.
+    sent: AtomicU64,
+    /// Reads with lower numbers are in what is applied.
+    confirmed_below: AtomicU64,
+    /// The highest waiting arrival plus one; zero without any.
+    wanted: AtomicU64,
+    /// Ranges of the log that were sent only for them, and requests that were answered.
+    ranges: AtomicU64,
+    answered: AtomicU64,
+}
+
 /// The last that was shown of this node while it was home.
 #[derive(Default)]
 struct Ended {
     generation: u32,
+    /// It had handed over: all that it had committed was durable.
+    was_drained: bool,
     /// Its replies may rest on versions up to this.
     durable: Version,
     confirmed_below: u64,
@@ -226,6 +285,7 @@ pub(crate) struct Standing {
     sent_before: AtomicU64,
     /// The last time that this node was home.
     ended: Mutex<Ended>,
+    reads: Reads,
     role: Mutex<Role>,
     pub figures: Mutex<Replication>,
     /// Time of the last turn of the log's thread, in microseconds of the runtime's clock.
@@ -247,6 +307,7 @@ impl Standing {
             is_suspended: AtomicBool::new(false),
             sent_before: AtomicU64::new(0),
             ended: Mutex::default(),
+            reads: Reads::default(),
             role: Mutex::new(role),
             figures: Mutex::default(),
             turned_micros: AtomicU64::new(0),
@@ -270,6 +331,15 @@ impl Standing {
         let turned = self.turned_micros.load(Ordering::SeqCst);
         Replication {
             stalled_millis: (now.as_micros() as u64).saturating_sub(turned) / 1_000,
+            is_uncertain: matches!(
+                *self.role.lock(),
+                Role::Home {
+                    condition: Condition::Uncertain,
+                    ..
+                }
+            ),
+            replica_ranges: self.reads.ranges.load(Ordering::Relaxed),
+            replica_reads: self.reads.answered.load(Ordering::Relaxed),
             ..self.figures.lock().clone()
         }
     }
@@ -310,8 +380,8 @@ impl Standing {
         self.is_suspended.load(Ordering::SeqCst)
     }
 
-    /// The sequencer has been silent for long: replies that wait are lost, as if the term were
-    /// over, and requests that arrive are refused before they execute.
+    /// The sequencer has been silent for long: waiting replies are lost, as at the end of a
+    /// term, and requests that arrive are refused before they execute.
     pub fn suspend(&self, durable: Version) {
         if self.is_home() {
             self.is_suspended.store(true, Ordering::SeqCst);
@@ -337,8 +407,16 @@ impl Standing {
     }
 
     fn end_generation(&self, durable: Version) {
+        let was_drained = matches!(
+            *self.role.lock(),
+            Role::Home {
+                condition: Condition::Drained,
+                ..
+            }
+        );
         *self.ended.lock() = Ended {
             generation: self.generation.load(Ordering::SeqCst),
+            was_drained,
             durable,
             confirmed_below: self.confirmed_below.load(Ordering::SeqCst),
         };
@@ -357,6 +435,67 @@ impl Standing {
         let until_micros = until.as_micros() as u64;
         let was_until = self.fresh_until_micros.swap(until_micros, Ordering::SeqCst);
         self.confirmed_below.swap(below, Ordering::SeqCst) != below || was_until != until_micros
+    }
+
+    /// A range of the log is about to be sent, after which reads have this number.
+    pub fn sends_read(&self, number: u64) {
+        self.reads.sent.store(number, Ordering::SeqCst);
+    }
+
+    /// A range of the log is sent that only reads need.
+    pub fn counts_range(&self) {
+        self.reads.ranges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that was answered from the state of this node.
+    pub fn count_read(&self) {
+        self.reads.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything that reads below this number must see is applied. Returns true if that is news.
+    pub fn confirmed_reads(&self, below: u64) -> bool {
+        self.reads.confirmed_below.swap(below, Ordering::SeqCst) != below
+    }
+
+    /// The highest read that waits.
+    pub fn wanted_read(&self) -> Option<u64> {
+        self.reads.wanted.load(Ordering::SeqCst).checked_sub(1)
+    }
+
+    /// `None`: this node does not follow the log.
+    pub fn read_arrival(&self) -> Option<ReadArrival> {
+        let generation = self.generation.load(Ordering::SeqCst);
+        let period = FollowingPeriod { generation };
+        let number = self.reads.sent.load(Ordering::SeqCst);
+        let follows = matches!(*self.role.lock(), Role::Following { .. });
+        (follows && self.is_in(period)).then_some(ReadArrival { period, number })
+    }
+
+    /// Returns true until the period ends.
+    pub fn is_in(&self, period: FollowingPeriod) -> bool {
+        self.generation.load(Ordering::SeqCst) == period.generation && period.generation.is_multiple_of(2)
+    }
+
+    /// Returns true if the node's state has everything that the read must see. Records otherwise
+    /// that it waits.
+    pub fn confirms_read(&self, arrival: ReadArrival) -> bool {
+        let is_confirmed = self.reads.confirmed_below.load(Ordering::SeqCst) > arrival.number;
+        if !is_confirmed {
+            self.reads.wanted.fetch_max(arrival.number + 1, Ordering::SeqCst);
+        }
+        is_confirmed && self.is_in(arrival.period)
+    }
+
+    /// Requires a confirmation of every request that has arrived.
+    pub fn want_confirmation(&self) {
+        let sent = self.sent.load(Ordering::SeqCst);
+        self.wanted.fetch_max(sent + 1, Ordering::SeqCst);
+    }
+
+    /// Returns true if every arrival that waits is confirmed.
+    pub fn is_all_confirmed(&self) -> bool {
+        let confirmed_below = self.confirmed_below.load(Ordering::SeqCst);
+        self.wanted().is_none_or(|wanted| wanted < confirmed_below)
     }
 
     /// The highest arrival that waits to be confirmed.
@@ -386,10 +525,12 @@ impl Standing {
     }
 
     /// Returns true if the reply might have been sent before this node ceased to be home. A relaxed
-    /// reply is sent ahead of its dependency, so nothing can be concluded from it.
+    /// reply is sent ahead of its dependency, so nothing can be concluded from it, unless all
+    /// commits were durable.
     fn was_settled(&self, dependency: Version, arrival: Arrival) -> bool {
         let ended = self.ended.lock();
-        let is_of_it = ended.generation == arrival.generation && !arrival.is_relaxed;
+        let is_told = !arrival.is_relaxed || ended.was_drained;
+        let is_of_it = ended.generation == arrival.generation && is_told;
         is_of_it && dependency <= ended.durable && arrival.number < ended.confirmed_below
     }
 

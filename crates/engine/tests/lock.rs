@@ -57,7 +57,7 @@ mod primitives {
     pub fn park(until: Option<Instant>) {
         let id = current().id();
         SLEEPERS.with_borrow_mut(|sleepers| {
-            if !sleepers.iter().any(|(known, _)| *known == id) {
+            if !sleepers.iter().any(|(sleeper, _)| *sleeper == id) {
                 sleepers.push((id, until.is_some()));
             }
         });
@@ -149,14 +149,14 @@ fn is_open(lock: &FairLock) -> bool {
     if !lock.is_at_rest() {
         return false;
     }
-    let taken = [Mode::Alone, Mode::Shared].map(|mode| {
+    let grants = [Mode::Alone, Mode::Shared].map(|mode| {
         let is_taken = lock.try_take(mode);
         if is_taken {
             lock.release(mode);
         }
         is_taken
     });
-    taken == [true, true]
+    grants == [true, true]
 }
 
 #[test]

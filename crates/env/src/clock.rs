@@ -4,8 +4,8 @@
 //! correctness.
 
 use std::cell::Cell;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of the time.
@@ -45,10 +45,10 @@ thread_local! {
 impl Clock for SystemClock {
     fn now_micros(&self) -> u64 {
         let counter = COUNTER.raw();
-        let asked = ASKED.get();
-        let passed = COUNTER.delta_as_nanos(asked.counter, counter);
-        let nanos = if counter >= asked.counter && passed < ASK_AGAIN_NANOS {
-            asked.nanos + passed
+        let reading = ASKED.get();
+        let passed = COUNTER.delta_as_nanos(reading.counter, counter);
+        let nanos = if counter >= reading.counter && passed < ASK_AGAIN_NANOS {
+            reading.nanos + passed
         } else {
             ask_system(counter)
         };
@@ -65,6 +65,34 @@ fn ask_system(counter: u64) -> u64 {
         ASKED.set(Moment { counter, nanos });
     }
     nanos
+}
+
+/// A clock that is corrected by what other machines' clocks show.
+pub struct CorrectedClock {
+    clock: Arc<dyn Clock>,
+    ahead_micros: AtomicI64,
+}
+
+impl CorrectedClock {
+    /// The same time as `clock` shows, until it is corrected.
+    pub fn new(clock: Arc<dyn Clock>) -> CorrectedClock {
+        CorrectedClock {
+            clock,
+            ahead_micros: AtomicI64::new(0),
+        }
+    }
+
+    /// Takes `ahead_micros` off what the clock shows from now on.
+    pub fn correct(&self, ahead_micros: i64) {
+        self.ahead_micros.store(ahead_micros, Ordering::Relaxed);
+    }
+}
+
+impl Clock for CorrectedClock {
+    fn now_micros(&self) -> u64 {
+        let ahead = self.ahead_micros.load(Ordering::Relaxed);
+        self.clock.now_micros().saturating_add_signed(ahead.saturating_neg())
+    }
 }
 
 /// A clock that moves only by request.
@@ -109,6 +137,18 @@ mod tests {
         assert_eq!(clock.now_micros(), 7);
         clock.set(1);
         assert_eq!(clock.now_micros(), 1);
+    }
+
+    #[test]
+    fn a_corrected_clock_shows_the_time_of_most() {
+        let machines = Arc::new(ManualClock::new(3_600_000_005));
+        let clock = CorrectedClock::new(machines.clone());
+        clock.correct(3_600_000_000);
+        assert_eq!(clock.now_micros(), 5);
+        machines.set(7);
+        assert_eq!(clock.now_micros(), 0, "before 1970");
+        clock.correct(-3);
+        assert_eq!(clock.now_micros(), 10);
     }
 
     /// Runs for more than one millisecond, so that the system is queried again in between.

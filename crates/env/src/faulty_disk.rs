@@ -13,11 +13,12 @@
 //!   whole blocks. The space of a removed file is freed when the directory has been synced.
 //! - `crash` drops everything that was not synced; `crash_keeping_some` keeps a random part of it,
 //!   sector by sector, like a disk that writes in arbitrary order. A sector is never torn. Files
-//!   opened before a crash answer errors after it.
+//!   opened before a crash answer errors after it, and so does the disk of a program that ran then
+//!   (`for_one_run`).
 //! - `flip` and `truncate` damage what is stored, beneath any sync.
 
 use crate::disk::{Disk, File, check_name};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -98,6 +99,8 @@ impl Fault {
 #[derive(Clone, Default)]
 pub struct FaultyDisk {
     state: Arc<Mutex<State>>,
+    /// The number of crashes at which it ends; `None` if it outlives them.
+    run: Option<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -163,6 +166,25 @@ impl FaultyDisk {
     pub fn fork(&self) -> FaultyDisk {
         FaultyDisk {
             state: Arc::new(Mutex::new(self.state.lock().clone())),
+            run: None,
+        }
+    }
+
+    /// The same disk for a program with threads that may still run at a crash: from then on all
+    /// its operations fail, and change nothing that the next program finds.
+    pub fn for_one_run(&self) -> FaultyDisk {
+        FaultyDisk {
+            state: self.state.clone(),
+            run: Some(self.state.lock().incarnation),
+        }
+    }
+
+    /// The state; an error after the crash that ended the run.
+    fn running(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        match self.run.is_none_or(|run| run == state.incarnation) {
+            true => Ok(state),
+            false => Err(Fault::Error.error()),
         }
     }
 
@@ -273,10 +295,10 @@ impl State {
 
     /// The fault due for this operation, if any; counts it.
     fn next_fault(&mut self, operation: Operation) -> Option<Fault> {
-        for (_, left, _) in self.faults.iter_mut().filter(|(kind, ..)| *kind == operation) {
-            *left -= 1;
+        for (_, remaining, _) in self.faults.iter_mut().filter(|(kind, ..)| *kind == operation) {
+            *remaining -= 1;
         }
-        let due = self.faults.iter().position(|&(_, left, _)| left == 0)?;
+        let due = self.faults.iter().position(|&(_, remaining, _)| remaining == 0)?;
         Some(self.faults.remove(due).2)
     }
 
@@ -296,8 +318,8 @@ impl State {
     /// Returns true if file `id` may grow to `bytes`.
     fn has_room(&self, id: FileId, bytes: u64) -> bool {
         let Some(capacity) = self.capacity else { return true };
-        let taken = self.files.get(&id).map_or(0, Content::taken_bytes);
-        let more = in_blocks(bytes).saturating_sub(taken);
+        let allocated = self.files.get(&id).map_or(0, Content::taken_bytes);
+        let more = in_blocks(bytes).saturating_sub(allocated);
         more == 0 || self.taken_bytes() + more <= capacity
     }
 }
@@ -376,7 +398,7 @@ impl Content {
 impl Disk for FaultyDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
         check_name(name)?;
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         state.check(Operation::Create)?;
         let id = match state.names.get(name) {
             Some(&id) => id,
@@ -392,25 +414,25 @@ impl Disk for FaultyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         state.check(Operation::Open)?;
         Ok(self.handle(state.find(name)?, state.incarnation))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         state.check(Operation::List)?;
         Ok(state.names.keys().cloned().collect())
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
         check_name(name)?;
-        Ok(self.state.lock().names.contains_key(name))
+        Ok(self.running()?.names.contains_key(name))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(to)?;
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         state.check(Operation::Rename)?;
         state.find(from)?;
         state.change_names(Naming::Rename(from.to_owned(), to.to_owned()));
@@ -418,7 +440,7 @@ impl Disk for FaultyDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         state.check(Operation::Remove)?;
         state.find(name)?;
         state.change_names(Naming::Remove(name.to_owned()));
@@ -426,7 +448,7 @@ impl Disk for FaultyDisk {
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.running()?;
         state.check(Operation::Sync)?;
         state.names_synced = state.names.clone();
         state.naming.clear();
@@ -434,7 +456,7 @@ impl Disk for FaultyDisk {
     }
 
     fn available_bytes(&self) -> io::Result<u64> {
-        let state = self.state.lock();
+        let state = self.running()?;
         let capacity = state.capacity.unwrap_or(u64::MAX);
         Ok(capacity.saturating_sub(state.taken_bytes()))
     }
@@ -475,9 +497,9 @@ impl File for FaultyFile {
         self.with(|state, id| {
             state.check(Operation::Read)?;
             let content = state.files.entry(id).or_default();
-            let rest = content.visible.get(offset as usize..).unwrap_or_default();
-            let bytes = rest.len().min(buffer.len());
-            buffer[..bytes].copy_from_slice(&rest[..bytes]);
+            let tail = content.visible.get(offset as usize..).unwrap_or_default();
+            let bytes = tail.len().min(buffer.len());
+            buffer[..bytes].copy_from_slice(&tail[..bytes]);
             Ok(bytes)
         })
     }
@@ -590,14 +612,29 @@ mod tests {
         assert!(file.len().is_err(), "a file opened before the crash is gone");
     }
 
+    /// A flush of the ssd engine continued after the power cut of a test, with the names of the
+    /// disk that the next engine opened. It renamed a root, and a file of that root was lost.
+    /// The threads of a program cannot change the disk after the crash that ended it.
+    #[test]
+    fn a_program_that_a_crash_ended_changes_nothing() {
+        let (disk, _file) = disk_with(b"synced");
+        let run = disk.for_one_run();
+        run.create("g").unwrap();
+        disk.crash();
+        assert!(run.create("g").is_err() && run.open("f").is_err() && run.list().is_err());
+        assert!(run.rename("f", "g").is_err() && run.remove("f").is_err() && run.sync_directory().is_err());
+        assert_eq!(disk.list().unwrap(), ["f"]);
+        assert!(disk.for_one_run().open("f").is_ok());
+    }
+
     #[test]
     fn a_crash_may_keep_some_sectors() {
         let (disk, file) = disk_with(&[0; 64 * SECTOR_BYTES]);
         file.write_at(0, &[1; 64 * SECTOR_BYTES]).unwrap();
         disk.crash_keeping_some(7);
         let content = disk.content("f");
-        let kept = content.chunks(SECTOR_BYTES).filter(|sector| sector[0] == 1).count();
-        assert!((10..54).contains(&kept), "{kept} of 64");
+        let surviving = content.chunks(SECTOR_BYTES).filter(|sector| sector[0] == 1).count();
+        assert!((10..54).contains(&surviving), "{surviving} of 64");
         assert!(
             content
                 .chunks(SECTOR_BYTES)

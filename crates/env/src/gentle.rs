@@ -41,13 +41,13 @@ const UNSYNCED_ALONE_BYTES_MAX: u64 = 4 << 20;
 
 /// The syncs that must not be delayed.
 #[derive(Default)]
-pub struct Others {
+pub struct ForegroundSyncs {
     syncs: AtomicU64,
     /// Their number when the last rest was considered.
     seen: AtomicU64,
 }
 
-impl Others {
+impl ForegroundSyncs {
     pub fn note_sync(&self) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
     }
@@ -80,10 +80,10 @@ impl Others {
 
 /// Sets the file's length, truncating gradually.
 pub fn set_len(file: &File, bytes: u64) -> io::Result<()> {
-    let mut left = file.metadata()?.len();
-    while left > bytes.saturating_add(CUT_BYTES) {
-        left -= CUT_BYTES;
-        file.set_len(left)?;
+    let mut length = file.metadata()?.len();
+    while length > bytes.saturating_add(CUT_BYTES) {
+        length -= CUT_BYTES;
+        file.set_len(length)?;
     }
     file.set_len(bytes)
 }
@@ -94,7 +94,7 @@ pub struct Removed {
     files: Mutex<Waiting>,
     /// Size of all of them, in bytes.
     held_bytes: AtomicU64,
-    others: Arc<Others>,
+    foreground: Arc<ForegroundSyncs>,
 }
 
 #[derive(Default)]
@@ -111,9 +111,9 @@ struct Held {
 }
 
 impl Removed {
-    pub fn new(others: Arc<Others>) -> Removed {
+    pub fn new(foreground: Arc<ForegroundSyncs>) -> Removed {
         Removed {
-            others,
+            foreground,
             ..Removed::default()
         }
     }
@@ -147,16 +147,16 @@ impl Removed {
         }
     }
 
-    /// Truncates the file in the background, after those that wait; a file larger than the bound
+    /// Truncates the file in the background, after the waiting files; a file larger than the bound
     /// immediately. If the process ends before, the system frees the rest at once.
-    fn give_back(self: &Arc<Removed>, held: Held) {
-        if held.bytes > HELD_BYTES_MAX || spare_bytes(&held.file) < SPARE_BYTES_MIN {
-            drop(held.file);
-            self.held_bytes.fetch_sub(held.bytes, Ordering::Relaxed);
+    fn give_back(self: &Arc<Removed>, entry: Held) {
+        if entry.bytes > HELD_BYTES_MAX || spare_bytes(&entry.file) < SPARE_BYTES_MIN {
+            drop(entry.file);
+            self.held_bytes.fetch_sub(entry.bytes, Ordering::Relaxed);
             return;
         }
         let mut waiting = self.files.lock();
-        waiting.files.push_back(held);
+        waiting.files.push_back(entry);
         if !waiting.has_thread {
             let removed = self.clone();
             let work = move || while removed.give_back_next() {};
@@ -182,10 +182,10 @@ impl Removed {
     fn take_excess(&self, waiting: &mut Waiting, bytes_max: u64) -> Vec<Held> {
         let mut excess = Vec::new();
         while self.held_bytes() > bytes_max
-            && let Some(held) = waiting.files.pop_front()
+            && let Some(entry) = waiting.files.pop_front()
         {
-            self.held_bytes.fetch_sub(held.bytes, Ordering::Relaxed);
-            excess.push(held);
+            self.held_bytes.fetch_sub(entry.bytes, Ordering::Relaxed);
+            excess.push(entry);
         }
         excess
     }
@@ -201,12 +201,12 @@ impl Removed {
         waiting.current = Some(file.clone());
         drop(waiting);
         // If an operation fails here, closing the file frees the rest.
-        let left = self.shrink(&file, bytes).unwrap_or_else(|(_, left)| left);
+        let remaining = self.shrink(&file, bytes).unwrap_or_else(|(_, remaining)| remaining);
         // Under one lock, so that a file that is seen neither waiting nor being cut is not counted.
         let mut waiting = self.files.lock();
         waiting.current = None;
         drop(file);
-        self.held_bytes.fetch_sub(left, Ordering::Relaxed);
+        self.held_bytes.fetch_sub(remaining, Ordering::Relaxed);
         true
     }
 
@@ -214,17 +214,17 @@ impl Removed {
     /// counted, also beside an error.
     fn shrink(&self, file: &File, bytes: u64) -> Result<u64, (io::Error, u64)> {
         let mut counted = bytes;
-        let mut left = file.metadata().map_err(|error| (error, counted))?.len();
-        while left > STEP_BYTES {
-            left -= STEP_BYTES;
-            let cut = set_len(file, left).and_then(|()| match self.must_hurry(file) {
+        let mut length = file.metadata().map_err(|error| (error, counted))?.len();
+        while length > STEP_BYTES {
+            length -= STEP_BYTES;
+            let cut = set_len(file, length).and_then(|()| match self.must_hurry(file) {
                 true => Ok(()),
-                false => self.others.sync_beside(file),
+                false => self.foreground.sync_beside(file),
             });
             cut.map_err(|error| (error, counted))?;
-            let given = STEP_BYTES.min(counted);
-            self.held_bytes.fetch_sub(given, Ordering::Relaxed);
-            counted -= given;
+            let cut_bytes = STEP_BYTES.min(counted);
+            self.held_bytes.fetch_sub(cut_bytes, Ordering::Relaxed);
+            counted -= cut_bytes;
         }
         set_len(file, 0).map_err(|error| (error, counted))?;
         Ok(counted)
@@ -250,8 +250,8 @@ pub struct Place {
 impl Place {
     /// Gives the file's room back, now that it has no name.
     pub fn fill(mut self) {
-        if let Some(held) = self.held.take() {
-            self.removed.give_back(held);
+        if let Some(entry) = self.held.take() {
+            self.removed.give_back(entry);
         }
     }
 }
@@ -259,8 +259,8 @@ impl Place {
 impl Drop for Place {
     /// The file was not removed.
     fn drop(&mut self) {
-        if let Some(held) = &self.held {
-            self.removed.held_bytes.fetch_sub(held.bytes, Ordering::Relaxed);
+        if let Some(entry) = &self.held {
+            self.removed.held_bytes.fetch_sub(entry.bytes, Ordering::Relaxed);
         }
     }
 }
@@ -291,22 +291,22 @@ mod tests {
 
     #[test]
     fn there_is_a_rest_after_each_time_that_others_have_synced() {
-        let others = Others::default();
-        assert!(!others.have_synced());
-        others.note_sync();
-        others.note_sync();
-        assert!(others.have_synced());
-        assert!(!others.have_synced());
+        let foreground = ForegroundSyncs::default();
+        assert!(!foreground.have_synced());
+        foreground.note_sync();
+        foreground.note_sync();
+        assert!(foreground.have_synced());
+        assert!(!foreground.have_synced());
     }
 
     #[test]
     fn a_write_waits_for_the_disk_without_another_sync() {
-        let others = Others::default();
-        assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
-        others.note_sync();
-        assert_eq!(others.unsynced_bytes_max(), UNSYNCED_BYTES_MAX);
-        assert!(others.have_synced());
-        assert_eq!(others.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
+        let foreground = ForegroundSyncs::default();
+        assert_eq!(foreground.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
+        foreground.note_sync();
+        assert_eq!(foreground.unsynced_bytes_max(), UNSYNCED_BYTES_MAX);
+        assert!(foreground.have_synced());
+        assert_eq!(foreground.unsynced_bytes_max(), UNSYNCED_ALONE_BYTES_MAX);
     }
 
     #[test]
@@ -368,10 +368,10 @@ mod tests {
     fn open_bytes(directory: &std::path::Path) -> u64 {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let open = open.filter_map(|descriptor| Some(descriptor.ok()?.path()));
-        let here =
+        let is_inside =
             |descriptor: &PathBuf| std::fs::read_link(descriptor).is_ok_and(|target| target.starts_with(directory));
         let bytes = |descriptor: PathBuf| Some(std::fs::metadata(descriptor).ok()?.blocks() * 512);
-        open.filter(here).filter_map(bytes).sum()
+        open.filter(is_inside).filter_map(bytes).sum()
     }
 
     /// Under a load that removed more than the thread gave back, what was held grew for as long as
@@ -380,18 +380,18 @@ mod tests {
     fn held_bytes_are_bounded() {
         const BYTES: u64 = 32 << 20;
         let directory = tempfile::tempdir().unwrap();
-        let others = Arc::new(Others::default());
-        let removed = Arc::new(Removed::new(others.clone()));
+        let foreground = Arc::new(ForegroundSyncs::default());
+        let removed = Arc::new(Removed::new(foreground.clone()));
         for _ in 0..4 * HELD_BYTES_MAX / BYTES {
             // Another file always syncs, so the thread rests after each step.
-            others.note_sync();
+            foreground.note_sync();
             let file = tempfile::tempfile_in(directory.path()).unwrap();
             crate::real_disk::allocate(&file, BYTES).unwrap();
             file.set_len(BYTES).unwrap();
             let place = removed.make_room(file);
             // The file of the place is open too.
-            let taken = open_bytes(directory.path());
-            assert!(taken <= HELD_BYTES_MAX, "{taken}");
+            let bytes = open_bytes(directory.path());
+            assert!(bytes <= HELD_BYTES_MAX, "{bytes}");
             place.fill();
         }
         removed.give_back_now();

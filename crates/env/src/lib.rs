@@ -14,7 +14,7 @@ mod memory_disk;
 mod real_disk;
 mod runtime;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, CorrectedClock, ManualClock, SystemClock};
 pub use disk::{Disk, File, UNSYNCED_BYTES_MAX, is_shortage};
 pub use faulty_disk::{BLOCK_BYTES, Fault, FaultyDisk, Operation, SECTOR_BYTES};
 pub use memory_disk::MemoryDisk;

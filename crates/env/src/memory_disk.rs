@@ -66,8 +66,8 @@ impl MemoryDisk {
 
     fn find(&self, name: &str) -> io::Result<Arc<MemoryFile>> {
         check_name(name)?;
-        let found = self.files.lock().get(name).cloned();
-        found.ok_or_else(|| no_file(name))
+        let file = self.files.lock().get(name).cloned();
+        file.ok_or_else(|| no_file(name))
     }
 }
 
@@ -128,10 +128,10 @@ impl Room {
     /// Takes room for new pieces, or nothing.
     fn take(&self, pieces: usize) -> io::Result<()> {
         let bytes = (pieces * PIECE_BYTES) as u64;
-        let taken = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        let result = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             Some(used + bytes).filter(|used| *used <= self.bytes_max)
         });
-        taken.map(drop).map_err(|_| Errno::NOSPC.into())
+        result.map(drop).map_err(|_| Errno::NOSPC.into())
     }
 
     fn give_back(&self, pieces: usize) {
@@ -144,12 +144,12 @@ impl MemoryFile {
     fn cut(&self, bytes: u64) {
         let mut content = self.content.lock();
         let before = content.counted();
-        let kept = bytes.div_ceil(PIECE_BYTES as u64);
-        content.pieces.retain(|number, _| *number < kept);
-        content.reserved = content.reserved.min(kept);
+        let piece_count = bytes.div_ceil(PIECE_BYTES as u64);
+        content.pieces.retain(|number, _| *number < piece_count);
+        content.reserved = content.reserved.min(piece_count);
         let within = (bytes % PIECE_BYTES as u64) as usize;
         if within > 0
-            && let Some(last) = content.pieces.get_mut(&(kept - 1))
+            && let Some(last) = content.pieces.get_mut(&(piece_count - 1))
         {
             last[within..].fill(0);
         }
@@ -180,17 +180,17 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>)
 impl File for Arc<MemoryFile> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let content = self.content.lock();
-        let there = content.length.saturating_sub(offset).min(buffer.len() as u64) as usize;
-        let mut rest = &mut buffer[..there];
-        for (number, range) in parts(offset, there) {
-            let (part, tail) = rest.split_at_mut(range.len());
+        let available = content.length.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let mut remaining = &mut buffer[..available];
+        for (number, range) in parts(offset, available) {
+            let (part, tail) = remaining.split_at_mut(range.len());
             match content.pieces.get(&number) {
                 Some(piece) => part.copy_from_slice(&piece[range]),
                 None => part.fill(0),
             }
-            rest = tail;
+            remaining = tail;
         }
-        Ok(there)
+        Ok(available)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -198,12 +198,12 @@ impl File for Arc<MemoryFile> {
         let is_new =
             |(number, _): &(u64, Range<usize>)| *number >= content.reserved && !content.pieces.contains_key(number);
         self.room.take(parts(offset, bytes.len()).filter(is_new).count())?;
-        let mut rest = bytes;
+        let mut remaining = bytes;
         for (number, range) in parts(offset, bytes.len()) {
-            let (part, tail) = rest.split_at(range.len());
+            let (part, tail) = remaining.split_at(range.len());
             let piece = content.pieces.entry(number);
             piece.or_insert_with(|| vec![0; PIECE_BYTES].into())[range].copy_from_slice(part);
-            rest = tail;
+            remaining = tail;
         }
         content.length = content.length.max(offset + bytes.len() as u64);
         Ok(())
@@ -223,11 +223,11 @@ impl File for Arc<MemoryFile> {
         let mut content = self.content.lock();
         let (before, reserved_before) = (content.counted(), content.reserved);
         content.reserved = reserved_before.max(bytes.div_ceil(PIECE_BYTES as u64));
-        let taken = self.room.take(content.counted() - before);
-        if taken.is_err() {
+        let result = self.room.take(content.counted() - before);
+        if result.is_err() {
             content.reserved = reserved_before;
         }
-        taken
+        result
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {

@@ -27,7 +27,7 @@ pub struct RealDisk {
     path: PathBuf,
     directory: fs::File,
     is_writable: bool,
-    others: Arc<gentle::Others>,
+    foreground: Arc<gentle::ForegroundSyncs>,
     removed: Arc<gentle::Removed>,
     /// Held, never read: closing it gives the directory free. Nothing to hold in a copy that no
     /// server has opened.
@@ -37,8 +37,8 @@ pub struct RealDisk {
 impl RealDisk {
     /// Opens `path`, creating the directory if it does not exist.
     ///
-    /// Errors: `ResourceBusy` if another process (or this one) has it open already; the system's
-    /// errors otherwise.
+    /// Errors: `ResourceBusy` if another process (or this process) has it open already; the
+    /// system's errors otherwise.
     pub fn open(path: impl AsRef<Path>) -> io::Result<RealDisk> {
         let path = path.as_ref().to_path_buf();
         create_directory_durably(&path)?;
@@ -50,13 +50,13 @@ impl RealDisk {
             .open(path.join(LOCK_NAME))?;
         lock(&path, &file, FlockOperation::NonBlockingLockExclusive)?;
         let directory = fs::File::open(&path)?;
-        let others = Arc::<gentle::Others>::default();
+        let foreground = Arc::<gentle::ForegroundSyncs>::default();
         Ok(RealDisk {
             path,
             directory,
             is_writable: true,
-            removed: Arc::new(gentle::Removed::new(others.clone())),
-            others,
+            removed: Arc::new(gentle::Removed::new(foreground.clone())),
+            foreground,
             _lock: Some(file),
         })
     }
@@ -76,13 +76,13 @@ impl RealDisk {
         if let Some(file) = &file {
             lock(&path, file, FlockOperation::NonBlockingLockShared)?;
         }
-        let others = Arc::<gentle::Others>::default();
+        let foreground = Arc::<gentle::ForegroundSyncs>::default();
         Ok(RealDisk {
             path,
             directory,
             is_writable: false,
-            removed: Arc::new(gentle::Removed::new(others.clone())),
-            others,
+            removed: Arc::new(gentle::Removed::new(foreground.clone())),
+            foreground,
             _lock: file,
         })
     }
@@ -98,7 +98,7 @@ impl RealDisk {
     fn file(&self, file: fs::File) -> RealFile {
         RealFile {
             file,
-            others: self.others.clone(),
+            foreground: self.foreground.clone(),
             removed: self.removed.clone(),
         }
     }
@@ -237,7 +237,7 @@ impl Disk for RealDisk {
 
 struct RealFile {
     file: fs::File,
-    others: Arc<gentle::Others>,
+    foreground: Arc<gentle::ForegroundSyncs>,
     removed: Arc<gentle::Removed>,
 }
 
@@ -292,12 +292,12 @@ impl File for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.others.note_sync();
+        self.foreground.note_sync();
         self.file.sync_data()
     }
 
     fn sync_gently(&self) -> io::Result<()> {
-        self.others.sync_beside(&self.file)
+        self.foreground.sync_beside(&self.file)
     }
 
     /// Fresh memory for a gigabyte of a file costs the system more than the disk takes for it.
@@ -312,7 +312,7 @@ impl File for RealFile {
     }
 
     fn sync_if_due(&self, unsynced_bytes: u64) -> io::Result<bool> {
-        let is_due = unsynced_bytes >= self.others.unsynced_bytes_max();
+        let is_due = unsynced_bytes >= self.foreground.unsynced_bytes_max();
         if is_due {
             self.sync_gently()?;
         }

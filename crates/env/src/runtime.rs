@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn work_continues_until_it_is_done() {
-        let mut left = 3;
+        let mut remaining = 3;
         let step = move || {
-            left -= 1;
-            if left > 0 { Next::Again } else { Next::Done }
+            remaining -= 1;
+            if remaining > 0 { Next::Again } else { Next::Done }
         };
         let task = SystemRuntime::default().start("work", Box::new(step)).unwrap();
         task.join();

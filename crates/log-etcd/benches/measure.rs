@@ -36,12 +36,12 @@ fn main() {
     match words.as_slice() {
         [] => compare(4),
         [seconds] => compare(number(seconds)),
-        [endpoints, what @ ..] => {
+        [endpoints, arguments @ ..] => {
             let endpoints = endpoints.split(',').map(str::to_owned).collect();
             let mut options = EtcdOptions::new(endpoints);
             options.allow_stale_reads = true;
             let etcd = Etcd::open(&options).expect("the members are fit");
-            bare(etcd, what);
+            bare(etcd, arguments);
         }
     }
 }
@@ -51,14 +51,14 @@ fn number(word: &str) -> u64 {
 }
 
 /// Measures etcd without the log. A request without a timely answer is repeated, as the log does.
-fn bare(mut etcd: Etcd, what: &[String]) {
+fn bare(mut etcd: Etcd, arguments: &[String]) {
     let place = Place::new("/bare", ClusterId(1), PartitionId(0));
     let mut key = 0;
     let mut next = |bytes: Vec<u8>| {
         key += 1;
         put(place.record_key(LogSequence(key)), bytes)
     };
-    let words: Vec<&str> = what.iter().map(String::as_str).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["puts", bytes, seconds] => {
             let bytes = noise(number(bytes) as usize);
@@ -148,8 +148,8 @@ fn home(etcd: &mut Etcd) -> Home {
         node: NodeId(1),
         incarnation: 1,
     };
-    let taken = drive::take_over(writer, &mut follower, etcd, 10, &mut |_| {}, &|| Version::ZERO);
-    taken.expect("nobody else takes over")
+    let outcome = drive::take_over(writer, &mut follower, etcd, 10, &mut |_| {}, &|| Version::ZERO);
+    outcome.expect("nobody else takes over")
 }
 
 fn appends(etcd: &mut Etcd, home: &mut Home, bytes: usize, seconds: u64) -> (Cell, Cell) {
@@ -240,9 +240,9 @@ impl Cell {
     fn round(&mut self, length: Duration, mut act: impl FnMut()) {
         let began = Instant::now();
         while began.elapsed() < length {
-            let asked = Instant::now();
+            let start = Instant::now();
             act();
-            self.latencies.push(asked.elapsed());
+            self.latencies.push(start.elapsed());
         }
     }
 

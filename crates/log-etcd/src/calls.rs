@@ -88,8 +88,8 @@ async fn get(wire: &Wire, key: Vec<u8>) -> Result<Answer, Status> {
         key,
         ..RangeRequest::default()
     };
-    let found: RangeResponse = wire.call(RANGE, request).await?;
-    Ok(Answer::Value(value(found)))
+    let response: RangeResponse = wire.call(RANGE, request).await?;
+    Ok(Answer::Value(value(response)))
 }
 
 async fn range(wire: &Wire, from: Vec<u8>, until: Vec<u8>, limit: u32) -> Result<Answer, Status> {
@@ -98,9 +98,9 @@ async fn range(wire: &Wire, from: Vec<u8>, until: Vec<u8>, limit: u32) -> Result
         range_end: until,
         limit: limit.into(),
     };
-    let found: RangeResponse = wire.call_for_range(RANGE, request).await?;
-    let entries = found.kvs.into_iter().map(|entry| (entry.key, entry.value)).collect();
-    let more = found.more;
+    let response: RangeResponse = wire.call_for_range(RANGE, request).await?;
+    let entries = response.kvs.into_iter().map(|entry| (entry.key, entry.value)).collect();
+    let more = response.more;
     Ok(Answer::Entries { entries, more })
 }
 
@@ -120,14 +120,14 @@ async fn transact(
         let revision = answer.header.unwrap_or_default().revision;
         return Ok(Answer::Done { revision });
     }
-    let found = answer.responses.into_iter().map(|response| match response {
+    let values = answer.responses.into_iter().map(|response| match response {
         ResponseOp {
-            response: Some(response_op::Response::Range(found)),
-        } => value(found),
+            response: Some(response_op::Response::Range(range)),
+        } => value(range),
         _ => None,
     });
-    let found = found.collect();
-    Ok(Answer::Refused { found })
+    let values = values.collect();
+    Ok(Answer::Refused { values })
 }
 
 async fn compact(wire: &Wire, revision: i64) -> Result<Answer, Status> {
@@ -146,8 +146,8 @@ async fn grant(wire: &Wire, seconds: u32) -> Result<Answer, Status> {
 
 async fn keep_alive(wire: &Wire, lease: LeaseId) -> Result<Answer, Status> {
     let request = LeaseKeepAliveRequest { id: lease.0 };
-    let kept: LeaseKeepAliveResponse = wire.exchange(LEASE_KEEP_ALIVE, request).await?;
-    let lives = kept.ttl > 0;
+    let response: LeaseKeepAliveResponse = wire.exchange(LEASE_KEEP_ALIVE, request).await?;
+    let lives = response.ttl > 0;
     Ok(if lives { Answer::Lease(lease) } else { Answer::NoLease })
 }
 
@@ -214,6 +214,6 @@ fn read(key: Vec<u8>) -> RequestOp {
 }
 
 /// The value of the only key that can be in the answer.
-fn value(found: RangeResponse) -> Option<Vec<u8>> {
-    found.kvs.into_iter().next().map(|entry| entry.value)
+fn value(response: RangeResponse) -> Option<Vec<u8>> {
+    response.kvs.into_iter().next().map(|entry| entry.value)
 }

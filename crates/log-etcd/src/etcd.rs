@@ -34,6 +34,8 @@ pub struct MemberStatus {
     pub version: String,
     /// Bytes of its database file.
     pub file_bytes: u64,
+    /// Its quota, which members before 3.6 do not report.
+    pub quota_bytes: Option<u64>,
     /// True if it leads.
     pub is_leader: bool,
 }
@@ -107,6 +109,7 @@ impl Etcd {
             endpoint: self.endpoints.get(endpoint).cloned().unwrap_or_default(),
             is_leader: status.header.is_some_and(|header| header.member_id == status.leader),
             version: status.version,
+            quota_bytes: u64::try_from(status.db_size_quota).ok().filter(|quota| *quota > 0),
             file_bytes: u64::try_from(status.db_size).unwrap_or_default(),
         };
         let answers = answers.recv().unwrap_or_default();

@@ -18,7 +18,10 @@ pub enum OpenError {
     #[error("etcd's endpoints or certificates are not usable: {0}")]
     Settings(String),
     /// Records would cross a network in clear text.
-    #[error("etcd at {endpoint} is beyond this machine: use TLS, or allow clear text")]
+    #[error(
+        "etcd at {endpoint} is beyond this machine: use TLS (--etcd-ca), or allow clear text \
+         (--etcd-allow-clear-text)"
+    )]
     ClearText {
         /// The endpoint.
         endpoint: String,
@@ -33,7 +36,10 @@ pub enum OpenError {
     #[error("etcd refuses: {0}")]
     Denied(String),
     /// One disk holds all that is acknowledged.
-    #[error("etcd has one voting member, whose disk would be the only one: use three, or allow one")]
+    #[error(
+        "etcd has one voting member, whose disk would be the only one: use three, or allow one \
+        (--etcd-allow-one-member)"
+    )]
     OneMember,
     /// The version has lost what it had acknowledged.
     #[error("etcd {version} is known to lose data: use 3.4.42, 3.5.28, 3.6.9 or later")]
@@ -44,7 +50,8 @@ pub enum OpenError {
     /// The version answers a linearizable read with what was true before it, at times.
     #[error(
         "etcd {version} may answer a linearizable read with what was true before (etcd #20418, #21399), and so may this \
-         node: use 3.4.42, 3.5.28, 3.6.9 or later, or allow stale reads"
+         node: use 3.4.42, 3.5.28, 3.6.9 or later, or allow stale reads \
+         (--etcd-allow-stale-reads)"
     )]
     StaleReads {
         /// The version.
@@ -132,8 +139,8 @@ fn refusal(status: &Status) -> Option<OpenError> {
 /// The message of a status, with its causes.
 fn reason(status: &Status) -> String {
     let first = status.message().to_owned();
-    let rest = causes(status).map(ToString::to_string);
-    rest.fold(first, |said, cause| match said.contains(&cause) {
+    let further = causes(status).map(ToString::to_string);
+    further.fold(first, |said, cause| match said.contains(&cause) {
         true => said,
         false => format!("{said}: {cause}"),
     })

@@ -62,8 +62,8 @@ impl EtcdOptions {
     /// Reads `etcd://HOST:PORT,HOST:PORT/ROOT`: the endpoints, and the root with its slash.
     pub fn parse(address: &str) -> Result<(EtcdOptions, String), NotAnAddress> {
         let refused = || NotAnAddress(address.to_owned());
-        let rest = address.strip_prefix("etcd://").ok_or_else(refused)?;
-        let (hosts, root) = rest.split_once('/').ok_or_else(refused)?;
+        let location = address.strip_prefix("etcd://").ok_or_else(refused)?;
+        let (hosts, root) = location.split_once('/').ok_or_else(refused)?;
         let endpoints: Vec<String> = hosts.split(',').map(str::to_owned).collect();
         let is_endpoint = |endpoint: &String| host(endpoint).is_some_and(|host| !host.is_empty());
         if root.is_empty() || !endpoints.iter().all(is_endpoint) {
@@ -82,8 +82,8 @@ impl EtcdOptions {
 
 impl fmt::Debug for EtcdTls {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = formatter.debug_struct("EtcdTls");
-        shown.field("server_name", &self.server_name).finish_non_exhaustive()
+        let mut debug = formatter.debug_struct("EtcdTls");
+        debug.field("server_name", &self.server_name).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls to etcd: one message each way, by endpoint in turn.
 //!
-//! A call that has no answer in time, or whose connection fails, moves all later calls to the next
-//! endpoint. It is not repeated here: whoever asked decides, as the call may have taken effect.
+//! A call without an answer in time, or with a connection that fails, moves all later calls to the
+//! next endpoint. It is not repeated here: its caller decides, as the call may have taken effect.
 //!
 //! How long a call may take follows how long calls take ([`Pace`]). The answer to one that was
 //! given up still counts for that, or a slow etcd would never be known to be one.
@@ -21,7 +21,7 @@ use tonic_prost::ProstCodec;
 
 use crate::options::{EtcdOptions, EtcdTls};
 
-/// An answer that comes later than this, to a call that was given up, says nothing any more.
+/// An answer that arrives later than this, to a call that was given up, says nothing any more.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// A range is given up after this at least, which may have to bring 16 MiB over a slow network.
 const RANGE_WITHIN: Duration = Duration::from_secs(5);
@@ -30,7 +30,10 @@ const CONNECT_WITHIN: Duration = Duration::from_millis(300);
 const FAILURE_AFTER: Duration = Duration::from_millis(20);
 /// etcd closes connections that ping more often than each five seconds.
 const PING_AFTER: Duration = Duration::from_secs(6);
-const PONG_WITHIN: Duration = Duration::from_secs(2);
+/// As late as any answer may be: a connection whose pong was not awaited took the appends under way
+/// with it. Calls notice a silent member by their own limits, and followers call each second beside
+/// what is streamed to them.
+const PONG_WITHIN: Duration = LATE_MAX;
 /// More than a full range of the longest records.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 

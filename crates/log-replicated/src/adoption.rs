@@ -2,8 +2,9 @@
 //! or was restored to an earlier state.
 //!
 //! ```text
-//! ROOT/adopted   QADP | format 1 u32 | cluster id u128 | sequence u64 | checksum u32
-//!                the cluster whose history goes on here, and its last record that is kept
+//! ROOT/adopted   QADP | format 1 u32 | cluster id u128 | sequence u64 ... | checksum u32
+//!                the cluster whose history goes on here, and its last record that is kept, of each
+//!                partition
 //! ```
 //!
 //! The history continues under another cluster's id, so that late messages of the old sequencer or
@@ -12,20 +13,21 @@
 
 use quartet_model::{LogSequence, Version};
 
+use crate::agreed::Agreed;
 use crate::place::{FORMAT, Place, TermValue, meta_key, put};
 use crate::record::{Body, Fields, Record, hash, seal, unsealed};
 use crate::sequencer::{Compare, Operation, Request};
-use crate::words::{ClusterId, Position, Writer};
+use crate::words::{ClusterId, PartitionId, Position, Writer};
 
 const MAGIC: &[u8; 4] = b"QADP";
 
 /// The origin of a cluster that was adopted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
     /// The cluster with the continued history.
     pub from: ClusterId,
-    /// The last record of that history.
-    pub last: LogSequence,
+    /// The last record of that history, of each partition.
+    pub lasts: Vec<LogSequence>,
 }
 
 /// The start of a new cluster's log.
@@ -67,7 +69,10 @@ impl Adoption {
         };
         Adoption {
             place,
-            adopted: Adopted { from, last: tail },
+            adopted: Adopted {
+                from,
+                lasts: vec![tail],
+            },
             record: bytes,
             term,
         }
@@ -77,7 +82,7 @@ impl Adoption {
     /// that it wrote follows that.
     #[must_use]
     pub fn of_records_up_to(mut self, last: LogSequence) -> Adoption {
-        self.adopted.last = last;
+        self.adopted.lasts = vec![last];
         self
     }
 
@@ -95,14 +100,16 @@ impl Adoption {
     pub fn request(&self) -> Request {
         let root = self.place.root();
         let meta = meta_key(root);
+        let mut operations = vec![
+            put(meta.clone(), self.place.meta_value()),
+            put(adopted_key(root), self.adopted.encode()),
+            put(self.place.record_key(self.term.sequence), self.record.clone()),
+            put(self.place.term_key(), self.term.encode()),
+        ];
+        operations.extend(Agreed::of_founder().founding(root));
         Request::Transact {
             compares: vec![Compare::Absent(meta.clone())],
-            operations: vec![
-                put(meta.clone(), self.place.meta_value()),
-                put(adopted_key(root), self.adopted.encode()),
-                put(self.place.record_key(self.term.sequence), self.record.clone()),
-                put(self.place.term_key(), self.term.encode()),
-            ],
+            operations,
             otherwise: vec![meta],
         }
     }
@@ -128,9 +135,18 @@ impl Adoption {
 }
 
 impl Adopted {
-    fn encode(&self) -> Vec<u8> {
+    /// The last record of a partition; that before the first if the cluster did not have it.
+    pub fn last(&self, partition: PartitionId) -> LogSequence {
+        let last = self.lasts.get(partition.0 as usize);
+        last.copied().unwrap_or(LogSequence::ZERO)
+    }
+
+    /// Returns the bytes of `ROOT/adopted`.
+    pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &self.from.0.to_le_bytes()].concat();
-        bytes.extend_from_slice(&self.last.0.to_le_bytes());
+        for last in &self.lasts {
+            bytes.extend_from_slice(&last.0.to_le_bytes());
+        }
         seal(&mut bytes);
         bytes
     }
@@ -140,11 +156,15 @@ impl Adopted {
 pub fn adopted(bytes: &[u8]) -> Option<Adopted> {
     let mut fields = Fields(unsealed(bytes, bytes)?);
     let is_known = fields.take(4)? == MAGIC && fields.u32()? == FORMAT;
-    let (from, last) = (ClusterId(fields.u128()?), LogSequence(fields.u64()?));
-    (is_known && fields.0.is_empty()).then_some(Adopted { from, last })
+    let from = ClusterId(fields.u128()?);
+    let mut lasts = vec![LogSequence(fields.u64()?)];
+    while !fields.0.is_empty() {
+        lasts.push(LogSequence(fields.u64()?));
+    }
+    is_known.then_some(Adopted { from, lasts })
 }
 
-fn adopted_key(root: &str) -> Vec<u8> {
+pub(crate) fn adopted_key(root: &str) -> Vec<u8> {
     format!("{root}/adopted").into_bytes()
 }
 
@@ -158,7 +178,7 @@ mod tests {
     use crate::record::origin;
     use crate::sequencer::Answer;
     use crate::stop::StopReason;
-    use crate::words::{NodeId, PartitionId, RecordHash, Term};
+    use crate::words::{NodeId, RecordHash, Term};
 
     const LOST: ClusterId = ClusterId(1);
     const NEW: ClusterId = ClusterId(2);
@@ -194,7 +214,7 @@ mod tests {
     #[test]
     fn a_history_continues_as_another_cluster_after_all_records_of_the_node() {
         let mut store = Store::default();
-        // Two chunks of a group whose end is lost follow the last whole record.
+        // Two chunks of an unfinished group follow the last whole record.
         let (last, tail) = (reached(9), LogSequence(11));
         let adoption = Adoption::new(place(NEW), LOST, &last, tail, ADOPTER, Version(50));
         assert!(matches!(ask(&mut store, &adoption.request()), Answer::Done { .. }));
@@ -203,13 +223,16 @@ mod tests {
         assert_eq!(
             again,
             Answer::Refused {
-                found: vec![Some(meta)]
+                values: vec![Some(meta)]
             }
         );
         let Answer::Value(Some(value)) = ask(&mut store, &Adoption::origin_request("/x/")) else {
             panic!("no origin");
         };
-        let origin_read = Adopted { from: LOST, last: tail };
+        let origin_read = Adopted {
+            from: LOST,
+            lasts: vec![tail],
+        };
         assert_eq!(adopted(&value), Some(origin_read));
 
         let position = adoption.position();
@@ -223,14 +246,14 @@ mod tests {
             let follower = Follower::new(place(NEW), reached(behind));
             assert_eq!(read(&mut store, follower), Err(trimmed), "copies");
         }
-        let of_the_lost = Position {
+        let lost_position = Position {
             sequence: LogSequence(11),
             ..reached(9)
         };
         let found = NEW;
         let at = LogSequence(12);
         let other = StopReason::OtherCluster { at, found };
-        assert_eq!(read(&mut store, Follower::new(place(LOST), of_the_lost)), Err(other));
+        assert_eq!(read(&mut store, Follower::new(place(LOST), lost_position)), Err(other));
     }
 
     #[test]
@@ -243,7 +266,7 @@ mod tests {
         let first = Adoption::new(place(NEW), LOST, &before, LogSequence::ZERO, ADOPTER, Version(1));
         ask(&mut store, &first.request());
         let other = ask(&mut store, &Adoption::clear(&place(LOST)));
-        assert_eq!(other, Answer::Refused { found: vec![] });
+        assert_eq!(other, Answer::Refused { values: vec![] });
         assert!(store.value(b"/x/meta").is_some());
         ask(&mut store, &Adoption::clear(&place(NEW)));
         for key in ["/x/meta", "/x/adopted", "/x/p/0/term", "/x/p/0/r/0000000000000001"] {
@@ -253,14 +276,16 @@ mod tests {
 
     #[test]
     fn an_origin_is_read_as_written_and_only_whole() {
-        let value = Adopted {
-            from: ClusterId(7),
-            last: LogSequence(9),
-        };
-        let bytes = value.encode();
-        assert_eq!(adopted(&bytes), Some(value));
-        for length in 0..bytes.len() {
-            assert_eq!(adopted(&bytes[..length]), None, "{length} bytes");
+        for lasts in [vec![9], vec![9, 0, 7]] {
+            let value = Adopted {
+                from: ClusterId(7),
+                lasts: lasts.into_iter().map(LogSequence).collect(),
+            };
+            let bytes = value.encode();
+            assert_eq!(adopted(&bytes), Some(value));
+            for length in 0..bytes.len() {
+                assert_eq!(adopted(&bytes[..length]), None, "{length} bytes");
+            }
         }
     }
 }

@@ -57,7 +57,7 @@ impl Confirmations {
     pub fn needs_attempt(&self, outstanding: impl IntoIterator<Item = Attempt>) -> bool {
         let newest = outstanding.into_iter().map(|attempt| attempt.0).max().unwrap_or(0);
         self.wanted
-            .is_some_and(|wanted| !self.is_confirmed(wanted) && newest <= wanted.0)
+            .is_some_and(|attempt| !self.is_confirmed(attempt) && newest <= attempt.0)
     }
 }
 

@@ -63,7 +63,7 @@ impl NodeReport {
 
     fn decode(bytes: &[u8]) -> Option<NodeReport> {
         let mut fields = Fields(unsealed(bytes, bytes)?);
-        let known = fields.take(4)? == MAGIC && fields.u32()? == FORMAT;
+        let has_header = fields.take(4)? == MAGIC && fields.u32()? == FORMAT;
         let (cluster, clock_us, count) = (ClusterId(fields.u128()?), fields.u64()?, fields.u32()?);
         let mut partitions = Vec::new();
         for _ in 0..count {
@@ -78,7 +78,7 @@ impl NodeReport {
             clock_us,
             partitions,
         };
-        (known && fields.0.is_empty()).then_some(report)
+        (has_header && fields.0.is_empty()).then_some(report)
     }
 }
 

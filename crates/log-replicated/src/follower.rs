@@ -85,6 +85,8 @@ pub struct Follower {
     position: Position,
     /// The start of the last requested range.
     asked: LogSequence,
+    /// It starts after the last delivered record, instead of with it.
+    asked_for_rest: bool,
     /// The chunks of an unfinished group.
     group: Vec<Vec<u8>>,
     /// The object of the next record, which is being read.
@@ -101,6 +103,7 @@ impl Follower {
             place,
             position,
             asked,
+            asked_for_rest: false,
             group,
             download: None,
             missing: None,
@@ -134,9 +137,23 @@ impl Follower {
         if let Some(download) = &self.download {
             return Request::Object(download.request(&self.place));
         }
-        self.asked = self.position.sequence;
+        (self.asked, self.asked_for_rest) = (self.position.sequence, false);
+        self.range()
+    }
+
+    /// As `request`, without the last delivered record: mostly nothing, so it costs the sequencer
+    /// little. It does not show whether the log still holds the history before.
+    pub fn request_rest(&mut self) -> Request {
+        if self.download.is_some() {
+            return self.request();
+        }
+        (self.asked, self.asked_for_rest) = (self.position.sequence.next(), true);
+        self.range()
+    }
+
+    fn range(&self) -> Request {
         Request::Range {
-            from: self.place.record_key(self.position.sequence),
+            from: self.place.record_key(self.asked),
             until: self.place.records_end(),
             limit: RANGE_RECORDS,
         }
@@ -209,9 +226,12 @@ impl Follower {
         }
     }
 
-    /// The log must hold the first record of the range, or start after it because that was trimmed:
-    /// the last record is never trimmed.
+    /// The log must hold the last delivered record if the range starts with it, or start after it
+    /// because that was trimmed: the last record is never trimmed.
     fn reaches_back(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StopReason> {
+        if self.asked_for_rest {
+            return Ok(());
+        }
         let applied = self.position.sequence;
         let Some((key, bytes)) = entries.first() else {
             let (is_new, applied) = (self.asked == LogSequence::ZERO, self.asked);

@@ -2,8 +2,9 @@
 //! backup, or converted data.
 //!
 //! ```text
-//! QFND | format 1 u32 | cluster id u128 | node u64 | incarnation u64 | partitions u32 | folder ... | checksum u32
+//! QFND | format 1 u32 | cluster id u128 | node u64 | incarnation u64 | partitions u32 | folder ... | origin | checksum u32
 //! folder   sequence u64 | version u64 | state hash u128 | floor u64
+//! origin   nothing, or the value of `ROOT/adopted`: the folder's data are those of a cluster that has ended
 //! ```
 //!
 //! The log of each partition starts with a founding record right after the folder's last record, so
@@ -17,6 +18,8 @@
 
 use quartet_model::{LogSequence, Version};
 
+use crate::adoption::{Adopted, adopted, adopted_key};
+use crate::agreed::Agreed;
 use crate::place::{FORMAT, Place, TermValue, cluster_of, meta_key, put};
 use crate::record::{Body, Fields, Record, hash, seal, unsealed};
 use crate::sequencer::{Answer, Compare, Request};
@@ -24,8 +27,8 @@ use crate::words::{ClusterId, FoundedState, PartitionId, Position, RecordHash, T
 
 const MAGIC: &[u8; 4] = b"QFND";
 /// Partitions that one transaction of etcd founds: it takes 128 puts, two for each partition and
-/// one for `meta`.
-pub const FOUNDED_PARTITIONS_MAX: u32 = 63;
+/// one each for `meta`, `format` and `adopted`.
+pub const FOUNDED_PARTITIONS_MAX: u32 = 62;
 
 /// A cluster that starts with data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub struct Founding {
     founder: Writer,
     /// One for each partition, with the floor of its first term's versions.
     folders: Vec<(FoundedState, Version)>,
+    /// The cluster with the continued history.
+    origin: Option<Adopted>,
 }
 
 impl Founding {
@@ -45,7 +50,15 @@ impl Founding {
             cluster,
             founder,
             folders: states.iter().map(|state| (*state, floor(state))).collect(),
+            origin: None,
         }
+    }
+
+    /// The same, where the folder's history is that of another cluster: folders of its nodes are
+    /// replaced by copies when they join.
+    #[must_use]
+    pub fn after(self, origin: Option<Adopted>) -> Founding {
+        Founding { origin, ..self }
     }
 
     /// The first partition of the cluster.
@@ -69,6 +82,10 @@ impl Founding {
             operations.push(put(place.record_key(term.sequence), record));
             operations.push(put(place.term_key(), term.encode()));
         }
+        operations.extend(Agreed::of_founder().founding(place.root()));
+        if let Some(origin) = &self.origin {
+            operations.push(put(adopted_key(place.root()), origin.encode()));
+        }
         Request::Transact {
             compares: vec![Compare::Absent(meta.clone())],
             operations,
@@ -81,8 +98,8 @@ impl Founding {
     pub fn is_founded(&self, answer: &Answer) -> bool {
         match answer {
             Answer::Done { .. } => true,
-            Answer::Refused { found } => {
-                let meta = found.first().and_then(|meta| meta.as_deref());
+            Answer::Refused { values } => {
+                let meta = values.first().and_then(|meta| meta.as_deref());
                 meta.and_then(cluster_of) == Some(self.cluster)
             }
             _ => false,
@@ -115,6 +132,9 @@ impl Founding {
             bytes.extend_from_slice(&state.to_le_bytes());
             bytes.extend_from_slice(&floor.0.to_le_bytes());
         }
+        if let Some(origin) = &self.origin {
+            bytes.extend_from_slice(&origin.encode());
+        }
         seal(&mut bytes);
         bytes
     }
@@ -126,7 +146,7 @@ impl Founding {
         let (cluster, founder) = (ClusterId(fields.u128()?), fields.writer()?);
         let count = fields.u32()?;
         let mut folders = Vec::new();
-        while !fields.0.is_empty() {
+        for _ in 0..count {
             let state = FoundedState {
                 last: LogSequence(fields.u64()?),
                 version: Version(fields.u64()?),
@@ -134,11 +154,15 @@ impl Founding {
             };
             folders.push((state, Version(fields.u64()?)));
         }
-        let is_whole = is_known && count > 0 && folders.len() == count as usize;
-        is_whole.then_some(Founding {
+        let origin = match fields.0.is_empty() {
+            true => None,
+            false => Some(adopted(fields.0)?),
+        };
+        (is_known && count > 0).then_some(Founding {
             cluster,
             founder,
             folders,
+            origin,
         })
     }
 
@@ -248,20 +272,25 @@ mod tests {
         let (position, floor) = founding.position(PartitionId(1));
         assert_eq!((position.sequence, floor), (LogSequence(1), Version(50)));
         let (term, writer) = (position.term, FOUNDER);
-        let begun = vec![Content::Term { term, writer, floor }];
+        let records = vec![Content::Term { term, writer, floor }];
         assert_eq!(
             read(&mut store, Follower::new(second.clone(), second.beginning())),
-            Ok(begun)
+            Ok(records)
         );
     }
 
     #[test]
     fn a_founding_is_read_as_written_and_only_whole() {
-        let founding = founding();
-        let bytes = founding.encode();
-        assert_eq!(Founding::decode(&bytes), Some(founding));
-        for length in 0..bytes.len() {
-            assert_eq!(Founding::decode(&bytes[..length]), None, "{length} bytes");
+        let origin = Adopted {
+            from: ClusterId(9),
+            lasts: vec![LogSequence(3), LogSequence(4)],
+        };
+        for founding in [founding(), founding().after(Some(origin))] {
+            let bytes = founding.encode();
+            assert_eq!(Founding::decode(&bytes), Some(founding));
+            for length in 0..bytes.len() {
+                assert_eq!(Founding::decode(&bytes[..length]), None, "{length} bytes");
+            }
         }
     }
 }

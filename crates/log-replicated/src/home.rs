@@ -375,14 +375,14 @@ impl Home {
                 self.confirm(sent);
                 Outcome::Done(self.advance())
             }
-            Ok(Answer::Refused { found }) => self.refused(sent, &found),
+            Ok(Answer::Refused { values }) => self.refused(sent, &values),
             Ok(_) => self.stop(StopReason::Confused("an append")),
             Err(failure) => Outcome::Unknown(failure),
         }
     }
 
-    fn refused(&mut self, sent: Sent, found: &[Option<Vec<u8>>]) -> Outcome {
-        let [term, record] = found else {
+    fn refused(&mut self, sent: Sent, values: &[Option<Vec<u8>>]) -> Outcome {
+        let [term, record] = values else {
             return self.stop(StopReason::Confused("an append"));
         };
         let standing = self.standing(term.as_deref());

@@ -24,11 +24,13 @@
 #![warn(missing_docs)]
 
 mod adoption;
+mod agreed;
 mod configured;
 mod confirmations;
 pub mod conformance;
 pub mod copies;
 pub mod drive;
+mod ending;
 mod follower;
 mod founding;
 mod hold;
@@ -39,6 +41,7 @@ mod pace;
 mod place;
 mod pointer;
 mod record;
+mod replica_reads;
 mod sequencer;
 mod stop;
 mod take_over;
@@ -46,8 +49,10 @@ mod trim;
 mod words;
 
 pub use adoption::{Adopted, Adoption, adopted};
+pub use agreed::{Agreed, UnfitFormat};
 pub use configured::{Configured, configured, configured_request, configures, join_request, remove_request};
 pub use confirmations::Arrival;
+pub use ending::Ended;
 pub use follower::{Content, Delivery, Follower, Hinted, RANGE_RECORDS};
 pub use founding::{FOUNDED_PARTITIONS_MAX, Founding};
 pub use hold::Hold;
@@ -58,6 +63,7 @@ pub use pace::Pace;
 pub use place::{Place, TermValue, cluster_of, meta_key};
 pub use pointer::{OBJECT_BYTES_MAX, ObjectAnswer, ObjectRequest, PIECE_BYTES_MAX, Pointer};
 pub use record::{BODY_BYTES_MAX, Body, PACKED_FROM_BYTES, RECORD_BYTES_MAX, Record, RecordError, hash, origin};
+pub use replica_reads::ReplicaReads;
 pub use sequencer::{Answer, Compare, Event, Failure, Hint, LeaseId, Operation, Request, RequestId, Sequencer};
 pub use stop::StopReason;
 pub use take_over::{Progress, TakeOver};

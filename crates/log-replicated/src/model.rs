@@ -103,8 +103,8 @@ impl Store {
                 otherwise,
             } => {
                 if !compares.iter().all(|compare| self.holds(compare)) {
-                    let found = otherwise.iter().map(|key| self.value(key).cloned()).collect();
-                    return Answer::Refused { found };
+                    let values = otherwise.iter().map(|key| self.value(key).cloned()).collect();
+                    return Answer::Refused { values };
                 }
                 self.revision += 1;
                 for operation in operations {
@@ -163,10 +163,10 @@ impl Store {
     }
 
     fn range(&self, from: &[u8], until: &[u8], limit: usize) -> Answer {
-        let mut found = self.keys.range(from.to_vec()..until.to_vec());
-        let entries = found.by_ref().take(limit);
+        let mut range = self.keys.range(from.to_vec()..until.to_vec());
+        let entries = range.by_ref().take(limit);
         let entries = entries.map(|(key, (value, _))| (key.clone(), value.clone())).collect();
-        let more = found.next().is_some();
+        let more = range.next().is_some();
         Answer::Entries { entries, more }
     }
 
@@ -385,15 +385,15 @@ impl World {
         }
     }
 
-    fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
+    fn count(&mut self, event: &'static str) {
+        *self.counts.entry(event).or_default() += 1;
     }
 
     /// Returns true once in `times`, which is counted.
-    fn happens(&mut self, times: u64, what: &'static str) -> bool {
+    fn happens(&mut self, times: u64, event: &'static str) -> bool {
         let happens = self.random.one_in(times);
         if happens {
-            self.count(what);
+            self.count(event);
         }
         happens
     }

@@ -34,8 +34,8 @@ impl Place {
     /// The sequence of the record that points to an object, by the object's name; `None` for other
     /// names.
     pub fn object_sequence(&self, name: &str) -> Option<LogSequence> {
-        let rest = name.strip_prefix(&self.objects_prefix())?;
-        hex(rest.as_bytes().get(..16)?).map(LogSequence)
+        let digits = name.strip_prefix(&self.objects_prefix())?;
+        hex(digits.as_bytes().get(..16)?).map(LogSequence)
     }
 }
 
@@ -160,9 +160,9 @@ mod tests {
             let Ok(answer) = drive::ask(sequencer, follower.request()) else {
                 continue;
             };
-            let taken = follower.take(answer)?;
-            more = taken.1;
-            epochs.extend(taken.0.into_iter().filter_map(|delivery| match delivery.content {
+            let batch = follower.take(answer)?;
+            more = batch.1;
+            epochs.extend(batch.0.into_iter().filter_map(|delivery| match delivery.content {
                 Content::Epoch(epoch) => Some(epoch),
                 _ => None,
             }));

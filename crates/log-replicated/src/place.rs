@@ -5,6 +5,7 @@
 //!                           with several partitions: format 2 | cluster id | their number u32 | checksum
 //! ROOT/adopted              QADP | format 1 u32 | cluster id u128 | sequence u64 | checksum u32      with meta, once
 //! ROOT/store                QSTO | format 1 u32 | address of the store of objects, UTF-8 | checksum u32  written once
+//! ROOT/format               the format that the nodes write (`agreed`)
 //! ROOT/configured/ID        a node that is configured, or was removed (`configured`)
 //! ROOT/nodes/ID             a node's report (`copies`), leased
 //! ROOT/p/P/term             QTRM | format 1 u32 | term u64 | node u64 | incarnation u64
@@ -99,16 +100,6 @@ impl Place {
         &self.root
     }
 
-    /// Founds the cluster, if none has been founded below its root: `Done`, or `Refused` with the
-    /// existing value of `meta`.
-    pub fn found(&self) -> Request {
-        Request::Transact {
-            compares: vec![Compare::Absent(meta_key(&self.root))],
-            operations: vec![put(meta_key(&self.root), self.meta_value())],
-            otherwise: vec![meta_key(&self.root)],
-        }
-    }
-
     /// The position before record 1.
     pub fn beginning(&self) -> Position {
         Position {
@@ -157,9 +148,9 @@ impl Place {
     /// Returns the address in a value of `ROOT/store`.
     pub fn store_of(value: &[u8]) -> Option<String> {
         let mut fields = Fields(unsealed(value, value)?);
-        let known = fields.take(4)? == STORE_MAGIC && fields.u32()? == FORMAT;
+        let has_header = fields.take(4)? == STORE_MAGIC && fields.u32()? == FORMAT;
         let address = String::from_utf8(fields.0.to_vec()).ok()?;
-        known.then_some(address)
+        has_header.then_some(address)
     }
 
     /// `ROOT/p/P/term`.
@@ -244,14 +235,14 @@ impl TermValue {
     /// Reads what `encode` wrote.
     pub fn decode(bytes: &[u8]) -> Option<TermValue> {
         let mut fields = Fields(unsealed(bytes, bytes)?);
-        let known = fields.take(4)? == TERM_MAGIC && fields.u32()? == FORMAT;
+        let has_header = fields.take(4)? == TERM_MAGIC && fields.u32()? == FORMAT;
         let value = TermValue {
             term: Term(fields.u64()?),
             writer: fields.writer()?,
             sequence: LogSequence(fields.u64()?),
             hash: RecordHash(fields.u128()?),
         };
-        (known && fields.0.is_empty()).then_some(value)
+        (has_header && fields.0.is_empty()).then_some(value)
     }
 }
 
@@ -355,8 +346,8 @@ mod tests {
             assert_eq!(TermValue::decode(&term), None, "bit {bit}");
         }
         let several = place().with_partitions(4).meta_value();
-        let of_several = Place::of_meta("/prod", &several).unwrap();
-        assert_eq!((of_several.cluster, of_several.partitions()), (ClusterId(7), 4));
+        let several_place = Place::of_meta("/prod", &several).unwrap();
+        assert_eq!((several_place.cluster, several_place.partitions()), (ClusterId(7), 4));
         assert_eq!(Place::of_meta("/prod", &meta).unwrap().partitions(), 1);
         for meta in [meta, several] {
             for length in 0..meta.len() {

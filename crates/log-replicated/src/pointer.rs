@@ -90,8 +90,8 @@ impl Pointer {
 
     /// Reads what `encode` wrote; `None` if a field has a value that no writer gives it.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Pointer> {
-        let (length, rest) = bytes.split_first_chunk()?;
-        let (piece_bytes, hash) = rest.split_first_chunk()?;
+        let (length, fields) = bytes.split_first_chunk()?;
+        let (piece_bytes, hash) = fields.split_first_chunk()?;
         let pointer = Pointer {
             length: u64::from_le_bytes(*length),
             piece_bytes: u32::from_le_bytes(*piece_bytes),

@@ -10,10 +10,10 @@
 //! | hash of the one before | body, packed or not | checksum u32 |
 //! ```
 //!
-//! `format` is 1. `kind` is 1 epoch, 2 chunk, 3 term, 4 mark, 5 hash, 6 object, 7 founding;
-//! `packed` is 1 if the body is an LZ4 block, else 0; only bodies above [`PACKED_FROM_BYTES`] are
-//! packed, and only if that makes them smaller. `body length` is that of the body unpacked. The
-//! checksum is the CRC-32 of all bytes before it.
+//! `format` is the program's (`quartet_model::format`). `kind` is 1 epoch, 2 chunk, 3 term, 4 mark,
+//! 5 hash, 6 object, 7 founding; `packed` is 1 if the body is an LZ4 block, else 0; only bodies
+//! above [`PACKED_FROM_BYTES`] are packed, and only if that makes them smaller. `body length`
+//! counts the unpacked body. The checksum is the CRC-32 of all bytes before it.
 //!
 //! ```text
 //! epoch   any bytes
@@ -29,7 +29,7 @@
 //! maximum expansion of an LZ4 block of the given length, and by [`BODY_BYTES_MAX`], regardless of
 //! the header.
 
-use quartet_model::{LogSequence, Version};
+use quartet_model::{LogSequence, Version, format};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::pointer::Pointer;
@@ -44,7 +44,6 @@ pub const BODY_BYTES_MAX: usize = RECORD_BYTES_MAX - OVERHEAD_BYTES;
 pub const PACKED_FROM_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 4] = b"QREC";
-const FORMAT: u8 = 1;
 const HEADER_BYTES: usize = 80;
 const CHECKSUM_BYTES: usize = 4;
 const OVERHEAD_BYTES: usize = HEADER_BYTES + CHECKSUM_BYTES;
@@ -143,7 +142,7 @@ impl Record {
         let stored = packed.as_deref().unwrap_or(&body);
         let mut bytes = Vec::with_capacity(OVERHEAD_BYTES + stored.len());
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&[FORMAT, self.body.kind(), u8::from(packed.is_some()), 0]);
+        bytes.extend_from_slice(&[written_format(), self.body.kind(), u8::from(packed.is_some()), 0]);
         bytes.extend_from_slice(&self.cluster.0.to_le_bytes());
         bytes.extend_from_slice(&self.partition.0.to_le_bytes());
         bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -167,12 +166,16 @@ impl Record {
             return Err(RecordError::Magic);
         }
         let format = fields.u8().unwrap_or_default();
-        if format != FORMAT {
+        if !format::is_read(format.into()) {
             return Err(RecordError::Format(format));
         }
         fields.0 = unsealed(fields.0, bytes).ok_or(RecordError::Checksum)?;
         fields.record().ok_or(RecordError::Field("the header"))?
     }
+}
+
+fn written_format() -> u8 {
+    u8::try_from(format::written()).expect("a format below 256")
 }
 
 /// The hash of a record's bytes as stored.
@@ -268,11 +271,11 @@ pub(crate) fn seal(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&checksum.to_le_bytes());
 }
 
-/// `rest`, the end of `sealed`, without the checksum; `None` if that does not fit.
-pub(crate) fn unsealed<'a>(rest: &'a [u8], sealed: &[u8]) -> Option<&'a [u8]> {
+/// `bytes`, the end of `sealed`, without the checksum; `None` if that does not fit.
+pub(crate) fn unsealed<'a>(bytes: &'a [u8], sealed: &[u8]) -> Option<&'a [u8]> {
     let (content, checksum) = sealed.split_last_chunk::<CHECKSUM_BYTES>()?;
     let fits = crc32fast::hash(content).to_le_bytes() == *checksum;
-    fits.then(|| rest.get(..rest.len().checked_sub(CHECKSUM_BYTES)?))
+    fits.then(|| bytes.get(..bytes.len().checked_sub(CHECKSUM_BYTES)?))
         .flatten()
 }
 
@@ -281,9 +284,9 @@ pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
+        let (field, remaining) = self.0.split_at_checked(count)?;
+        self.0 = remaining;
+        Some(field)
     }
 
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {

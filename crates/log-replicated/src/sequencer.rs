@@ -124,7 +124,7 @@ pub enum Answer {
     /// A condition did not hold, and nothing was done.
     Refused {
         /// The values of `otherwise`, in its order.
-        found: Vec<Option<Vec<u8>>>,
+        values: Vec<Option<Vec<u8>>>,
     },
     /// History is forgotten.
     Compacted,

@@ -162,7 +162,7 @@ impl TakeOver {
     fn claimed(&mut self, claim: Claim, follower: &mut Follower, answer: Answer) -> Result<Progress, StopReason> {
         let won = match answer {
             Answer::Done { .. } => true,
-            Answer::Refused { found } => self.refused(&claim, follower.place(), found)?,
+            Answer::Refused { values } => self.refused(&claim, follower.place(), values)?,
             _ => return Err(StopReason::Confused("a claim")),
         };
         if !won {
@@ -181,8 +181,8 @@ impl TakeOver {
         }
     }
 
-    fn refused(&self, claim: &Claim, place: &Place, found: Vec<Option<Vec<u8>>>) -> Result<bool, StopReason> {
-        let [term, meta] = &found[..] else {
+    fn refused(&self, claim: &Claim, place: &Place, values: Vec<Option<Vec<u8>>>) -> Result<bool, StopReason> {
+        let [term, meta] = &values[..] else {
             return Err(StopReason::Confused("a claim"));
         };
         let cluster = meta.as_deref().and_then(cluster_of);
@@ -254,11 +254,11 @@ mod tests {
     use super::*;
     use crate::words::{ClusterId, NodeId, PartitionId, Position, Term};
 
-    fn check(known: u64, applied: u64, answers: Vec<Answer>) -> Result<(), StopReason> {
+    fn check(reached: u64, applied: u64, answers: Vec<Answer>) -> Result<(), StopReason> {
         let place = Place::new("/x", ClusterId(1), PartitionId(0));
         let position = Position {
             sequence: LogSequence(applied),
-            term: Term(known),
+            term: Term(reached),
             ..place.beginning()
         };
         let mut follower = Follower::new(place, position);

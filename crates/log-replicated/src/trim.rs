@@ -37,10 +37,10 @@ pub struct Trim {
 /// `window` within `budget`.
 pub fn trim(copies: &Copies<'_>, last: LogSequence, window: &Window, budget: u64) -> Trim {
     let safe = copies.safe().next().min(last);
-    let held = copies.holds.iter().copied().min().unwrap_or(safe).min(safe);
-    let holds_given_up = held < safe && window.bytes_from(held) > budget;
+    let oldest_hold = copies.holds.iter().copied().min().unwrap_or(safe).min(safe);
+    let holds_given_up = oldest_hold < safe && window.bytes_from(oldest_hold) > budget;
     Trim {
-        below: if holds_given_up { safe } else { held },
+        below: if holds_given_up { safe } else { oldest_hold },
         holds_given_up,
         writes_refused: window.bytes_from(safe) > budget,
     }
@@ -51,9 +51,9 @@ impl Copies<'_> {
     fn safe(&self) -> LogSequence {
         let enough = (self.nodes / 2 + 1).max(2);
         let mut synced = self.synced.to_vec();
-        synced.sort_unstable_by(|one, other| other.cmp(one));
-        let by_nodes = synced.get(enough - 1).copied().unwrap_or(LogSequence::ZERO);
-        by_nodes.max(self.archived)
+        synced.sort_unstable_by(|a, b| b.cmp(a));
+        let synced_by_nodes = synced.get(enough - 1).copied().unwrap_or(LogSequence::ZERO);
+        synced_by_nodes.max(self.archived)
     }
 }
 

@@ -60,7 +60,7 @@ impl LogReport {
         let newest = surveyed.newest.as_ref();
         let sealed = &surveyed.sealed;
         let first_read = sealed.get(surveyed.unread).map(|segment| segment.first);
-        let torn = newest.filter(|(_, rest)| *rest == Rest::Remains);
+        let torn = newest.filter(|(_, remainder)| *remainder == Rest::Remains);
         let torn = torn.map(|(read, _)| UnfinishedWrite {
             file: read.reader.name.clone(),
             offset: read.end,

@@ -103,9 +103,9 @@ impl Check {
             let bytes = self.log().bytes();
             match self.log().append(expected, &[b"of another"]) {
                 Err(LogError::TailMoved {
-                    expected: told,
+                    expected: claimed,
                     tail: is,
-                }) => assert_eq!((told, is), (expected, tail)),
+                }) => assert_eq!((claimed, is), (expected, tail)),
                 other => panic!("seed {}: appended behind {expected:?}: {other:?}", self.seed),
             }
             assert_eq!(self.log().bytes(), bytes, "seed {}", self.seed);
@@ -129,14 +129,14 @@ impl Check {
             if from < self.needed {
                 continue;
             }
-            let found = self.read_from(from, tail).unwrap();
-            assert_eq!(found, self.expected(from), "seed {}: read from {from}", self.seed);
+            let records = self.read_from(from, tail).unwrap();
+            assert_eq!(records, self.expected(from), "seed {}: read from {from}", self.seed);
         }
         // Older records are complete, or reported as trimmed.
         let starts = self.log().source().starts().unwrap();
         let oldest = starts.first().map_or(1, |first| first.0);
         match self.read_from(1, tail) {
-            Ok(found) => assert_eq!((found.len() as u64, oldest), (tail, 1), "seed {}", self.seed),
+            Ok(records) => assert_eq!((records.len() as u64, oldest), (tail, 1), "seed {}", self.seed),
             Err(LogError::Trimmed { first, .. }) => {
                 assert_eq!(first.0, oldest, "seed {}", self.seed);
                 assert!(first.0 <= self.needed, "seed {}", self.seed);
@@ -148,11 +148,11 @@ impl Check {
 
     fn read_from(&mut self, from: u64, through: u64) -> Result<Records, LogError> {
         let mut cursor = self.log().source().cursor(LogSequence(from));
-        let mut found = Records::new();
+        let mut records = Records::new();
         while let Some(record) = cursor.next(LogSequence(through))? {
-            found.push((record.sequence.0, record.payload.to_vec()));
+            records.push((record.sequence.0, record.payload.to_vec()));
         }
-        Ok(found)
+        Ok(records)
     }
 
     /// Reads start where parts start, and the parts together are the whole log.

@@ -23,7 +23,7 @@ use crate::segment::{Segment, segment_name};
 use crate::survey::{Sealed, Survey};
 use crate::{FileLogError, Log, LogError, LogOpener, LogPart, LogRoom, LogSource, Replay, ReplayProgress};
 use quartet_env::Disk;
-use quartet_model::LogSequence;
+use quartet_model::{LogSequence, format};
 use std::sync::Arc;
 
 /// The log of one directory.
@@ -129,7 +129,8 @@ impl FileLog {
     fn append_record(&mut self, header: RecordHeader, payload: &[&[u8]]) -> Result<(), FileLogError> {
         let bytes = record_bytes(header.payload_bytes as usize);
         let mut header = header;
-        if !self.active.takes(bytes, self.reserve.next_room()) {
+        let is_of_another_format = self.active.header.format != format::written();
+        if is_of_another_format || !self.active.takes(bytes, self.reserve.next_room()) {
             self.roll(bytes)?;
             header.synced_through = self.durable;
         }

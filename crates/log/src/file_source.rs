@@ -68,16 +68,16 @@ impl LogCursor for FileLogCursor {
         if self.next > through {
             return Ok(None);
         }
-        let found = self.find()?;
+        let record = self.find()?;
         let sequence = self.next;
         let Some(place) = &mut self.place else {
             unreachable!("a record was found in a segment");
         };
         self.next = sequence.next();
-        place.offset = found.offset + record_bytes(found.payload_bytes) as u64;
+        place.offset = record.offset + record_bytes(record.payload_bytes) as u64;
         let payload = place
             .reader
-            .bytes_at(found.offset + RECORD_HEADER_BYTES as u64, found.payload_bytes)?
+            .bytes_at(record.offset + RECORD_HEADER_BYTES as u64, record.payload_bytes)?
             .unwrap_or_default();
         Ok(Some(LogRecord { sequence, payload }))
     }
@@ -87,21 +87,21 @@ impl FileLogCursor {
     /// The next record, which the log is known to hold unless it was trimmed.
     fn find(&mut self) -> Result<Found, LogError> {
         if let Some(place) = &mut self.place {
-            if let Ok(found) = place.epoch(self.next)? {
-                return Ok(found);
+            if let Ok(record) = place.epoch(self.next)? {
+                return Ok(record);
             }
             // Bytes that were read from the file before may be older than the record.
             place.reader.forget()?;
-            if let Ok(found) = place.epoch(self.next)? {
-                return Ok(found);
+            if let Ok(record) = place.epoch(self.next)? {
+                return Ok(record);
             }
         }
         let mut place = self.enter()?;
-        let found = place
+        let record = place
             .epoch(self.next)?
             .map_err(|reason| place.damaged(self.next, reason));
         self.place = Some(place);
-        Ok(found?)
+        Ok(record?)
     }
 
     /// Opens the segment that holds the next record, at that record.
@@ -136,8 +136,8 @@ impl Place {
     fn advance(&mut self, first: LogSequence, to: LogSequence) -> Result<(), FileLogError> {
         let mut sequence = first;
         while sequence < to {
-            let found = self.epoch(sequence)?.map_err(|reason| self.damaged(sequence, reason))?;
-            self.offset = found.offset + record_bytes(found.payload_bytes) as u64;
+            let record = self.epoch(sequence)?.map_err(|reason| self.damaged(sequence, reason))?;
+            self.offset = record.offset + record_bytes(record.payload_bytes) as u64;
             sequence = sequence.next();
         }
         Ok(())

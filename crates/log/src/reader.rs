@@ -167,9 +167,9 @@ impl SegmentReader {
     }
 
     fn load(&mut self, offset: u64, bytes: usize) -> Result<(), FileLogError> {
-        let wanted = (self.length - offset).min(self.window_bytes.max(bytes) as u64);
+        let count = (self.length - offset).min(self.window_bytes.max(bytes) as u64);
         self.window_bytes = (self.window_bytes * 2).min(WINDOW_BYTES);
-        self.window.resize(wanted as usize, 0);
+        self.window.resize(count as usize, 0);
         let read = self
             .file
             .read_at(offset, &mut self.window)

@@ -22,7 +22,7 @@
 //! neither a misplaced record nor the image of a log that a client stored as a value is ever taken
 //! for a record.
 
-use quartet_model::LogSequence;
+use quartet_model::{LogSequence, format};
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 32;
 pub(crate) const RECORD_HEADER_BYTES: usize = 32;
@@ -30,8 +30,6 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 32;
 pub(crate) const RECORD_ALIGNMENT: usize = 8;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"QRTETLOG";
-/// Covers the payloads of records too, and what layers put into rows.
-const FORMAT_VERSION: u32 = 1;
 const EPOCH_MAGIC: &[u8; 4] = b"QEPO";
 const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
 
@@ -39,6 +37,8 @@ const CONFIRMATION_MAGIC: &[u8; 4] = b"QCNF";
 pub(crate) struct SegmentHeader {
     pub first: LogSequence,
     pub salt: u64,
+    /// Covers the payloads of records too, and what layers put into rows.
+    pub format: u32,
 }
 
 /// Why a segment header cannot be used.
@@ -66,13 +66,14 @@ pub(crate) struct RecordHeader {
 
 impl SegmentHeader {
     pub fn new(first: LogSequence, salt: u64) -> SegmentHeader {
-        SegmentHeader { first, salt }
+        let format = format::written();
+        SegmentHeader { first, salt, format }
     }
 
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(SEGMENT_MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.format.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.0.to_le_bytes());
         bytes[24..].copy_from_slice(&self.salt.to_le_bytes());
         let checksum = segment_checksum(&bytes);
@@ -85,9 +86,10 @@ impl SegmentHeader {
             return Err(SegmentHeaderError::Malformed);
         }
         match u32_at(bytes, 8) {
-            FORMAT_VERSION => Ok(SegmentHeader {
+            format if format::is_read(format) => Ok(SegmentHeader {
                 first: LogSequence(u64_at(bytes, 16)),
                 salt: u64_at(bytes, 24),
+                format,
             }),
             other => Err(SegmentHeaderError::UnknownFormat(other)),
         }
@@ -212,8 +214,8 @@ mod tests {
             bytes[8] = unknown;
             let checksum = segment_checksum(&bytes);
             bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-            let found = SegmentHeader::decode(&bytes);
-            assert_eq!(found, Err(SegmentHeaderError::UnknownFormat(unknown.into())));
+            let decoded = SegmentHeader::decode(&bytes);
+            assert_eq!(decoded, Err(SegmentHeaderError::UnknownFormat(unknown.into())));
         }
     }
 }

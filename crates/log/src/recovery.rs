@@ -47,16 +47,16 @@ pub(crate) fn recover(
     if let Some(first) = unfinished {
         remove(disk, first)?;
     }
-    let Some((read, rest)) = newest else {
+    let Some((read, remainder)) = newest else {
         return begin(reserve, options, replay_from, stated);
     };
     let tail = LogSequence(read.next.0 - 1);
-    let marked = if let Rest::Clean { marked } = rest {
+    let marked = if let Rest::Clean { marked } = remainder {
         marked
     } else {
         LogSequence::ZERO
     };
-    let active = settle(disk, options, read, rest == Rest::Remains)?;
+    let active = settle(disk, options, read, remainder == Rest::Remains)?;
     Ok(Recovered {
         sealed,
         active,

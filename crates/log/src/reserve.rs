@@ -94,8 +94,8 @@ impl Reserve {
         let mut next = self.next.lock();
         let capacity = room + FRAME_BYTES;
         // More than requested, so that a gradually growing promise rarely extends.
-        let wanted = capacity.max(self.segment_bytes) + capacity / 2;
-        self.provide(&mut next, wanted, capacity)
+        let preferred = capacity.max(self.segment_bytes) + capacity / 2;
+        self.provide(&mut next, preferred, capacity)
     }
 
     pub(crate) fn set_active_room(&self, bytes: u64) {
@@ -121,17 +121,17 @@ impl Reserve {
         Ok(Segment::begun(file, name, header, filled, capacity, self.segment_bytes))
     }
 
-    /// Makes the next segment `wanted` bytes large, or as large as it can be, but not smaller than
-    /// `needed`.
-    fn provide(&self, next: &mut Option<Prepared>, wanted: u64, needed: u64) -> Result<(), FileLogError> {
+    /// Makes the next segment `preferred` bytes large, or as large as it can be, but not smaller
+    /// than `needed`.
+    fn provide(&self, next: &mut Option<Prepared>, preferred: u64, needed: u64) -> Result<(), FileLogError> {
         if next.is_none() {
             *next = Some(Prepared::open(self.disk.as_ref())?);
         }
-        let Some(prepared) = next.as_mut().filter(|prepared| prepared.capacity < wanted) else {
+        let Some(prepared) = next.as_mut().filter(|prepared| prepared.capacity < preferred) else {
             return Ok(());
         };
         let needed = needed.max(FRAME_BYTES);
-        prepared.capacity = reserve_most(self.disk.as_ref(), prepared.file.as_ref(), NEXT_NAME, wanted, needed)?;
+        prepared.capacity = reserve_most(self.disk.as_ref(), prepared.file.as_ref(), NEXT_NAME, preferred, needed)?;
         prepared.fill()?;
         let room = prepared.capacity - FRAME_BYTES;
         self.next_room.store(room, Ordering::Relaxed);
@@ -217,23 +217,23 @@ fn are_zeros(file: &dyn File, end: u64) -> std::io::Result<bool> {
     Ok(read == bytes.len() && bytes.iter().all(|byte| *byte == 0))
 }
 
-/// Reserves `wanted` bytes for the file, or its present size plus half of the disk's free space: a
-/// checkpoint may need the other half. Returns the number of reserved bytes, at least `needed`.
+/// Reserves `preferred` bytes for the file, or its present size plus half of the disk's free space:
+/// a checkpoint may need the other half. Returns the number of reserved bytes, at least `needed`.
 pub(crate) fn reserve_most(
     disk: &dyn Disk,
     file: &dyn File,
     name: &str,
-    wanted: u64,
+    preferred: u64,
     needed: u64,
 ) -> Result<u64, FileLogError> {
     let has = file.allocated_bytes().map_err(FileLogError::disk("measure", name))?;
-    let left = disk
+    let free = disk
         .available_bytes()
         .map_err(FileLogError::disk("measure the room for", name))?;
-    let most = if wanted <= has.saturating_add(left) {
-        wanted.max(has)
+    let most = if preferred <= has.saturating_add(free) {
+        preferred.max(has)
     } else {
-        has + left / 2
+        has + free / 2
     };
     for bytes in [most.max(needed), has.max(needed)] {
         match file

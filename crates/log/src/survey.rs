@@ -127,7 +127,7 @@ impl Survey<'_> {
         }
         let newest = sealed.pop().map_or(self.replay_from, |segment| segment.first);
         let mut read = self.read_segment(newest, None, &mut progress)?;
-        let rest = read.judge_rest(unfinished, stated)?;
+        let remainder = read.judge_rest(unfinished, stated)?;
         if read.next < self.replay_from {
             let reason = "the log ends before the checkpoint";
             return Err(FileLogError::Gap {
@@ -143,7 +143,7 @@ impl Survey<'_> {
         Ok(Surveyed {
             sealed,
             unread: start,
-            newest: Some((read, rest)),
+            newest: Some((read, remainder)),
             unfinished,
             stated: None,
         })
@@ -299,20 +299,20 @@ impl ReadSegment {
 
     /// For the newest segment: classifies the bytes after its last epoch.
     fn judge_rest(&mut self, unfinished: Option<LogSequence>, stated: Option<Stated>) -> Result<Rest, FileLogError> {
-        let rest = self.reader.rest(self.header.salt, self.end, self.next)?;
+        let remainder = self.reader.rest(self.header.salt, self.end, self.next)?;
         if let Some(Stated { reach, .. }) = stated.filter(|stated| stated.reach.newest <= self.header.first) {
             self.prove(reach.durable);
         }
-        if let Some(begun) = unfinished {
-            self.prove(LogSequence(begun.0.saturating_sub(1)));
+        if let Some(sequence) = unfinished {
+            self.prove(LogSequence(sequence.0.saturating_sub(1)));
         }
-        if rest == Rest::ProofOfLoss || self.synced_through >= self.next {
+        if remainder == Rest::ProofOfLoss || self.synced_through >= self.next {
             return Err(self.damaged());
         }
-        if let Rest::Clean { marked } = rest {
+        if let Rest::Clean { marked } = remainder {
             self.prove(marked);
         }
-        Ok(rest)
+        Ok(remainder)
     }
 
     fn damaged(&self) -> FileLogError {

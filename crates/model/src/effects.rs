@@ -23,7 +23,7 @@
 //! full. A member of a sorted set is in three keys of a transaction, which differ in a few of their
 //! first bytes.
 //!
-//! Effects are stored and replayed in the order in which the transaction made them: a set inside a
+//! Effects are stored and replayed in the order of the transaction: a set inside a
 //! range that the same transaction cleared before survives. Atomic mutations are resolved to their
 //! resulting value before they are written here, so replaying needs no knowledge of how they
 //! compute. A patch is the only effect that needs the previous state: it holds the new bytes of a
@@ -93,7 +93,7 @@ impl std::error::Error for EffectsError {}
 /// A value that is not copied into the payload: it is written to the log directly.
 pub type SharedValue = Box<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Bytes, with references to some that are stored elsewhere.
+/// Bytes, with references to bytes in other places.
 #[derive(Default)]
 pub struct Payload {
     bytes: Vec<u8>,
@@ -165,6 +165,9 @@ pub struct WrittenKey {
 
 /// Shorter keys are written in full.
 const LIKE_FROM: usize = 64;
+/// The same for patches: the keys of several patches mostly differ in their last bytes, and are
+/// longer than the patched bytes.
+const PATCH_LIKE_FROM: usize = 16;
 
 /// A key that others may be like.
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +187,14 @@ pub struct EffectsWriter {
     full: Option<FullKey>,
     /// Bytes of the open transaction's keys that are not written, because they are like others, and
     /// of its values that are not, because only a part of each is new.
+    spared: usize,
+}
+
+/// A point between two effects of the open transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    end: Mark,
+    full: Option<FullKey>,
     spared: usize,
 }
 
@@ -208,14 +219,14 @@ impl EffectsWriter {
 
     /// Adds a set of `key` to the open transaction. Returns the position of the key.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> WrittenKey {
-        let written = self.tag_and_key(SET, SET_LIKE, key);
+        let written = self.tag_and_key(SET, SET_LIKE, LIKE_FROM, key);
         self.bytes(value);
         written
     }
 
     /// Like `set`, for a value too large to be copied.
     pub fn set_shared(&mut self, key: &[u8], value: SharedValue) -> WrittenKey {
-        let written = self.tag_and_key(SET, SET_LIKE, key);
+        let written = self.tag_and_key(SET, SET_LIKE, LIKE_FROM, key);
         self.shared_value(value);
         written
     }
@@ -245,7 +256,7 @@ impl EffectsWriter {
     /// Adds to the open transaction that the value of `key`, of `value_bytes` by now, has `bytes`
     /// at `offset`.
     pub fn patch(&mut self, key: &[u8], offset: usize, bytes: &[u8], value_bytes: usize) -> WrittenKey {
-        let written = self.tag_and_key(PATCH, PATCH_LIKE, key);
+        let written = self.tag_and_key(PATCH, PATCH_LIKE, PATCH_LIKE_FROM, key);
         self.length(offset);
         self.bytes(bytes);
         self.spared += value_bytes - bytes.len();
@@ -268,12 +279,13 @@ impl EffectsWriter {
 
     /// Adds a deletion of `key` to the open transaction.
     pub fn clear(&mut self, key: &[u8]) {
-        self.tag_and_key(CLEAR, CLEAR_LIKE, key);
+        self.tag_and_key(CLEAR, CLEAR_LIKE, LIKE_FROM, key);
     }
 
-    fn tag_and_key(&mut self, in_full: u8, like_another: u8, key: &[u8]) -> WrittenKey {
+    /// Keys of at least `like_from` bytes may be written like another.
+    fn tag_and_key(&mut self, in_full: u8, like_another: u8, like_from: usize, key: &[u8]) -> WrittenKey {
         let start = self.payload.bytes.len() + 1;
-        if key.len() >= LIKE_FROM
+        if key.len() >= like_from
             && let Some(like) = self.key_like_another(like_another, key)
         {
             return WrittenKey { start, like };
@@ -327,6 +339,22 @@ impl EffectsWriter {
     pub fn rollback(&mut self) {
         self.payload.cut(self.open);
         self.forget_keys();
+    }
+
+    /// Returns a point for [`EffectsWriter::rollback_to`].
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            end: self.payload.mark(),
+            full: self.full,
+            spared: self.spared,
+        }
+    }
+
+    /// Forgets the effects since a savepoint of the open transaction.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.payload.cut(savepoint.end);
+        self.full = savepoint.full;
+        self.spared = savepoint.spared;
     }
 
     /// Bytes of the open transaction's effects; zero if it has none.
@@ -419,8 +447,8 @@ fn common_suffix(a: &[u8], b: &[u8]) -> usize {
         }
         equal += size_of::<u64>();
     }
-    let rest = |bytes: &[u8]| bytes.len() - equal;
-    let (a, b) = (a[..rest(a)].iter().rev(), b[..rest(b)].iter().rev());
+    let uncompared = |bytes: &[u8]| bytes.len() - equal;
+    let (a, b) = (a[..uncompared(a)].iter().rev(), b[..uncompared(b)].iter().rev());
     equal + a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
@@ -434,14 +462,14 @@ pub fn place_header(place_bytes: u32) -> [u8; 12] {
 /// Splits a payload into its place, if it has one, and the rest.
 pub fn split_place(payload: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let place = || {
-        let (header, rest) = payload.split_first_chunk::<HEADER_BYTES>()?;
+        let (header, body) = payload.split_first_chunk::<HEADER_BYTES>()?;
         let (version, length) = header.split_first_chunk::<8>()?;
         let length = u32::from_le_bytes(length.try_into().ok()?);
         let is_place = u64::from_le_bytes(*version) == Version::ZERO.0;
-        is_place.then(|| rest.split_at_checked(length as usize)).flatten()
+        is_place.then(|| body.split_at_checked(length as usize)).flatten()
     };
     match place() {
-        Some((place, rest)) => (Some(place), rest),
+        Some((place, effects)) => (Some(place), effects),
         None => (None, payload),
     }
 }
@@ -450,26 +478,26 @@ pub fn split_place(payload: &[u8]) -> (Option<&[u8]>, &[u8]) {
 /// effects.
 #[derive(Clone, Debug)]
 pub struct EffectsReader<'a> {
-    rest: &'a [u8],
+    unread: &'a [u8],
 }
 
 impl<'a> EffectsReader<'a> {
     /// Reads the payload of one epoch, without its place if it has one.
     pub fn new(payload: &'a [u8]) -> EffectsReader<'a> {
-        let (_, rest) = split_place(payload);
-        EffectsReader { rest }
+        let (_, unread) = split_place(payload);
+        EffectsReader { unread }
     }
 
     /// The next transaction: its version and its effects. `None` at the end of the payload.
     pub fn next_transaction(&mut self) -> Result<Option<(Version, Effects<'a>)>, EffectsError> {
-        if self.rest.is_empty() {
+        if self.unread.is_empty() {
             return Ok(None);
         }
-        let (header, rest) = self.rest.split_at_checked(HEADER_BYTES).ok_or(EffectsError)?;
+        let (header, unread) = self.unread.split_at_checked(HEADER_BYTES).ok_or(EffectsError)?;
         let version = u64::from_le_bytes(header[..8].try_into().map_err(|_| EffectsError)?);
         let length = u32::from_le_bytes(header[8..].try_into().map_err(|_| EffectsError)?);
-        let (effects, rest) = rest.split_at_checked(length as usize).ok_or(EffectsError)?;
-        self.rest = rest;
+        let (effects, unread) = unread.split_at_checked(length as usize).ok_or(EffectsError)?;
+        self.unread = unread;
         Ok(Some((Version(version), Effects::new(effects))))
     }
 }
@@ -477,7 +505,7 @@ impl<'a> EffectsReader<'a> {
 /// The effects of one transaction, in the order they were made.
 #[derive(Clone, Debug)]
 pub struct Effects<'a> {
-    rest: &'a [u8],
+    unread: &'a [u8],
     /// The last key that was stored in full.
     full: &'a [u8],
     /// The key that was put together last.
@@ -487,7 +515,7 @@ pub struct Effects<'a> {
 impl<'a> Effects<'a> {
     fn new(effects: &'a [u8]) -> Effects<'a> {
         Effects {
-            rest: effects,
+            unread: effects,
             full: &[],
             key: Vec::new(),
         }
@@ -499,10 +527,10 @@ impl<'a> Effects<'a> {
         reason = "an effect may lie in what the next call changes"
     )]
     pub fn next(&mut self) -> Option<Result<Effect<'_>, EffectsError>> {
-        let (&tag, rest) = self.rest.split_first()?;
-        self.rest = rest;
+        let (&tag, unread) = self.unread.split_first()?;
+        self.unread = unread;
         let Ok(read) = self.read(tag) else {
-            self.rest = &[];
+            self.unread = &[];
             return Some(Err(EffectsError));
         };
         let key = read.key.unwrap_or(&self.key);
@@ -548,8 +576,8 @@ impl<'a> Effects<'a> {
     }
 
     fn version(&mut self) -> Result<Version, EffectsError> {
-        let (version, rest) = self.rest.split_first_chunk().ok_or(EffectsError)?;
-        self.rest = rest;
+        let (version, unread) = self.unread.split_first_chunk().ok_or(EffectsError)?;
+        self.unread = unread;
         Ok(Version(u64::from_le_bytes(*version)))
     }
 
@@ -557,10 +585,10 @@ impl<'a> Effects<'a> {
     fn put_together(&mut self, full: &[u8]) -> Result<(), EffectsError> {
         let (beginning, end) = (self.length()?, self.length()?);
         let between = self.bytes()?;
-        let (beginning, rest) = full.split_at_checked(beginning).ok_or(EffectsError)?;
-        let end = rest.len().checked_sub(end).ok_or(EffectsError)?;
+        let (beginning, tail) = full.split_at_checked(beginning).ok_or(EffectsError)?;
+        let end = tail.len().checked_sub(end).ok_or(EffectsError)?;
         self.key.clear();
-        [beginning, between, &rest[end..]]
+        [beginning, between, &tail[end..]]
             .iter()
             .for_each(|part| self.key.extend_from_slice(part));
         Ok(())
@@ -569,8 +597,8 @@ impl<'a> Effects<'a> {
     fn length(&mut self) -> Result<usize, EffectsError> {
         let (mut length, mut shift) = (0u64, 0);
         loop {
-            let (&byte, rest) = self.rest.split_first().ok_or(EffectsError)?;
-            self.rest = rest;
+            let (&byte, unread) = self.unread.split_first().ok_or(EffectsError)?;
+            self.unread = unread;
             length |= u64::from(byte & 0x7f) << shift;
             shift += 7;
             if byte & 0x80 == 0 {
@@ -584,13 +612,13 @@ impl<'a> Effects<'a> {
 
     fn bytes(&mut self) -> Result<&'a [u8], EffectsError> {
         let length = self.length()?;
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(EffectsError)?;
-        self.rest = rest;
+        let (bytes, unread) = self.unread.split_at_checked(length).ok_or(EffectsError)?;
+        self.unread = unread;
         Ok(bytes)
     }
 }
 
-/// An effect whose key may have been assembled.
+/// An effect, its key possibly assembled.
 struct ReadEffect<'a> {
     key: Option<&'a [u8]>,
     rest: Rest<'a>,
@@ -627,6 +655,28 @@ mod tests {
         let mut reader = EffectsReader::new(&payload);
         let (version, mut effects) = reader.next_transaction().unwrap().unwrap();
         assert_eq!((version, effects.next()), (Version(7), None));
+    }
+
+    #[test]
+    fn effects_after_a_savepoint_leave_no_trace() {
+        let key = |last: u8| [&[b'k'; 100][..], &[last]].concat();
+        let written = |goes_back: bool| {
+            let mut writer = EffectsWriter::default();
+            writer.begin();
+            writer.set(&key(1), b"first");
+            if goes_back {
+                let savepoint = writer.savepoint();
+                writer.set(b"another long key that later keys would be like", b"");
+                writer.set_shared(&key(2), Box::new(vec![7; 1000]));
+                writer.patch(&key(3), 10, b"part", 1000);
+                writer.rollback_to(savepoint);
+            }
+            writer.set(&key(4), b"last");
+            let in_full = writer.open_bytes_in_full();
+            writer.commit(Version(1));
+            (writer.take(Vec::new()).parts().concat(), in_full)
+        };
+        assert_eq!(written(true), written(false));
     }
 
     #[test]

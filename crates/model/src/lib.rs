@@ -1,19 +1,22 @@
 //! The terms of the design as types, and the encoding of a transaction's effects in the log; also
 //! one encoder of hexadecimal digits, for every crate.
 //!
-//! No I/O, no clock, no threads. Every other crate depends on this one; it depends on none of them.
+//! No I/O, no clock, no threads. Every other crate depends on this crate; it depends on none of
+//! them.
 
 #![warn(missing_docs)]
 
 mod atomic;
 mod effects;
+pub mod format;
+pub mod half_floats;
 mod hexadecimal;
 mod key;
 
 pub use atomic::{APPEND_BYTES_MAX, AtomicOperation};
 pub use effects::{
-    Effect, Effects, EffectsError, EffectsReader, EffectsWriter, Payload, SharedValue, WrittenKey, place_header,
-    split_place,
+    Effect, Effects, EffectsError, EffectsReader, EffectsWriter, Payload, Savepoint, SharedValue, WrittenKey,
+    place_header, split_place,
 };
 pub use hexadecimal::{hexadecimal, push_hexadecimal};
 pub use key::{KEY_BYTES_MAX, KeyRange, VALUE_BYTES_MAX, next_prefix};

@@ -93,20 +93,25 @@ mod tests {
 
     #[test]
     fn the_checker_finds_a_disk_with_false_syncs() {
-        let is_it = |found: &Violation| matches!(found, Violation::Lost { .. } | Violation::Damage(_));
+        let is_it = |violation: &Violation| matches!(violation, Violation::Lost { .. } | Violation::Damage(_));
         assert!(found(Planted::LyingDisk, is_it) > 0);
     }
 
     #[test]
     fn the_checker_finds_answers_given_too_early() {
-        assert!(found(Planted::EarlyAnswers, |found| matches!(found, Violation::Lost { .. })) > 0);
+        assert!(
+            found(Planted::EarlyAnswers, |violation| matches!(
+                violation,
+                Violation::Lost { .. }
+            )) > 0
+        );
     }
 
     #[test]
     fn the_checker_finds_transactions_that_are_not_certified() {
         assert!(
-            found(Planted::UncertifiedReads, |found| matches!(
-                found,
+            found(Planted::UncertifiedReads, |violation| matches!(
+                violation,
                 Violation::Money { .. }
             )) > 0
         );

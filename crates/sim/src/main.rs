@@ -112,8 +112,8 @@ fn run_partitions(seeds: std::ops::Range<u64>) -> ExitCode {
             Ok(report) => {
                 hash = hash.rotate_left(1) ^ report.hash;
                 crashes += report.crashes;
-                for (what, times) in report.reached {
-                    *reached.entry(what).or_insert(0_u64) += times;
+                for (event, times) in report.reached {
+                    *reached.entry(event).or_insert(0_u64) += times;
                 }
             }
             Err(finding) => {
@@ -122,8 +122,8 @@ fn run_partitions(seeds: std::ops::Range<u64>) -> ExitCode {
             }
         }
     }
-    for (what, times) in &reached {
-        println!("{times:>10} {what}");
+    for (event, times) in &reached {
+        println!("{times:>10} {event}");
     }
     println!(
         "{ran} seeds of three partitions, {crashes} crashes, {failed} failed, hash {hash:016x}, {:.1} s of processor time",

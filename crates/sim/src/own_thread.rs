@@ -63,9 +63,9 @@ pub fn begin(mut step: Step) -> Said {
 /// Waits, if the calling thread belongs to a step; false if not. Does not return where the step is
 /// killed.
 pub fn wait(time: Duration) -> bool {
-    let waited = HERE.with_borrow(|here| {
-        let here = here.as_ref()?;
-        Some(here.says.send(FromThread::Waits(time)).is_ok() && here.goes_on.recv().is_ok())
+    let waited = HERE.with_borrow(|thread| {
+        let thread = thread.as_ref()?;
+        Some(thread.says.send(FromThread::Waits(time)).is_ok() && thread.goes_on.recv().is_ok())
     });
     if waited == Some(false) {
         HERE.set(None);

@@ -209,8 +209,8 @@ impl World {
         self.has_failed.load(Ordering::SeqCst)
     }
 
-    fn reach(&mut self, what: &'static str) {
-        *self.reached.entry(what).or_insert(0) += 1;
+    fn reach(&mut self, event: &'static str) {
+        *self.reached.entry(event).or_insert(0) += 1;
     }
 
     fn observe(&mut self, value: u64) {
@@ -364,18 +364,18 @@ impl World {
         let list = self.random.below(NAMES.len() as u64) as usize;
         let to = PartitionId(self.random.below(PARTITIONS as u64) as u32);
         let (database, moving) = match self.catalogue().begin_move(NAMES[list], to) {
-            Ok(Some(begun)) => begun,
+            Ok(Some(started)) => started,
             // It is in that partition already, or the disk fails or is full.
             Ok(None) | Err(CatalogueError::LogFailed | CatalogueError::DiskFull) => return Ok(()),
             Err(error) => return Err(Finding::Refused(format!("a move: {error}"))),
         };
         let (source, target) = (self.engine(PartitionId(moving.from)), self.engine(to));
         let cleared = target.clear_database(database.id);
-        let begun = cleared.and_then(|_| DatabaseCopy::begin(&source, target, database.id, Arc::default()));
+        let copy = cleared.and_then(|_| DatabaseCopy::begin(&source, target, database.id, Arc::default()));
         self.moving = Some(Moving {
             database,
             moving,
-            step: begun.map_or(Step::Ending, |copy| Step::Copying(Box::new(copy))),
+            step: copy.map_or(Step::Ending, |copy| Step::Copying(Box::new(copy))),
         });
         Ok(())
     }
@@ -426,13 +426,13 @@ impl World {
         );
         let failed = |error: DatabaseCopyError| error.to_string();
         copy.settle().map_err(failed)?;
-        let left: Version = source.fence(database.id).map_err(failed)?;
-        if !source.wait_durable(left) {
+        let fence: Version = source.fence(database.id).map_err(failed)?;
+        if !source.wait_durable(fence) {
             return Err("the log has failed".into());
         }
         if self.mistake != Some(Mistake::NothingFollowed) {
             let mut looks = 0;
-            while copy.seen() < left {
+            while copy.seen() < fence {
                 if !copy.follow_some().map_err(failed)? {
                     looks += 1;
                     if looks > LOOKS_MAX || self.has_failed() {
@@ -447,11 +447,11 @@ impl World {
             }
         }
         self.catalogue()
-            .arrive(database, *moving, left)
+            .arrive(database, *moving, fence)
             .map_err(|error| error.to_string())?;
         target.unfence(database.id);
         self.reach("an arrival");
-        self.observe(left.0);
+        self.observe(fence.0);
         Ok(())
     }
 
@@ -459,11 +459,11 @@ impl World {
     fn write_behind(&self, moving: &Moving) {
         let Move { from, to } = moving.moving;
         let has_arrived = moving.database.partition() == PartitionId(to);
-        let left = self.engine(PartitionId(if has_arrived { from } else { to }));
-        left.unfence(moving.database.id);
+        let source = self.engine(PartitionId(if has_arrived { from } else { to }));
+        source.unfence(moving.database.id);
         let space = moving.database.space(LayerId::KeyValue);
         // It may find the disk full: then the mistake is not made this time.
-        let _ = left.partition().execute(space, |tx| {
+        let _ = source.partition().execute(space, |tx| {
             tx.set(&row(0), b"late");
             Ok::<_, ()>(())
         });
@@ -595,30 +595,30 @@ impl World {
                 }),
             };
         };
-        let there = database.partition();
+        let partition = database.partition();
         let is_moving = self.catalogue().is_moving(database.id);
-        for also in (0..PARTITIONS as u32).filter(|&also| PartitionId(also) != there && !is_moving) {
+        for also in (0..PARTITIONS as u32).filter(|&also| PartitionId(also) != partition && !is_moving) {
             let rows = self.engine(PartitionId(also)).rows_of(database.id);
             let rows = rows.map_err(|error| Finding::Refused(error.to_string()))?;
             if rows.iter().sum::<u64>() > 0 {
-                let there = there.0;
+                let there = partition.0;
                 return Err(Finding::InTwoPlaces { name, there, also });
             }
         }
         let torn = |what: String| Finding::Torn { name, what };
-        let engine = self.engine(there);
+        let engine = self.engine(partition);
         let reader = engine
             .reader(database.space(LayerId::KeyValue))
             .map_err(|error| Finding::Refused(error.to_string()))?;
         let count = reader.get(COUNT).and_then(|value| value.first_chunk().copied());
         let count = count.map_or(0, u64::from_be_bytes);
         let (mut expected, mut before, mut differs) = (0, Version::ZERO, None);
-        reader.scan_rows(ROWS, b"row0", &mut |found| {
-            if !found.key().ends_with(&row(expected)) || found.version() <= before {
+        reader.scan_rows(ROWS, b"row0", &mut |entry| {
+            if !entry.key().ends_with(&row(expected)) || entry.version() <= before {
                 differs = Some(expected);
                 return ControlFlow::Break(());
             }
-            (expected, before) = (expected + 1, found.version());
+            (expected, before) = (expected + 1, entry.version());
             ControlFlow::Continue(())
         });
         if let Some(number) = differs {
@@ -641,7 +641,7 @@ impl World {
             return Err(torn(format!("{} rows were written, and there are {count}", list.next)));
         }
         list.next = count;
-        self.observe(count ^ before.0 ^ u64::from(there.0));
+        self.observe(count ^ before.0 ^ u64::from(partition.0));
         Ok(())
     }
 }
@@ -674,8 +674,8 @@ mod tests {
         let mut reached = BTreeMap::new();
         for seed in 0..100 {
             let report = run(seed, None).unwrap_or_else(|finding| panic!("seed {seed}: {finding}"));
-            for (what, times) in report.reached {
-                *reached.entry(what).or_insert(0) += times;
+            for (event, times) in report.reached {
+                *reached.entry(event).or_insert(0) += times;
             }
         }
         let expected = [
@@ -702,20 +702,20 @@ mod tests {
 
     #[test]
     fn the_checker_finds_each_mistake() {
-        let found = |mistake, is_it: fn(&Finding) -> bool| {
+        let findings = |mistake, is_it: fn(&Finding) -> bool| {
             let mut outcomes = (0..30).map(|seed| run(seed, Some(mistake)));
             outcomes.any(|outcome| outcome.as_ref().is_err_and(is_it))
         };
-        assert!(found(Mistake::LyingDisks, |found| matches!(
-            found,
+        assert!(findings(Mistake::LyingDisks, |finding| matches!(
+            finding,
             Finding::Lost { .. } | Finding::Damage(_)
         )));
-        assert!(found(Mistake::NothingFollowed, |found| matches!(
-            found,
+        assert!(findings(Mistake::NothingFollowed, |finding| matches!(
+            finding,
             Finding::Lost { .. }
         )));
-        assert!(found(Mistake::LateWriter, |found| matches!(
-            found,
+        assert!(findings(Mistake::LateWriter, |finding| matches!(
+            finding,
             Finding::InTwoPlaces { .. }
         )));
     }

@@ -170,7 +170,7 @@ impl SeededRuntime {
         let Some(at) = state.works.iter().position(|work| work.id == id) else {
             return;
         };
-        let (doing, rest) = match said {
+        let (doing, pause) = match said {
             Said::Waits(thread, time) => (Doing::Waits(thread), time),
             Said::Ended(_, Next::Done) => return drop(state.works.remove(at)),
             Said::Ended(step, Next::Again) => (Doing::Rests(step), Duration::ZERO),
@@ -178,7 +178,7 @@ impl SeededRuntime {
         };
         let work = &mut state.works[at];
         work.doing = Some(doing);
-        work.due = now + rest;
+        work.due = now + pause;
     }
 }
 

@@ -43,12 +43,29 @@ fn balance(bytes: Option<&[u8]>) -> u64 {
         .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
+/// An account and its balance.
+struct Account {
+    number: u64,
+    balance: u64,
+}
+
+impl Account {
+    fn of(number: u64, row: Option<&[u8]>) -> Account {
+        let balance = balance(row);
+        Account { number, balance }
+    }
+
+    fn write_balance(&self, balance: u64) -> Write {
+        (account(self.number), Some(balance.to_be_bytes().to_vec()))
+    }
+}
+
 /// The new balances after moving `amount`, or the whole balance if that is less.
-fn transfer(from: (u64, u64), to: (u64, u64), amount: u64) -> Vec<Write> {
-    let amount = amount.min(from.1);
+fn transfer(from: Account, to: Account, amount: u64) -> Vec<Write> {
+    let amount = amount.min(from.balance);
     vec![
-        (account(from.0), Some((from.1 - amount).to_be_bytes().to_vec())),
-        (account(to.0), Some((to.1 + amount).to_be_bytes().to_vec())),
+        from.write_balance(from.balance - amount),
+        to.write_balance(to.balance + amount),
     ]
 }
 
@@ -152,8 +169,8 @@ impl World {
     fn transfer_at_once(&mut self) -> Result<(), Violation> {
         let ((from, to), amount) = (self.two_accounts(), self.random.below(50));
         let rows = self.model.rows();
-        let read = |number| balance(rows.get(&account(number)).map(Vec::as_slice));
-        let writes = transfer((from, read(from)), (to, read(to)), amount);
+        let read = |number| Account::of(number, rows.get(&account(number)).map(Vec::as_slice));
+        let writes = transfer(read(from), read(to), amount);
         self.write_at_once(writes)
     }
 
@@ -170,9 +187,9 @@ impl World {
                     Some(Planted::UncertifiedReads) => tx.snapshot_get(&key),
                     _ => tx.get(&key),
                 };
-                balance(value.as_deref())
+                Account::of(number, value.as_deref())
             };
-            let (had, has) = (read(from), read(to));
+            let (from, to) = (read(from), read(to));
             if lets_others_in && met.is_ok() && self.random.one_in(2) {
                 met = match self.random.below(3) {
                     0 => self.transfer_by_closure(false),
@@ -180,7 +197,7 @@ impl World {
                     _ => self.write_register(),
                 };
             }
-            writes = transfer((from, had), (to, has), amount);
+            writes = transfer(from, to, amount);
             for (key, value) in &writes {
                 tx.set(key, value.as_deref().unwrap_or_default());
             }
@@ -202,10 +219,10 @@ impl World {
     fn begin_transfer(&mut self, open: &mut Vec<OpenTransfer>) -> Result<(), Violation> {
         let ((from, to), amount) = (self.two_accounts(), self.random.below(50));
         let reader = self.engine().read_version(self.space);
-        let read = |number| balance(reader.get(&account(number)).as_deref());
+        let read = |number| Account::of(number, reader.get(&account(number)).as_deref());
         open.push(OpenTransfer {
             read_version: reader.version,
-            writes: transfer((from, read(from)), (to, read(to)), amount),
+            writes: transfer(read(from), read(to), amount),
         });
         Ok(())
     }

@@ -107,13 +107,13 @@ impl World {
     /// Gives the answers that may be given.
     pub fn give_answers(&mut self) {
         let engine = self.engine();
-        let (given, kept) = self
+        let (due, waiting) = self
             .unanswered
             .drain(..)
             .partition(|&dependency| engine.is_durable(dependency));
-        self.unanswered = kept;
-        let given: Vec<Version> = given;
-        for dependency in given {
+        self.unanswered = waiting;
+        let due: Vec<Version> = due;
+        for dependency in due {
             self.model.acknowledge(dependency);
             self.observe(dependency.0);
         }
@@ -223,13 +223,13 @@ impl World {
 
     /// Checks that the contents equal the model's.
     pub fn judge_rows(&mut self, rows: &Rows) -> Result<(), Violation> {
-        let others = |rows: &Rows| rows.iter().filter(|(key, _)| *key != LAST).count();
+        let row_count = |rows: &Rows| rows.iter().filter(|(key, _)| *key != LAST).count();
         let differs = |(key, value): &(&Vec<u8>, &Vec<u8>)| *key != LAST && rows.get(*key) != Some(*value);
         let expected = self.model.rows();
         if let Some((key, _)) = expected.iter().find(differs) {
             return Err(Violation::State { key: key.clone() });
         }
-        if others(rows) != others(expected) {
+        if row_count(rows) != row_count(expected) {
             let key = rows.keys().find(|key| !expected.contains_key(*key)).cloned();
             return Err(Violation::State {
                 key: key.unwrap_or_default(),

@@ -103,8 +103,8 @@ impl Bench {
             for _ in 0..100 {
                 let number = self.numbers.next() % self.rows;
                 if self.numbers.next() % 10 < reads_in_ten {
-                    let found = self.store.get(&key(number, self.rows)).expect("the disk can be read");
-                    assert!(found.is_some(), "every key is there");
+                    let row = self.store.get(&key(number, self.rows)).expect("the disk can be read");
+                    assert!(row.is_some(), "every key is there");
                 } else {
                     self.put(number);
                 }

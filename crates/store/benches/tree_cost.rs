@@ -128,12 +128,12 @@ fn together(tree: &mut Tree, cold: &[[u8; 16]]) {
 /// Replaces rows while snapshots are held: one taken at the start, and a new one every 100 writes.
 fn with_snapshots(tree: &mut Tree, cold: &[[u8; 16]]) {
     let snapshot = tree.clone();
-    let (first, rest) = cold.split_at(cold.len() / 10);
+    let (first, remaining) = cold.split_at(cold.len() / 10);
     let first = nanoseconds(first, |key| tree.insert(row(key)));
-    let rest = nanoseconds(rest, |key| tree.insert(row(key)));
+    let nanos = nanoseconds(remaining, |key| tree.insert(row(key)));
     drop(snapshot);
     println!("{:<34}{first:>8.0}", "replace, cold, snapshot: first 10%");
-    println!("{:<34}{rest:>8.0}", "replace, cold, snapshot: the rest");
+    println!("{:<34}{nanos:>8.0}", "replace, cold, snapshot: the rest");
     let (mut snapshot, mut writes) = (tree.clone(), 0);
     let often = nanoseconds(cold, |key| {
         writes += 1;
@@ -152,8 +152,8 @@ fn memory(keys: &[[u8; 16]]) {
         let before = [&ASKED, &ROUNDED].map(|bytes| bytes.load(Ordering::Relaxed));
         let filled = fill();
         let after = [&ASKED, &ROUNDED].map(|bytes| bytes.load(Ordering::Relaxed));
-        let [asked, rounded] = [0, 1].map(|index| (after[index] - before[index]) as f64 / keys.len() as f64);
-        println!("{name:<34}{asked:>8.1}{rounded:>10.1}");
+        let [requested, rounded] = [0, 1].map(|index| (after[index] - before[index]) as f64 / keys.len() as f64);
+        println!("{name:<34}{requested:>8.1}{rounded:>10.1}");
         drop(filled);
     };
     let long = |key: &[u8; 16]| Row::from_parts(b"user:", &[key], &[&[7; 65]], Version(1));

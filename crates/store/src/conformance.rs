@@ -170,7 +170,7 @@ impl<S: Store> Check<S> {
         assert_eq!(scan(store, &start, &end, false, limit), forwards, "seed {seed}");
         assert_eq!(scan(store, &start, &end, true, limit), backwards, "seed {seed}");
         let first = self.number();
-        compare_numbers(&self.store, &self.model, (first, limit), seed);
+        compare_numbers(&self.store, &self.model, first, limit, seed);
     }
 
     fn row(&mut self, version: u64) -> Row {
@@ -234,12 +234,12 @@ fn scan(rows: &impl Read, start: &[u8], end: &[u8], reverse: bool, limit: usize)
 }
 
 /// Compares the numbers after each prefix from the first on; visits at least `limit` of them.
-fn compare_numbers(rows: &impl Read, model: &Model, (first, limit): (u64, usize), seed: u64) {
+fn compare_numbers(rows: &impl Read, model: &Model, first: u64, limit: usize, seed: u64) {
     for prefix in NUMBERED {
         let mut visited = Vec::new();
         let start = [prefix, &first.to_be_bytes()].concat();
         let end = [prefix, &u64::MAX.to_be_bytes(), &[0]].concat();
-        rows.scan_numbers((&start, &end), start.len(), &mut |numbers| {
+        rows.scan_numbers(&start..&end, start.len(), &mut |numbers| {
             visited.extend_from_slice(numbers);
             match visited.len() < limit {
                 true => ControlFlow::Continue(()),
@@ -275,7 +275,7 @@ fn compare_all(rows: &impl Read, model: &Model, seed: u64) {
         .expect("a read");
         assert_eq!(first.as_ref(), Some(from), "seed {seed}");
     }
-    compare_numbers(rows, model, (0, usize::MAX), seed);
+    compare_numbers(rows, model, 0, usize::MAX, seed);
     assert_eq!(rows.len(), model.len() as u64, "seed {seed}");
     assert_eq!(rows.is_empty(), model.is_empty(), "seed {seed}");
 }

@@ -1,6 +1,6 @@
 //! The interface of a store; any implementation that passes `conformance` may be used.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use quartet_model::Version;
 
@@ -40,11 +40,11 @@ pub trait Read {
     /// Rows in memory are not accessed where the tree has the numbers.
     fn scan_numbers(
         &self,
-        (start, end): (&[u8], &[u8]),
+        range: Range<&[u8]>,
         _key_bytes: usize,
         visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.scan(start, end, false, &mut |row| visit(&[number_of(row.key())]))
+        self.scan(range.start, range.end, false, &mut |row| visit(&[number_of(row.key())]))
     }
 
     /// Visits all rows from `start` on in key order until the visitor breaks: the only range
@@ -149,12 +149,12 @@ pub trait Store: Read + Send {
 
     /// Removes and returns the first row of the range, or the last. O(log n).
     fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Result<Option<Row>, StoreError> {
-        let mut found = None;
+        let mut removed = None;
         self.scan(start, end, last, &mut |row| {
-            found = Some(row.clone());
+            removed = Some(row.clone());
             ControlFlow::Break(())
         })?;
-        match found {
+        match removed {
             Some(row) => self.clear(row.key()),
             None => Ok(None),
         }

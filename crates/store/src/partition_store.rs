@@ -4,7 +4,7 @@
 //! is.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use quartet_env::Disk;
@@ -53,6 +53,7 @@ pub enum PartitionStore {
 const FROZEN: &str = "a moment takes no writes";
 
 /// The snapshot that a transaction reads.
+#[derive(Clone)]
 pub enum PartitionSnapshot {
     /// A snapshot of a [`MemoryStore`]: never fails.
     Memory(MemorySnapshot),
@@ -94,13 +95,13 @@ impl PartitionStore {
         options: &StoreOptions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Opened, OpenError> {
-        let found = StoreKind::of(disk.as_ref())?;
-        let kind = options.kind.or(found).unwrap_or(StoreKind::Memory);
-        match (kind, found) {
-            (wanted, Some(found)) if wanted != found => {
+        let stored = StoreKind::of(disk.as_ref())?;
+        let kind = options.kind.or(stored).unwrap_or(StoreKind::Memory);
+        match (kind, stored) {
+            (requested, Some(stored)) if requested != stored => {
                 return Err(OpenError::OtherEngine {
-                    found: found.name(),
-                    wanted: wanted.name(),
+                    found: stored.name(),
+                    wanted: requested.name(),
                 });
             }
             (StoreKind::Ssd, None) => ssd::create(disk.as_ref())?,
@@ -242,7 +243,7 @@ impl Read for PartitionStore {
 
     fn scan_numbers(
         &self,
-        range: (&[u8], &[u8]),
+        range: Range<&[u8]>,
         key_bytes: usize,
         visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
@@ -350,7 +351,7 @@ impl Read for PartitionSnapshot {
 
     fn scan_numbers(
         &self,
-        range: (&[u8], &[u8]),
+        range: Range<&[u8]>,
         key_bytes: usize,
         visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {

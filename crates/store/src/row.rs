@@ -473,8 +473,8 @@ fn layout(size: usize) -> Layout {
 fn allocate(bytes: usize) -> NonNull<u8> {
     let size = size_of_row(bytes);
     // A thread that is ending keeps no blocks.
-    let kept = KEPT.try_with(|kept| kept.borrow_mut().take(size));
-    kept.ok().flatten().unwrap_or_else(|| {
+    let block = KEPT.try_with(|blocks| blocks.borrow_mut().take(size));
+    block.ok().flatten().unwrap_or_else(|| {
         let layout = layout(size);
         // SAFETY: a row has at least a header, so its size is not zero.
         NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
@@ -487,7 +487,7 @@ fn allocate(bytes: usize) -> NonNull<u8> {
 #[inline]
 unsafe fn free(block: NonNull<u8>, bytes: usize) {
     let size = size_of_row(bytes);
-    if KEPT.try_with(|kept| kept.borrow_mut().put(size, block)) != Ok(true) {
+    if KEPT.try_with(|blocks| blocks.borrow_mut().put(size, block)) != Ok(true) {
         // SAFETY: the caller's promise, and the size follows from the bytes as it did when it was
         // allocated.
         unsafe { dealloc(block.as_ptr(), layout(size)) }

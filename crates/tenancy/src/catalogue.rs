@@ -91,6 +91,8 @@ pub struct Catalogue {
     pub(crate) changing: parking_lot::Mutex<()>,
     /// The databases that are being moved.
     pub(crate) moving: parking_lot::Mutex<BTreeMap<u16, Move>>,
+    /// The databases that are being restored.
+    restoring: parking_lot::Mutex<BTreeMap<u16, Arc<parking_lot::Mutex<Restoring>>>>,
     /// Partitions that may not have received a change.
     pub(crate) untold: parking_lot::Mutex<BTreeSet<PartitionId>>,
 }
@@ -104,7 +106,20 @@ pub(crate) enum Seen {
     Apart(Box<dyn Homes>),
     /// The databases of one partition after the first, according to the pushes that it took.
     OnePartition,
+    /// All of them, at a node that is not home.
+    Replica,
 }
+
+/// A database that rows of a backup are written to. It counts as deleted until it is whole, so
+/// nothing of it remains after a crash or at another home.
+struct Restoring {
+    database: Arc<Database>,
+    used_micros: u64,
+    has_ended: bool,
+}
+
+/// Without rows for this time a restore has ended.
+const RESTORE_IDLE_MICROS: u64 = 120_000_000;
 
 #[derive(Default)]
 struct Index {
@@ -258,21 +273,23 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    fn read_rows(partitions: Arc<Partitions>, seen: Seen, random: Random) -> Result<Catalogue, CatalogueError> {
+    pub(crate) fn read_rows(
+        partitions: Arc<Partitions>,
+        seen: Seen,
+        random: Random,
+    ) -> Result<Catalogue, CatalogueError> {
         let mut definitions = Vec::new();
         let tag = if matches!(seen, Seen::OnePartition) { COPY } else { b'D' };
-        let reader = partitions.first().reader(space(Durability::Always));
-        let reader = reader.expect("nothing runs yet that could keep the partition");
+        let reader = partitions.first().reader(space(Durability::Always))?;
         reader.scan(&[tag], &[tag + 1], false, &mut |key, value| {
             let id = key.get(1..3).and_then(|id| id.try_into().ok()).map(u16::from_be_bytes);
             let id = id.expect("a row of the catalogue carries an id");
             definitions.push((id, read_row::<Definition>(value)));
             ControlFlow::Continue(())
         });
-        assert!(
-            !reader.is_unreadable(),
-            "the catalogue can be read when the server starts"
-        );
+        if reader.is_unreadable() {
+            return Err(CatalogueError::Unreadable);
+        }
         drop(reader);
         if matches!(seen, Seen::OnePartition) {
             // A database that has left names its new partition.
@@ -280,7 +297,10 @@ impl Catalogue {
         }
         let mut index = Index::default();
         for (id, definition) in definitions {
-            let usage = kept_usage(&partitions, id, PartitionId(definition.partition))?;
+            let usage = match seen {
+                Seen::Replica => Usage::default(),
+                _ => kept_usage(&partitions, id, PartitionId(definition.partition))?,
+            };
             index.add(Arc::new(Database::new(id, definition, &usage)));
         }
         Ok(Catalogue {
@@ -291,6 +311,7 @@ impl Catalogue {
             index: RwLock::new(index),
             changing: parking_lot::Mutex::default(),
             moving: parking_lot::Mutex::default(),
+            restoring: parking_lot::Mutex::default(),
             untold: parking_lot::Mutex::default(),
         })
     }
@@ -390,16 +411,87 @@ impl Catalogue {
     /// of the returned secrets is kept; they cannot be shown again.
     pub fn create(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         let _changing = self.changing.lock();
+        definition.partition = self.partition_with_least().0;
+        self.add(definition)
+    }
+
+    /// Creates a database that no client is admitted to until [`Catalogue::end_restore`]. It is in
+    /// the first partition, at the catalogue's home.
+    pub fn begin_restore(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
+        let _changing = self.changing.lock();
+        definition.deleted = true;
+        self.add(definition)
+    }
+
+    /// Writes to a database that is being restored.
+    pub fn restore<T, E: From<CatalogueError>>(
+        &self,
+        name: &str,
+        write: impl FnOnce(&Arc<Engine>, DatabaseId) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let restoring = self.restoring(name)?;
+        let mut restoring = restoring.lock();
+        if restoring.has_ended {
+            return Err(CatalogueError::Unknown.into());
+        }
+        let written = write(self.partitions.engine(PartitionId(0)), restoring.database.id);
+        restoring.used_micros = self.engine().now_micros();
+        written
+    }
+
+    /// Admits clients to a restored database, which has this number of rows.
+    pub fn end_restore(&self, name: &str, rows: u64) -> Result<Arc<Database>, CatalogueError> {
+        let restoring = self.restoring(name)?;
+        let mut restoring = restoring.lock();
+        if restoring.has_ended {
+            return Err(CatalogueError::Unknown);
+        }
+        let database = restoring.database.clone();
+        let row_count = self.engine().rows_of(database.id)?.iter().sum();
+        if row_count != rows {
+            return Err(CatalogueError::Incomplete {
+                expected: rows,
+                found: row_count,
+            });
+        }
+        let _changing = self.changing.lock();
+        self.decide(&database, |definition| definition.deleted = false)?;
+        restoring.has_ended = true;
+        self.restoring.lock().remove(&database.id.0);
+        Ok(database)
+    }
+
+    /// Ends a restore without its database.
+    pub fn cancel_restore(&self, name: &str) -> Result<(), CatalogueError> {
+        let restoring = self.restoring(name)?;
+        let mut restoring = restoring.lock();
+        restoring.has_ended = true;
+        self.restoring.lock().remove(&restoring.database.id.0);
+        Ok(())
+    }
+
+    fn restoring(&self, name: &str) -> Result<Arc<parking_lot::Mutex<Restoring>>, CatalogueError> {
+        let database = self.named(name).ok_or(CatalogueError::Unknown)?;
+        let restoring = self.restoring.lock().get(&database.id.0).cloned();
+        restoring.ok_or(CatalogueError::Unknown)
+    }
+
+    fn add(&self, mut definition: Definition) -> Result<(Arc<Database>, Secrets), CatalogueError> {
         if !is_name(&definition.name) {
             return Err(CatalogueError::BadName);
         }
-        if self.index.read().named(&definition.name).is_some() {
-            return Err(CatalogueError::Exists);
+        let existing = self.index.read().named(&definition.name).cloned();
+        if let Some(existing) = existing {
+            let is_restored = self.restoring.lock().contains_key(&existing.id.0);
+            return Err(match existing.is_closed() {
+                false => CatalogueError::Exists,
+                true if is_restored => CatalogueError::BeingRestored,
+                true => CatalogueError::BeingDeleted,
+            });
         }
-        let (secrets, kept) = self.make_secrets();
-        definition.credentials = kept;
+        let (secrets, credentials) = self.make_secrets();
+        definition.credentials = credentials;
         definition.created_micros = self.engine().now_micros();
-        definition.partition = self.partition_with_least().0;
         let id = self.free_id()?;
         self.write(|tx| {
             tx.set(b"I", &id.to_be_bytes());
@@ -407,6 +499,14 @@ impl Catalogue {
             tx.set(&row(b'D', id), &json(&definition));
         })?;
         let database = Arc::new(Database::new(id, definition, &Usage::default()));
+        if database.is_closed() {
+            let restoring = Restoring {
+                database: database.clone(),
+                used_micros: self.engine().now_micros(),
+                has_ended: false,
+            };
+            self.restoring.lock().insert(id, Arc::new(restoring.into()));
+        }
         self.index.write().add(database.clone());
         self.is_empty.store(false, Ordering::SeqCst);
         if let Err(error) = self.tell(&database) {
@@ -446,8 +546,8 @@ impl Catalogue {
             self.index_anew(std::slice::from_ref(database));
             return self.tell(database);
         }
-        // Its home accepts the old credentials, and from some later moment the new ones: requests
-        // with either are for this database.
+        // Its home accepts the old credentials, and from some later moment the new credentials:
+        // requests with either are for this database.
         self.index.write().add(database.clone());
         self.tell(database)?;
         self.index_anew(std::slice::from_ref(database));
@@ -494,7 +594,7 @@ impl Catalogue {
                 return Err(CatalogueError::Busy(Busy));
             }
         }
-        take((partition, engine), number, &push)?;
+        take(partition, engine, number, &push)?;
         let mut changed = Vec::new();
         let mut leave = |database: Arc<Database>| {
             database.closed.store(true, Ordering::SeqCst);
@@ -513,18 +613,18 @@ impl Catalogue {
                 definitions,
             } => {
                 let is_here = |definition: &Definition| definition.partition == partition.0;
-                let there = self.list().into_iter();
-                let there = there.filter(|database| (first..=last).contains(&database.id.0));
-                let gone = there.filter(|database| !definitions.get(&database.id.0).is_some_and(is_here));
-                gone.collect::<Vec<_>>().into_iter().for_each(&mut leave);
-                let mut here = Vec::new();
+                let databases = self.list().into_iter();
+                let databases = databases.filter(|database| (first..=last).contains(&database.id.0));
+                let absent = databases.filter(|database| !definitions.get(&database.id.0).is_some_and(is_here));
+                absent.collect::<Vec<_>>().into_iter().for_each(&mut leave);
+                let mut present = Vec::new();
                 for (id, definition) in definitions.into_iter().filter(|(_, definition)| is_here(definition)) {
-                    let known = self.numbered(DatabaseId(id));
-                    let before = known.as_ref().map(|known| known.definition());
-                    let database = match known {
-                        Some(known) => {
-                            known.define(definition);
-                            known
+                    let existing = self.numbered(DatabaseId(id));
+                    let before = existing.as_ref().map(|existing| existing.definition());
+                    let database = match existing {
+                        Some(existing) => {
+                            existing.define(definition);
+                            existing
                         }
                         None => Arc::new(Database::new(
                             id,
@@ -532,20 +632,20 @@ impl Catalogue {
                             &kept_usage(&self.partitions, id, partition)?,
                         )),
                     };
-                    here.push(database.clone());
+                    present.push(database.clone());
                     changed.extend(before.map(|before| Changed { database, before }));
                 }
-                self.index_anew(&here);
-                self.is_empty.fetch_and(here.is_empty(), Ordering::SeqCst);
+                self.index_anew(&present);
+                self.is_empty.fetch_and(present.is_empty(), Ordering::SeqCst);
             }
         }
         Ok(changed)
     }
 
-    /// Replaces all credentials of a database with new ones.
+    /// Replaces all credentials of a database with new credentials.
     pub fn renew_credentials(&self, name: &str) -> Result<(Arc<Database>, Secrets), CatalogueError> {
-        let (secrets, kept) = self.make_secrets();
-        let database = self.change(name, |definition| definition.credentials = kept)?;
+        let (secrets, credentials) = self.make_secrets();
+        let database = self.change(name, |definition| definition.credentials = credentials)?;
         Ok((database, secrets))
     }
 
@@ -555,12 +655,26 @@ impl Catalogue {
         self.change(name, |definition| definition.deleted = true)
     }
 
-    /// Databases that were closed and not forgotten before the server ended.
+    /// Databases that were closed and not forgotten before the server ended, and databases after
+    /// an abandoned restore.
     pub fn unfinished(&self) -> Vec<Arc<Database>> {
+        self.end_idle_restores();
+        let restoring = self.restoring.lock();
         self.list()
             .into_iter()
-            .filter(|database| database.is_closed())
+            .filter(|database| database.is_closed() && !restoring.contains_key(&database.id.0))
             .collect()
+    }
+
+    fn end_idle_restores(&self) {
+        let now_micros = self.engine().now_micros();
+        self.restoring.lock().retain(|_, restoring| {
+            let Some(mut restoring) = restoring.try_lock() else {
+                return true;
+            };
+            restoring.has_ended = now_micros.saturating_sub(restoring.used_micros) > RESTORE_IDLE_MICROS;
+            !restoring.has_ended
+        });
     }
 
     /// Removes the rows of a closed database, and then its definition. None of its layers may be in
@@ -635,8 +749,8 @@ impl Catalogue {
 
     pub(crate) fn present(&self, name: &str) -> Result<Arc<Database>, CatalogueError> {
         let index = self.index.read();
-        let found = index.named(name).filter(|database| !database.is_closed());
-        found.cloned().ok_or(CatalogueError::Unknown)
+        let database = index.named(name).filter(|database| !database.is_closed());
+        database.cloned().ok_or(CatalogueError::Unknown)
     }
 
     /// Sizes that are nearly the same count as the same, and then the number of databases decides:
@@ -644,12 +758,12 @@ impl Catalogue {
     fn partition_with_least(&self) -> PartitionId {
         let index = self.index.read();
         let databases = |id: PartitionId| {
-            let there = index
+            let count = index
                 .by_id
                 .values()
                 .filter(|database| database.partition() == id)
                 .count();
-            there + usize::from(id == PartitionId(0))
+            count + usize::from(id == PartitionId(0))
         };
         let sizes = self.partitions.iter();
         let sizes = sizes.map(|(id, engine)| (engine.live_bytes() / SAME_SIZE_BYTES, databases(id), id));
@@ -686,13 +800,13 @@ impl Catalogue {
             secret_access_key: self.digits(24),
         };
         let access_key = (secrets.access_key_id.clone(), secrets.secret_access_key.clone());
-        let kept = KeptCredentials {
+        let credentials = KeptCredentials {
             token: Hash::of(secrets.token.as_bytes()),
             read_only_token: Hash::of(secrets.read_only_token.as_bytes()),
             fauna_key: Hash::of(secrets.fauna_key.as_bytes()),
             access_keys: BTreeMap::from([access_key]),
         };
-        (secrets, kept)
+        (secrets, credentials)
     }
 
     /// Random bytes of a key, two digits each.
@@ -733,15 +847,17 @@ fn identify(partitions: &Partitions, index: &Index) -> Result<(), CatalogueError
             return Err(CatalogueError::Unreadable);
         }
         drop(reader);
-        let found = match row {
+        let stored = match row {
             Some(row) => Some(number_in(&row).ok_or(CatalogueError::Damaged("a partition's number"))?),
             None => (id == PartitionId(0)).then_some(id),
         };
-        match found {
-            Some(found) if found == id => {}
-            Some(found) => {
-                let (expected, found) = (id.0, found.0);
-                return Err(CatalogueError::OtherPartition { expected, found });
+        match stored {
+            Some(stored) if stored == id => {}
+            Some(stored) => {
+                return Err(CatalogueError::OtherPartition {
+                    expected: id.0,
+                    found: stored.0,
+                });
             }
             None if index.by_id.values().any(|database| database.partition() == id) => {
                 return Err(CatalogueError::LostPartition(id.0));
@@ -757,8 +873,9 @@ const SAME_SIZE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
-    use quartet_engine::EngineOptions;
+    use quartet_engine::{DatabaseCopyError, EngineOptions, Row};
     use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_model::Version;
 
     use super::*;
 
@@ -837,8 +954,8 @@ mod tests {
         end(catalogue);
         let catalogue = open_all(&disks).unwrap();
         for database in &made {
-            let there = catalogue.numbered(database.id).unwrap();
-            assert_eq!(there.partition(), database.partition());
+            let reopened = catalogue.numbered(database.id).unwrap();
+            assert_eq!(reopened.partition(), database.partition());
             let rows = [0, 1].map(|partition| has_row(&catalogue, partition, database.id));
             assert_eq!(rows, [database.partition().0 == 0, database.partition().0 == 1]);
         }
@@ -890,13 +1007,13 @@ mod tests {
         assert!(filled < is_closed && is_closed < forgotten && forgotten < cuts.len());
         for (number, cut) in cuts.iter().enumerate() {
             for seed in 0..4 {
-                let kept = cut.each_ref().map(|disk| {
+                let forks = cut.each_ref().map(|disk| {
                     let disk = disk.fork();
                     disk.before_syncs(Arc::new(|| ()));
                     disk.crash_keeping_some(seed);
                     Arc::new(disk)
                 });
-                let catalogue = open_all(&kept).unwrap();
+                let catalogue = open_all(&forks).unwrap();
                 for database in [&shop, &news] {
                     let is_known = catalogue.numbered(database.id).is_some();
                     assert!(
@@ -936,14 +1053,14 @@ mod tests {
         end(catalogue);
 
         let catalogue = open(&disk);
-        let (found, access) = catalogue.by_secret(secrets.token.as_bytes()).unwrap();
-        assert_eq!((found.id, access), (shop.id, Access::Full));
-        let (found, access) = catalogue.by_secret(secrets.read_only_token.as_bytes()).unwrap();
-        assert_eq!((found.id, access), (shop.id, Access::ReadOnly));
-        let (found, secret) = catalogue.by_access_key(&secrets.access_key_id).unwrap();
-        assert_eq!((found.id, secret), (shop.id, secrets.secret_access_key));
+        let (database, access) = catalogue.by_secret(secrets.token.as_bytes()).unwrap();
+        assert_eq!((database.id, access), (shop.id, Access::Full));
+        let (database, access) = catalogue.by_secret(secrets.read_only_token.as_bytes()).unwrap();
+        assert_eq!((database.id, access), (shop.id, Access::ReadOnly));
+        let (database, secret) = catalogue.by_access_key(&secrets.access_key_id).unwrap();
+        assert_eq!((database.id, secret), (shop.id, secrets.secret_access_key));
         assert!(catalogue.by_secret(b"guess").is_none());
-        assert_eq!(found.meter.usage(NOW).commands_of_day, 1);
+        assert_eq!(database.meter.usage(NOW).commands_of_day, 1);
         end(catalogue);
     }
 
@@ -1033,14 +1150,14 @@ mod tests {
             "DynamoDB's access key cannot be read",
         ];
         let all = found(&catalogue);
-        for what in expected {
-            assert!(all.iter().any(|found| found.starts_with(what)), "{what}: {all:?}");
+        for text in expected {
+            assert!(all.iter().any(|finding| finding.starts_with(text)), "{text}: {all:?}");
         }
         // Findings that only a person can decide are still there.
-        let left = found(&catalogue);
+        let remaining = found(&catalogue);
         assert!(
-            left.len() < all.len() && !left.iter().any(|found| found.starts_with("what a database")),
-            "{left:?}"
+            remaining.len() < all.len() && !remaining.iter().any(|finding| finding.starts_with("what a database")),
+            "{remaining:?}"
         );
         end(catalogue);
     }
@@ -1072,6 +1189,63 @@ mod tests {
         assert!(catalogue.named("shop").is_none());
         let (again, _) = catalogue.create(definition("shop")).unwrap();
         assert_ne!(again.id, unfinished[0].id);
+        end(catalogue);
+    }
+
+    /// A restore ends with all of its rows; a crash before leaves nothing of it.
+    #[test]
+    fn a_restored_database_is_there_once_it_is_whole() {
+        let disk = Arc::new(FaultyDisk::new());
+        let catalogue = open(&disk);
+        let row = |version| {
+            let key = [&[0, 9, LayerId::Redis as u8][..], b"key"].concat();
+            Row::new(&key, b"value", Version(version))
+        };
+        let put = |engine: &Arc<Engine>, id| engine.put_rows(id, vec![row(7)]).map_err(CatalogueError::from);
+        let (shop, secrets) = catalogue.begin_restore(definition("shop")).unwrap();
+        catalogue.restore("shop", put).unwrap();
+        for refused in [
+            catalogue.create(definition("shop")),
+            catalogue.begin_restore(definition("shop")),
+        ] {
+            assert!(matches!(refused, Err(CatalogueError::BeingRestored)));
+        }
+        assert!(catalogue.by_secret(secrets.token.as_bytes()).is_none() && catalogue.unfinished().is_empty());
+        end(catalogue);
+
+        let catalogue = open(&disk);
+        assert!(matches!(catalogue.restore("shop", put), Err(CatalogueError::Unknown)));
+        assert!(matches!(
+            catalogue.create(definition("shop")),
+            Err(CatalogueError::BeingDeleted)
+        ));
+        let unfinished = catalogue.unfinished();
+        assert_eq!(
+            unfinished.iter().map(|database| database.id).collect::<Vec<_>>(),
+            [shop.id]
+        );
+        catalogue.forget(&unfinished[0]).unwrap();
+        let (_, secrets) = catalogue.begin_restore(definition("shop")).unwrap();
+        let ahead = catalogue.engine().now_micros() + 100_000_000;
+        let put_ahead = |engine: &Arc<Engine>, id| Ok(engine.put_rows(id, vec![row(ahead)]));
+        let put_ahead = catalogue.restore::<_, CatalogueError>("shop", put_ahead).unwrap();
+        assert!(matches!(put_ahead, Err(DatabaseCopyError::Ahead(100))), "{put_ahead:?}");
+        catalogue.restore("shop", put).unwrap();
+        let incomplete = catalogue.end_restore("shop", 2);
+        assert!(matches!(
+            incomplete,
+            Err(CatalogueError::Incomplete { expected: 2, found: 1 })
+        ));
+        catalogue.end_restore("shop", 1).unwrap();
+        let (restored, _) = catalogue.by_secret(secrets.token.as_bytes()).unwrap();
+        let reader = catalogue.engine().reader(restored.space(LayerId::Redis)).unwrap();
+        assert_eq!(reader.get(b"key").as_deref(), Some(&b"value"[..]));
+        drop(reader);
+        assert!(matches!(catalogue.cancel_restore("shop"), Err(CatalogueError::Unknown)));
+        end(catalogue);
+
+        let catalogue = open(&disk);
+        assert!(catalogue.by_secret(secrets.token.as_bytes()).is_some());
         end(catalogue);
     }
 }

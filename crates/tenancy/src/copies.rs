@@ -33,7 +33,7 @@ impl Catalogue {
     pub(crate) fn push(&self, partition: PartitionId, number: u64, push: &Push) -> Result<(), CatalogueError> {
         match self.seen() {
             Seen::Apart(homes) => homes.push(partition, number, &push.bytes()),
-            _ => take((partition, self.partitions().engine(partition)), number, push),
+            _ => take(partition, self.partitions().engine(partition), number, push),
         }
     }
 
@@ -60,25 +60,25 @@ impl Catalogue {
             return Ok(());
         }
         let definition = database.definition();
-        let told = self.push(partition, definition.revision, &Push::of(id, Some(&definition)));
-        if told.is_err() {
+        let result = self.push(partition, definition.revision, &Push::of(id, Some(&definition)));
+        if result.is_err() {
             self.untold.lock().insert(partition);
         }
-        told
+        result
     }
 
     /// Gives partitions the definitions that they could not be given when those were changed.
     /// Called about once a second.
     pub fn tell_again(&self) -> Result<(), CatalogueError> {
         let untold = std::mem::take(&mut *self.untold.lock());
-        let mut told = Ok(());
+        let mut result = Ok(());
         for partition in untold {
             if let Err(error) = self.settle_copies(partition) {
                 self.untold.lock().insert(partition);
-                told = Err(error);
+                result = Err(error);
             }
         }
-        told
+        result
     }
 
     /// Requests a commit from a home on another node, after everything that it has acknowledged.
@@ -107,8 +107,8 @@ impl Catalogue {
                 return Ok(());
             }
         }
-        let others = self.partitions().iter().skip(1).map(|(partition, _)| partition);
-        for partition in others {
+        let partitions = self.partitions().iter().skip(1).map(|(partition, _)| partition);
+        for partition in partitions {
             self.push_step(partition, &Push::Fence)?;
         }
         Ok(())
@@ -126,15 +126,15 @@ impl Catalogue {
             return Ok(());
         }
         let _changing = self.changing.lock();
-        let there = self.list().into_iter();
-        let there: Vec<_> = there.filter(|database| database.partition() == partition).collect();
+        let databases = self.list().into_iter();
+        let databases: Vec<_> = databases.filter(|database| database.partition() == partition).collect();
         if let Seen::Together = self.seen()
-            && self.is_told(partition, &there)?
+            && self.is_told(partition, &databases)?
         {
             return Ok(());
         }
         let mut first = 0;
-        let mut chunks = there.chunks(DEFINITIONS_AT_ONCE).peekable();
+        let mut chunks = databases.chunks(DEFINITIONS_AT_ONCE).peekable();
         loop {
             let chunk = chunks.next().unwrap_or_default();
             let last = match (chunk.last(), chunks.peek()) {
@@ -159,34 +159,34 @@ impl Catalogue {
             first = last + 1;
         }
         if self.is_elsewhere(partition) {
-            self.index_anew(&there);
+            self.index_anew(&databases);
         }
         Ok(())
     }
 
     /// Returns true if a partition here has these definitions and no others.
-    fn is_told(&self, partition: PartitionId, there: &[Arc<Database>]) -> Result<bool, CatalogueError> {
-        let kept = self.copies(partition)?;
+    fn is_told(&self, partition: PartitionId, databases: &[Arc<Database>]) -> Result<bool, CatalogueError> {
+        let copies = self.copies(partition)?;
         let is_kept = |database: &Arc<Database>| {
             let definition = json(&*database.definition());
-            kept.get(&database.id.0) == Some(&definition)
+            copies.get(&database.id.0) == Some(&definition)
         };
-        Ok(kept.len() == there.len() && there.iter().all(is_kept))
+        Ok(copies.len() == databases.len() && databases.iter().all(is_kept))
     }
 
     /// The rows of a partition here, by database.
     fn copies(&self, partition: PartitionId) -> Result<BTreeMap<u16, Vec<u8>>, CatalogueError> {
         let reader = self.partitions().engine(partition).reader(space(Durability::Always))?;
-        let mut found = BTreeMap::new();
+        let mut copies = BTreeMap::new();
         reader.scan(&[COPY], &[COPY + 1], false, &mut |key, value| {
             if let Some(id) = key[1..].try_into().ok().map(u16::from_be_bytes) {
-                found.insert(id, value.to_vec());
+                copies.insert(id, value.to_vec());
             }
             ControlFlow::Continue(())
         });
         match reader.is_unreadable() {
             true => Err(CatalogueError::Unreadable),
-            false => Ok(found),
+            false => Ok(copies),
         }
     }
 }
@@ -238,20 +238,20 @@ mod tests {
             .engine(PartitionId(1))
             .reader(space(Durability::Always))
             .unwrap();
-        let mut found = Vec::new();
+        let mut definitions = Vec::new();
         reader.scan(&[COPY], &[COPY + 1], false, &mut |_, value| {
-            found.push(serde_json::from_slice(value).unwrap());
+            definitions.push(serde_json::from_slice(value).unwrap());
             ControlFlow::Continue(())
         });
-        assert!(found.len() <= 1);
-        found.pop()
+        assert!(definitions.len() <= 1);
+        definitions.pop()
     }
 
     fn found(catalogue: &Catalogue) -> Vec<String> {
         let invariants: Vec<Box<dyn quartet_engine::Invariants>> = vec![Box::<crate::CatalogueInvariants>::default()];
         let engines = catalogue.partitions().iter();
-        let found = engines.flat_map(|(_, engine)| engine.judge(&invariants).unwrap().kept);
-        found.map(|finding| finding.what).collect()
+        let findings = engines.flat_map(|(_, engine)| engine.judge(&invariants).unwrap().kept);
+        findings.map(|finding| finding.what).collect()
     }
 
     /// Power fails at any sync of either disk, and each keeps a random part of its unsynced data.
@@ -307,8 +307,8 @@ mod tests {
                 let partitions = engines(&disks);
                 let before = kept(&partitions);
                 if let Some(answered) = answered {
-                    let kept = before.as_ref().expect("it was answered");
-                    assert!(kept.revision >= answered.revision, "cut {number}, seed {seed}");
+                    let definition = before.as_ref().expect("it was answered");
+                    assert!(definition.revision >= answered.revision, "cut {number}, seed {seed}");
                 }
                 let catalogue = open(partitions);
                 let decided = catalogue

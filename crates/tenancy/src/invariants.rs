@@ -61,16 +61,16 @@ impl Invariants for CatalogueInvariants {
             return;
         };
         if partition == PartitionId(0) {
-            let (known, defined) = verify_definitions(verification);
+            let (placed, defined) = verify_definitions(verification);
             self.defined.replace(defined);
-            verify_usage(verification, &known);
-            self.moving.replace(verify_moves(verification, &known));
+            verify_usage(verification, &placed);
+            self.moving.replace(verify_moves(verification, &placed));
             verify_credentials(verification);
-            self.placed.replace(Some(known));
+            self.placed.replace(Some(placed));
         }
         if !self.judged.borrow_mut().insert(partition) {
-            let what = format!("this is partition {}, and another folder is as well", partition.0);
-            verification.found(what, Vec::new());
+            let message = format!("this is partition {}, and another folder is as well", partition.0);
+            verification.found(message, Vec::new());
         }
         if let Some(placed) = &*self.placed.borrow() {
             verify_places(verification, placed, &self.moving.borrow(), partition);
@@ -87,7 +87,7 @@ fn verify_places(
     verification: &mut Verification<'_>,
     placed: &Placed,
     moving: &BTreeMap<u16, Move>,
-    here: PartitionId,
+    partition: PartitionId,
 ) {
     for &database in verification.databases {
         let place = match database {
@@ -95,23 +95,23 @@ fn verify_places(
             DEFAULT => Some(PartitionId(0)),
             other => placed.get(&other.0).copied(),
         };
-        let what = match place {
-            Some(place) if place == here => continue,
+        let message = match place {
+            Some(place) if place == partition => continue,
             // The next start clears them: the move has not ended.
             Some(_)
                 if moving
                     .get(&database.0)
-                    .is_some_and(|ways| [ways.from, ways.to].contains(&here.0)) =>
+                    .is_some_and(|ways| [ways.from, ways.to].contains(&partition.0)) =>
             {
                 continue;
             }
             Some(place) => format!(
                 "database {} is in partition {}, and has rows in partition {}",
-                database.0, place.0, here.0
+                database.0, place.0, partition.0
             ),
             None => format!("database {} has rows and is not in the catalogue", database.0),
         };
-        verification.found(what, Vec::new());
+        verification.found(message, Vec::new());
     }
 }
 
@@ -124,8 +124,8 @@ fn verify_copies(
     let rows = verification.rows;
     rows.scan(&[COPY], &[COPY + 1], false, &mut |key, value| {
         let id = id_of(key);
-        let known = id.and_then(|id| defined.get(&id));
-        let what = match (serde_json::from_slice::<Definition>(value), known) {
+        let definition = id.and_then(|id| defined.get(&id));
+        let message = match (serde_json::from_slice::<Definition>(value), definition) {
             (Err(_), _) => Some("a definition in a database's own partition cannot be read".to_owned()),
             (Ok(definition), None) => {
                 let name = definition.name;
@@ -133,30 +133,30 @@ fn verify_copies(
                     "the definition of database {name}, which is not in the catalogue"
                 ))
             }
-            (Ok(copy), Some(known)) => {
+            (Ok(copy), Some(definition)) => {
                 let is_settled = !id.is_some_and(|id| moving.contains_key(&id));
-                let differs = is_settled && copy.revision == known.revision && copy != *known;
+                let differs = is_settled && copy.revision == definition.revision && copy != *definition;
                 let name = copy.name;
                 differs.then(|| format!("the definition of database {name} is not the catalogue's"))
             }
         };
-        if let Some(what) = what {
-            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        if let Some(message) = message {
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
 }
 
 /// The moves in progress, by database.
-fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap<u16, Move> {
+fn verify_moves(verification: &mut Verification<'_>, placed: &Placed) -> BTreeMap<u16, Move> {
     let (rows, mut moving) = (verification.rows, BTreeMap::new());
     rows.scan(b"M", b"N", false, &mut |key, value| {
-        let id = id_of(key).filter(|id| known.contains_key(id));
+        let id = id_of(key).filter(|id| placed.contains_key(id));
         match (id, serde_json::from_slice::<Move>(value)) {
             (Some(id), Ok(ways)) => drop(moving.insert(id, ways)),
             _ => {
-                let what = "a move cannot be read, or is of no database".into();
-                verification.found(what, Vec::new());
+                let message = "a move cannot be read, or is of no database".into();
+                verification.found(message, Vec::new());
             }
         }
         ControlFlow::Continue(())
@@ -166,7 +166,7 @@ fn verify_moves(verification: &mut Verification<'_>, known: &Placed) -> BTreeMap
 
 /// Answers the databases that there are, and how they are defined.
 fn verify_definitions(verification: &mut Verification<'_>) -> (Placed, BTreeMap<u16, Definition>) {
-    let (mut known, mut defined, mut owners) = (Placed::new(), BTreeMap::new(), HashMap::new());
+    let (mut placed, mut defined, mut owners) = (Placed::new(), BTreeMap::new(), HashMap::new());
     let rows = verification.rows;
     rows.scan(b"D", b"E", false, &mut |key, value| {
         let Some(id) = id_of(key) else {
@@ -177,12 +177,12 @@ fn verify_definitions(verification: &mut Verification<'_>) -> (Placed, BTreeMap<
             return ControlFlow::Continue(());
         };
         // Also if its definition cannot be read: then where it is is not known.
-        known.insert(id, PartitionId(0));
+        placed.insert(id, PartitionId(0));
         match serde_json::from_slice::<Definition>(value) {
             Ok(definition) => {
-                known.insert(id, PartitionId(definition.partition));
-                for what in opened_by(&definition) {
-                    if let Some(other) = owners.insert(what, id) {
+                placed.insert(id, PartitionId(definition.partition));
+                for opener in opened_by(&definition) {
+                    if let Some(other) = owners.insert(opener, id) {
                         verification.found(
                             format!("databases {other} and {id} share a name or a credential"),
                             Vec::new(),
@@ -198,7 +198,7 @@ fn verify_definitions(verification: &mut Verification<'_>) -> (Placed, BTreeMap<
         }
         ControlFlow::Continue(())
     });
-    (known, defined)
+    (placed, defined)
 }
 
 /// Returns the names and credentials that lead to a database.
@@ -216,13 +216,13 @@ fn opened_by(definition: &Definition) -> Vec<String> {
     all
 }
 
-fn verify_usage(verification: &mut Verification<'_>, known: &Placed) {
+fn verify_usage(verification: &mut Verification<'_>, placed: &Placed) {
     let rows = verification.rows;
     rows.scan(b"U", b"V", false, &mut |key, value| {
         let is_readable = serde_json::from_slice::<crate::Usage>(value).is_ok();
-        if !is_readable || !id_of(key).is_some_and(|id| known.contains_key(&id)) {
-            let what = "what a database has used cannot be read, or is of none".into();
-            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+        if !is_readable || !id_of(key).is_some_and(|id| placed.contains_key(&id)) {
+            let message = "what a database has used cannot be read, or is of none".into();
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });

@@ -10,6 +10,7 @@
 //!   moves       a database goes from one of them to another
 //!   quotas      how much a database may use, and what it is refused with
 //!   operator    the root key's hash and DynamoDB's access key, as rows
+//!   replica     the catalogue of a node that is not home
 //!   meter       how much it has used: atomics, written to the system space now and then
 //!   share       how long a busy database waits so that the others get their turn
 //! ```
@@ -28,6 +29,7 @@ mod operator;
 mod partitions;
 mod pushes;
 mod quotas;
+mod replica;
 mod rows;
 mod share;
 
@@ -36,11 +38,12 @@ pub use definition::{
     Consistency, DEFAULT_DATABASE, DEFAULT_NAME, Definition, Hash, KeptCredentials, Move, Moved, is_name,
 };
 pub use invariants::CatalogueInvariants;
-pub use meter::{BriefHistogram, Charge, DURATION_BOUNDS, Meter, Usage};
+pub use meter::{BriefHistogram, Charge, Counted, DURATION_BOUNDS, Meter, Usage};
 pub use moves::is_place;
 pub use operator::{AccessKey, access_key, kept_root_key};
 pub use partitions::Partitions;
 pub use pushes::Homes;
 pub use quotas::{Exceeded, Limits, Quotas};
+pub use replica::watch_catalogue;
 pub use rows::CatalogueError;
 pub use share::{Share, Turns};

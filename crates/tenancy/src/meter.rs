@@ -92,6 +92,29 @@ pub struct Usage {
     pub bytes_out: u64,
 }
 
+/// The counts of a database at a node that is not home, to be added at its home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counted {
+    pub commands: u64,
+    pub refused: u64,
+    pub read_milliunits: u64,
+    pub write_milliunits: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+impl Counted {
+    pub fn add(&mut self, other: &Counted) {
+        self.commands += other.commands;
+        self.refused += other.refused;
+        self.read_milliunits += other.read_milliunits;
+        self.write_milliunits += other.write_milliunits;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
 const DAY_MICROS: u64 = 24 * 3600 * 1_000_000;
 const MILLIUNITS: f64 = 1000.0;
 
@@ -149,7 +172,7 @@ impl Meter {
     pub fn take_back_command(&self, now_micros: u64) {
         let less = |count: u64| count.checked_sub(1);
         let second = (now_micros / 1_000_000) << 32;
-        let of_second = |count: u64| (count & !LOW == second & !LOW && count & LOW > 0).then(|| count - 1);
+        let decremented = |count: u64| (count & !LOW == second & !LOW && count & LOW > 0).then(|| count - 1);
         // A counter that is zero by now has been reset.
         let _ = self.commands.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let _ = self
@@ -157,7 +180,7 @@ impl Meter {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let _ = self
             .second
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, of_second);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, decremented);
     }
 
     /// A quota has refused a request.
@@ -177,6 +200,33 @@ impl Meter {
         self.bytes_in.fetch_add(bytes_in as u64, Ordering::Relaxed);
         self.bytes_out.fetch_add(bytes_out as u64, Ordering::Relaxed);
         self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes what was counted since the last call; `None`: nothing was.
+    pub fn take_counted(&self) -> Option<Counted> {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+        self.take_changed().then(|| Counted {
+            commands: take(&self.commands),
+            refused: take(&self.refused),
+            read_milliunits: take(&self.read_milliunits),
+            write_milliunits: take(&self.write_milliunits),
+            bytes_in: take(&self.bytes_in),
+            bytes_out: take(&self.bytes_out),
+        })
+    }
+
+    /// Adds what another node has counted, to the present day.
+    pub fn add_counted(&self, counted: &Counted, now_micros: u64) {
+        self.turn_the_day(now_micros);
+        let add = |counter: &AtomicU64, more: u64| _ = counter.fetch_add(more, Ordering::Relaxed);
+        add(&self.commands, counted.commands);
+        add(&self.commands_of_day, counted.commands);
+        add(&self.refused, counted.refused);
+        add(&self.read_milliunits, counted.read_milliunits);
+        add(&self.write_milliunits, counted.write_milliunits);
+        add(&self.bytes_in, counted.bytes_in);
+        add(&self.bytes_out, counted.bytes_out);
+        self.put_changed_back();
     }
 
     /// Time of the latest command.
@@ -282,6 +332,23 @@ mod tests {
     }
 
     #[test]
+    fn what_another_node_has_counted_is_added_once() {
+        let (home, other, limits) = (Meter::default(), Meter::default(), limits(None, None));
+        assert_eq!(other.take_counted(), None);
+        for meter in [&home, &other] {
+            assert_eq!(meter.command(&limits, NOON), Ok(()));
+            meter.charge(Charge::READ);
+            meter.transferred(10, 20);
+        }
+        let counted = other.take_counted().unwrap();
+        assert_eq!(other.take_counted(), None);
+        home.add_counted(&counted, NOON);
+        let usage = home.usage(NOON);
+        assert_eq!((usage.commands, usage.commands_of_day, usage.read_units), (2, 2, 2.0));
+        assert_eq!((usage.bytes_in, usage.bytes_out), (20, 40));
+    }
+
+    #[test]
     fn written_counts_continue() {
         let meter = Meter::default();
         assert_eq!(meter.command(&limits(None, None), NOON), Ok(()));
@@ -291,11 +358,11 @@ mod tests {
             write_milliunits: 0,
         });
         meter.transferred(10, 20);
-        let kept = meter.usage(NOON);
-        let again = Meter::from_usage(&kept);
-        assert_eq!(again.usage(NOON), kept);
+        let usage = meter.usage(NOON);
+        let again = Meter::from_usage(&usage);
+        assert_eq!(again.usage(NOON), usage);
         assert_eq!(
-            (kept.read_units, kept.write_units, kept.bytes_in, kept.bytes_out),
+            (usage.read_units, usage.write_units, usage.bytes_in, usage.bytes_out),
             (0.5, 1.0, 10, 20)
         );
         let refused = again.command(&limits(None, Some(1)), NOON);

@@ -54,7 +54,7 @@ impl Catalogue {
         if from == to {
             return Ok(None);
         }
-        let begun = Move { from: from.0, to: to.0 };
+        let moving = Move { from: from.0, to: to.0 };
         let place = Place {
             times: database.moves(),
             is_here: false,
@@ -62,9 +62,9 @@ impl Catalogue {
         write(self.partitions().engine(to), |tx| {
             drop(tx.set(&row(PLACE, database.id.0), &json(&place)));
         })?;
-        self.write(|tx| drop(tx.set(&row(MOVE, database.id.0), &json(&begun))))?;
-        self.moving.lock().insert(database.id.0, begun);
-        Ok(Some((database, begun)))
+        self.write(|tx| drop(tx.set(&row(MOVE, database.id.0), &json(&moving))))?;
+        self.moving.lock().insert(database.id.0, moving);
+        Ok(Some((database, moving)))
     }
 
     pub fn is_moving(&self, database: DatabaseId) -> bool {
@@ -73,11 +73,11 @@ impl Catalogue {
 
     /// Makes the target the database's partition. All of its rows have been written there, and
     /// become durable with this; nothing of it commits in the source any longer, where its last
-    /// commit is before `left`.
+    /// commit is before `fence`.
     ///
     /// Errors: it is in the source, and continues there; unless the log has failed, which ends the
     /// process.
-    pub fn arrive(&self, database: &Database, moving: Move, left: Version) -> Result<(), CatalogueError> {
+    pub fn arrive(&self, database: &Database, moving: Move, fence: Version) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock();
         if database.is_closed() {
             return Err(CatalogueError::Unknown);
@@ -94,12 +94,13 @@ impl Catalogue {
         definition.partition = moving.to;
         if moving.from != 0 {
             take(
-                (PartitionId(moving.from), source),
+                PartitionId(moving.from),
+                source,
                 number,
                 &Push::of(id, Some(&definition)),
             )?;
         }
-        target.land_above(left)?;
+        target.land_above(fence)?;
         let place = Place { times, is_here: true };
         let usage = json(&database.meter.usage(target.now_micros()));
         write(target, |tx| {
@@ -111,7 +112,7 @@ impl Catalogue {
                 times,
                 from: moving.from,
                 since: before.map_or(0, |before| before.arrived),
-                left: left.0,
+                left: fence.0,
                 arrived: tx.commit_version().0,
             });
             if moving.to != 0 {
@@ -223,24 +224,25 @@ fn moves(first: &Engine) -> Result<BTreeMap<u16, Move>, CatalogueError> {
 /// The rows of a kind by database; `None` if any is unreadable.
 fn rows<T: DeserializeOwned>(engine: &Engine, tag: u8) -> Result<Option<BTreeMap<u16, T>>, CatalogueError> {
     let reader = engine.reader(space(Durability::Always))?;
-    let (mut found, mut is_whole) = (BTreeMap::new(), true);
+    let (mut values, mut is_whole) = (BTreeMap::new(), true);
     reader.scan(&[tag], &[tag + 1], false, &mut |key, value| {
         let id = key[1..].try_into().ok().map(u16::from_be_bytes);
         match (id, serde_json::from_slice(value)) {
-            (Some(id), Ok(value)) => drop(found.insert(id, value)),
+            (Some(id), Ok(value)) => drop(values.insert(id, value)),
             _ => is_whole = false,
         }
         ControlFlow::Continue(())
     });
     match reader.is_unreadable() {
         true => Err(CatalogueError::Unreadable),
-        false => Ok(is_whole.then_some(found)),
+        false => Ok(is_whole.then_some(values)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
+    use std::time::{Duration, Instant};
 
     use parking_lot::Mutex;
     use quartet_engine::{
@@ -354,6 +356,15 @@ mod tests {
         appends.next.store(number + 1, Ordering::SeqCst);
     }
 
+    /// Waits until a partition measures its disk again, which was full.
+    fn until_there_is_room(catalogue: &Catalogue, partition: PartitionId) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while catalogue.partitions().engine(partition).is_disk_full() {
+            assert!(Instant::now() < deadline, "the disk has room");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The list as a partition has it. One without it has no row of the database either.
     fn list(catalogue: &Catalogue, partition: u32, id: DatabaseId) -> Vec<u8> {
         let engine = catalogue.partitions().engine(PartitionId(partition));
@@ -388,8 +399,8 @@ mod tests {
     /// The number of verifications of the database's rows in this partition.
     fn judged(engine: &Engine, id: DatabaseId) -> usize {
         let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(Everything), Box::<CatalogueInvariants>::default()];
-        let found = engine.judge(&invariants).unwrap().kept;
-        found.iter().filter(|finding| finding.database == id).count()
+        let findings = engine.judge(&invariants).unwrap().kept;
+        findings.iter().filter(|finding| finding.database == id).count()
     }
 
     fn write_rows(catalogue: &Catalogue, database: &Database, first: u32, count: u32) -> Result<(), ()> {
@@ -439,7 +450,8 @@ mod tests {
     /// copied (0), before changes are followed (1), and when the source is fenced (2).
     fn try_to_go(
         catalogue: &Catalogue,
-        (database, moving): (&Database, Move),
+        database: &Database,
+        moving: Move,
         between: &mut dyn FnMut(usize),
     ) -> Result<(), DatabaseCopyError> {
         let engine = |number| catalogue.partitions().engine(PartitionId(number)).clone();
@@ -451,18 +463,18 @@ mod tests {
         between(1);
         while copy.follow_some()? {}
         copy.settle()?;
-        let left = source.fence(database.id)?;
+        let fence = source.fence(database.id)?;
         between(2);
-        assert!(source.wait_settled(left, copy.arrival()));
+        assert!(source.wait_settled(fence, copy.arrival()));
         let followed = loop {
-            match copy.seen() < left {
+            match copy.seen() < fence {
                 true => drop(copy.follow_some()?),
                 false => break copy.settle(),
             }
         };
         followed?;
         assert_eq!(source.rows_of(database.id)?, target.rows_of(database.id)?);
-        catalogue.arrive(database, moving, left).expect("it arrives");
+        catalogue.arrive(database, moving, fence).expect("it arrives");
         target.unfence(database.id);
         Ok(())
     }
@@ -514,9 +526,9 @@ mod tests {
         append(catalogue, &database, appends);
         while copy.follow_some().unwrap() {}
         append(catalogue, &database, appends);
-        let left = source.fence(database.id).unwrap();
-        assert!(source.wait_settled(left, copy.arrival()));
-        while copy.seen() < left {
+        let fence = source.fence(database.id).unwrap();
+        assert!(source.wait_settled(fence, copy.arrival()));
+        while copy.seen() < fence {
             copy.follow_some().unwrap();
         }
         copy.settle().unwrap();
@@ -524,7 +536,7 @@ mod tests {
             source.rows_of(database.id).unwrap(),
             target.rows_of(database.id).unwrap()
         );
-        catalogue.arrive(&database, moving, left).unwrap();
+        catalogue.arrive(&database, moving, fence).unwrap();
         target.unfence(database.id);
         append(catalogue, &database, appends);
         assert_eq!(judged(&target, database.id), 1);
@@ -588,12 +600,12 @@ mod tests {
                 .first()
                 .reader(database.space(LayerId::Redis))
                 .unwrap();
-            let mut kept = Vec::new();
+            let mut read_versions = Vec::new();
             reader.scan_rows(b"k", b"l", &mut |row| {
-                kept.push(row.version());
+                read_versions.push(row.version());
                 ControlFlow::Continue(())
             });
-            assert_eq!(kept, versions);
+            assert_eq!(read_versions, versions);
         };
         check(&catalogue);
         close(catalogue);
@@ -639,7 +651,9 @@ mod tests {
             let mut mixed = disks.each_ref().map(|disk| Arc::new(disk.fork()));
             mixed[old] = Arc::new(before[old].fork());
             let refused = open(&mixed).err().unwrap();
-            assert!(matches!(refused, CatalogueError::NotThere { partition: found, .. } if found == partition));
+            assert!(
+                matches!(refused, CatalogueError::NotThere { partition: refused_partition, .. } if refused_partition == partition)
+            );
         }
         close(open(&disks).unwrap());
     }
@@ -655,9 +669,9 @@ mod tests {
             let (database, appends) = (shop(&catalogue), Appends::default());
             append(&catalogue, &database, &appends);
             write_rows(&catalogue, &database, 0, 100).unwrap();
-            let begun = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+            let started_move = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
             let mut rows = 100;
-            let tried = try_to_go(&catalogue, (&begun.0, begun.1), &mut |step| {
+            let tried = try_to_go(&catalogue, &started_move.0, started_move.1, &mut |step| {
                 if step < 2 {
                     append(&catalogue, &database, &appends);
                     write_rows(&catalogue, &database, rows, 100).unwrap();
@@ -678,13 +692,14 @@ mod tests {
                     catalogue.partitions().engine(PartitionId(1)).unfence(database.id);
                 }
             }
-            catalogue.end_move(&database, begun.1).unwrap();
+            catalogue.end_move(&database, started_move.1).unwrap();
             let place = if full_at == 2 { 2 } else { 1 };
             disks[2].set_capacity(None);
+            until_there_is_room(&catalogue, PartitionId(2));
             let catalogue = is_whole(catalogue, &disks, place, &appends, rows as usize);
             let database = catalogue.named("shop").unwrap();
             let (_, moving) = catalogue.begin_move("shop", PartitionId(3 - place)).unwrap().unwrap();
-            try_to_go(&catalogue, (&database, moving), &mut |_| ()).unwrap();
+            try_to_go(&catalogue, &database, moving, &mut |_| ()).unwrap();
             catalogue.end_move(&database, moving).unwrap();
             close(is_whole(catalogue, &disks, 3 - place, &appends, rows as usize));
         }
@@ -704,7 +719,7 @@ mod tests {
                 write_rows(&catalogue, &database, 0, 100).unwrap_err();
             }
             let (_, moving) = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
-            try_to_go(&catalogue, (&database, moving), &mut |_| ()).unwrap();
+            try_to_go(&catalogue, &database, moving, &mut |_| ()).unwrap();
             catalogue.end_move(&database, moving).unwrap();
             close(is_whole(catalogue, &disks, 2, &appends, 100));
         }
@@ -717,9 +732,9 @@ mod tests {
         let catalogue = open(&disks).unwrap();
         let (database, appends) = (shop(&catalogue), Appends::default());
         append(&catalogue, &database, &appends);
-        let begun = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
+        let started_move = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
         let source = catalogue.partitions().engine(PartitionId(1)).clone();
-        let tried = try_to_go(&catalogue, (&begun.0, begun.1), &mut |step| {
+        let tried = try_to_go(&catalogue, &started_move.0, started_move.1, &mut |step| {
             if step == 1 {
                 write_rows(&catalogue, &database, 0, 300).unwrap();
                 source.checkpoint().unwrap();
@@ -732,11 +747,11 @@ mod tests {
         let is_too_old = matches!(tried, Err(DatabaseCopyError::Log(LogReadError::TooOld { .. })));
         assert!(is_too_old, "{tried:?}");
         drop(source);
-        catalogue.end_move(&database, begun.1).unwrap();
+        catalogue.end_move(&database, started_move.1).unwrap();
         let catalogue = is_whole(catalogue, &disks, 1, &appends, 300);
         let database = catalogue.named("shop").unwrap();
         let (_, moving) = catalogue.begin_move("shop", PartitionId(2)).unwrap().unwrap();
-        try_to_go(&catalogue, (&database, moving), &mut |_| ()).unwrap();
+        try_to_go(&catalogue, &database, moving, &mut |_| ()).unwrap();
         catalogue.end_move(&database, moving).unwrap();
         close(is_whole(catalogue, &disks, 2, &appends, 300));
     }
@@ -751,7 +766,7 @@ mod tests {
         append(&catalogue, &database, &appends);
         for (round, to) in [2, 0, 1].into_iter().enumerate() {
             let (_, moving) = catalogue.begin_move("shop", PartitionId(to)).unwrap().unwrap();
-            try_to_go(&catalogue, (&database, moving), &mut |step| {
+            try_to_go(&catalogue, &database, moving, &mut |step| {
                 clock.set(NOW - HOUR * (3 * round + step + 1) as u64);
                 if step < 2 {
                     append(&catalogue, &database, &appends);
@@ -782,20 +797,20 @@ mod tests {
         let find = |catalogue: Catalogue| {
             let database = catalogue.named("shop").unwrap();
             let lists = [0, 1, 2].map(|partition| list(&catalogue, partition, database.id));
-            let found = (database.partition(), database.moves(), lists);
+            let state = (database.partition(), database.moves(), lists);
             assert!(!catalogue.is_moving(database.id));
             close(catalogue);
-            found
+            state
         };
         let expected = find(open(&opened).unwrap());
         opened.iter().for_each(|disk| disk.before_syncs(Arc::new(|| ())));
         for (number, cut) in std::mem::take(&mut *cuts.lock()).iter().enumerate() {
-            let kept = cut.each_ref().map(|disk| {
+            let forks = cut.each_ref().map(|disk| {
                 disk.before_syncs(Arc::new(|| ()));
                 disk.crash_keeping_some(number as u64);
                 Arc::new(disk.clone())
             });
-            assert_eq!(find(open(&kept).unwrap()), expected, "at sync {number} of the start");
+            assert_eq!(find(open(&forks).unwrap()), expected, "at sync {number} of the start");
         }
     }
 
@@ -823,33 +838,36 @@ mod tests {
         let mut places = std::collections::BTreeSet::new();
         for (number, (cut, acknowledged)) in cuts.iter().enumerate() {
             for seed in 0..3 {
-                let kept = cut.each_ref().map(|disk| {
+                let forks = cut.each_ref().map(|disk| {
                     let disk = disk.fork();
                     disk.before_syncs(Arc::new(|| ()));
                     disk.crash_keeping_some(seed);
                     Arc::new(disk)
                 });
                 if seed == 0 {
-                    cut_while_opening(&kept);
+                    cut_while_opening(&forks);
                 }
-                let partitions = partitions(&kept, Arc::new(ManualClock::new(NOW)));
+                let partitions = partitions(&forks, Arc::new(ManualClock::new(NOW)));
                 assert!(having(&partitions, database.id).len() <= 1, "cut {number}, seed {seed}");
                 let catalogue = open_over(&partitions).unwrap();
                 drop(partitions);
-                let there = catalogue.numbered(database.id).unwrap();
-                assert_eq!(having(catalogue.partitions(), database.id), [there.partition()]);
+                let reopened = catalogue.numbered(database.id).unwrap();
+                assert_eq!(having(catalogue.partitions(), database.id), [reopened.partition()]);
                 let lists = [0, 1, 2].map(|partition| list(&catalogue, partition, database.id));
-                let what = format!("cut {number}, seed {seed}: {lists:?} in {:?}", there.partition());
+                let context = format!("cut {number}, seed {seed}: {lists:?} in {:?}", reopened.partition());
                 for (partition, list) in lists.iter().enumerate() {
                     let expected: Vec<u8> = (0..list.len() as u8).collect();
-                    assert_eq!(*list, expected, "{what}");
-                    match there.partition() == PartitionId(partition as u32) {
-                        true => assert!(list.len() >= usize::from(*acknowledged), "{what}, {acknowledged} were"),
-                        false => assert!(list.is_empty(), "{what}"),
+                    assert_eq!(*list, expected, "{context}");
+                    match reopened.partition() == PartitionId(partition as u32) {
+                        true => assert!(
+                            list.len() >= usize::from(*acknowledged),
+                            "{context}, {acknowledged} were"
+                        ),
+                        false => assert!(list.is_empty(), "{context}"),
                     }
                 }
-                assert!(!catalogue.is_moving(database.id), "{what}");
-                places.insert((there.partition(), there.moves()));
+                assert!(!catalogue.is_moving(database.id), "{context}");
+                places.insert((reopened.partition(), reopened.moves()));
                 close(catalogue);
             }
         }

@@ -23,8 +23,9 @@ pub type AccessKey = (String, String);
 /// Returns the hash of the root key in the first partition, if a root key exists. A replica returns
 /// the last hash that it received.
 pub fn kept_root_key(first: &Engine) -> Result<Option<Hash>, CatalogueError> {
-    let kept = read(first, ROOT_KEY)?;
-    kept.map(|bytes| root_key(&bytes).ok_or(CatalogueError::Damaged("the root key's hash")))
+    let stored = read(first, ROOT_KEY)?;
+    stored
+        .map(|bytes| root_key(&bytes).ok_or(CatalogueError::Damaged("the root key's hash")))
         .transpose()
 }
 
@@ -41,8 +42,9 @@ impl Catalogue {
 
     /// Returns DynamoDB's access key, if it exists.
     pub fn access_key(&self) -> Result<Option<AccessKey>, CatalogueError> {
-        let kept = self.read(ACCESS_KEY)?;
-        kept.map(|bytes| access_key(&bytes).ok_or(CatalogueError::Damaged("DynamoDB's access key")))
+        let stored = self.read(ACCESS_KEY)?;
+        stored
+            .map(|bytes| access_key(&bytes).ok_or(CatalogueError::Damaged("DynamoDB's access key")))
             .transpose()
     }
 

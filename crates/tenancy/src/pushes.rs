@@ -78,11 +78,7 @@ impl Push {
 /// at once.
 ///
 /// Errors: `Stale` if it has taken a later push.
-pub(crate) fn take(
-    (partition, engine): (PartitionId, &Engine),
-    number: u64,
-    push: &Push,
-) -> Result<(), CatalogueError> {
+pub(crate) fn take(partition: PartitionId, engine: &Engine, number: u64, push: &Push) -> Result<(), CatalogueError> {
     if let Push::Clear { id, .. } = push
         && taken(engine)? < number
     {
@@ -116,20 +112,20 @@ pub(crate) fn take(
 }
 
 fn define_exactly(tx: &mut Transaction<'_>, first: u16, last: u16, definitions: &BTreeMap<u16, Definition>) {
-    let (mut kept, prefix_bytes) = (BTreeMap::new(), space(Durability::Always).prefix().len());
+    let (mut copies, prefix_bytes) = (BTreeMap::new(), space(Durability::Always).prefix().len());
     let end = [&row(COPY, last)[..], &[0]].concat();
-    tx.scan(&row(COPY, first), &end, false, &mut |found| {
-        let key = found.key()[prefix_bytes..].to_vec();
-        kept.insert(key, found.value().to_vec());
+    tx.scan(&row(COPY, first), &end, false, &mut |entry| {
+        let key = entry.key()[prefix_bytes..].to_vec();
+        copies.insert(key, entry.value().to_vec());
         ControlFlow::Continue(())
     });
     for (id, definition) in definitions {
         let (key, definition) = (row(COPY, *id), json(definition));
-        if kept.remove(&key[..]).as_ref() != Some(&definition) {
+        if copies.remove(&key[..]).as_ref() != Some(&definition) {
             tx.set(&key, &definition);
         }
     }
-    for key in kept.keys() {
+    for key in copies.keys() {
         tx.clear(key);
     }
 }
@@ -146,16 +142,16 @@ fn clear(tx: &mut Transaction<'_>, id: u16, times: u64) {
 
 /// The number that the partition of a transaction has taken last; zero: none.
 pub(crate) fn last_taken(tx: &mut Transaction<'_>) -> u64 {
-    tx.get(TAKEN).map_or(0, |taken| number_in(taken.value()))
+    tx.get(TAKEN).map_or(0, |row| number_in(row.value()))
 }
 
 /// The number that a partition has taken last; zero: none.
 pub(crate) fn taken(engine: &Engine) -> Result<u64, CatalogueError> {
     let reader = engine.reader(space(Durability::Always))?;
-    let found = reader.get(TAKEN);
+    let row = reader.get(TAKEN);
     match reader.is_unreadable() {
         true => Err(CatalogueError::Unreadable),
-        false => Ok(found.map_or(0, |found| number_in(&found))),
+        false => Ok(row.map_or(0, |row| number_in(&row))),
     }
 }
 
@@ -195,33 +191,33 @@ mod tests {
     #[test]
     fn a_late_push_changes_nothing() {
         let engine = engine();
-        let place = (PartitionId(1), &*engine);
+        let take = |number, push: &Push| take(PartitionId(1), &engine, number, push);
         let defined = |name: &str| Push::of(7, Some(&definition(name)));
-        let kept = || {
+        let stored_name = || {
             let reader = engine.reader(space(Durability::Always)).unwrap();
             let row = reader.get(&row(COPY, 7));
             row.map(|row| serde_json::from_slice::<Definition>(&row).unwrap().name)
         };
-        take(place, 5, &defined("shop")).unwrap();
-        take(place, 5, &defined("shop")).unwrap();
+        take(5, &defined("shop")).unwrap();
+        take(5, &defined("shop")).unwrap();
         for late in [defined("old"), Push::Fence, Push::Clear { id: 7, times: 0 }] {
-            assert!(matches!(take(place, 4, &late), Err(CatalogueError::Stale)));
+            assert!(matches!(take(4, &late), Err(CatalogueError::Stale)));
         }
-        assert_eq!((kept().as_deref(), taken(&engine).unwrap()), (Some("shop"), 5));
-        take(place, 8, &Push::Fence).unwrap();
-        assert!(matches!(take(place, 7, &Push::of(7, None)), Err(CatalogueError::Stale)));
-        assert_eq!(kept().as_deref(), Some("shop"));
-        take(place, 9, &Push::Clear { id: 7, times: 0 }).unwrap();
-        assert!(matches!(take(place, 8, &defined("shop")), Err(CatalogueError::Stale)));
-        assert_eq!(kept(), None);
+        assert_eq!((stored_name().as_deref(), taken(&engine).unwrap()), (Some("shop"), 5));
+        take(8, &Push::Fence).unwrap();
+        assert!(matches!(take(7, &Push::of(7, None)), Err(CatalogueError::Stale)));
+        assert_eq!(stored_name().as_deref(), Some("shop"));
+        take(9, &Push::Clear { id: 7, times: 0 }).unwrap();
+        assert!(matches!(take(8, &defined("shop")), Err(CatalogueError::Stale)));
+        assert_eq!(stored_name(), None);
         let whole = Push::Exactly {
             first: 0,
             last: u16::MAX,
             definitions: BTreeMap::from([(9, definition("news"))]),
         };
-        take(place, 10, &defined("shop")).unwrap();
-        take(place, 11, &Push::parse(&whole.bytes()).unwrap()).unwrap();
-        assert_eq!(kept(), None);
+        take(10, &defined("shop")).unwrap();
+        take(11, &Push::parse(&whole.bytes()).unwrap()).unwrap();
+        assert_eq!(stored_name(), None);
         assert!(Push::parse(b"{\"exactly\":{}}").is_err());
     }
 
@@ -290,15 +286,15 @@ mod tests {
 
         /// The database that a secret opens at some partition, according to its own log.
         fn opens(&self, secret: &str) -> Option<(u16, usize)> {
-            let found = (1..3).filter_map(|partition| {
+            let matching = (1..3).filter_map(|partition| {
                 let opened = self.at(partition, |home| home.by_secret(secret.as_bytes()));
                 let (database, access) = opened?;
                 assert_eq!(access, Access::Full);
                 (!database.is_closed()).then_some((database.id.0, partition))
             });
-            let found: Vec<_> = found.collect();
-            assert!(found.len() < 2, "two partitions open to one secret");
-            found.first().copied()
+            let matching: Vec<_> = matching.collect();
+            assert!(matching.len() < 2, "two partitions open to one secret");
+            matching.first().copied()
         }
     }
 
@@ -320,7 +316,7 @@ mod tests {
                     }
                     _ => match world.give(&sent) {
                         Err(CatalogueError::Busy(_)) => {}
-                        taken => return taken,
+                        result => return result,
                     },
                 }
             }
@@ -353,8 +349,8 @@ mod tests {
                 assert_eq!(world.opens(ended), None);
             }
             if let Some((id, secret, false)) = &self.secret {
-                let found = world.opens(secret).map(|(id, _)| id);
-                assert_eq!(found, Some(*id));
+                let opened = world.opens(secret).map(|(id, _)| id);
+                assert_eq!(opened, Some(*id));
             }
         }
     }
@@ -431,8 +427,8 @@ mod tests {
             for database in catalogue.list() {
                 let partition = database.partition().0 as usize;
                 if partition > 0 {
-                    let known = world.at(partition, |home| home.numbered(database.id).unwrap().definition());
-                    assert_eq!(known, database.definition(), "seed {seed}");
+                    let definition = world.at(partition, |home| home.numbered(database.id).unwrap().definition());
+                    assert_eq!(definition, database.definition(), "seed {seed}");
                 }
             }
         }
@@ -477,17 +473,17 @@ mod tests {
             .collect();
         drop(catalogue);
         // None of the partition's definitions is left.
-        let mut there = databases
+        let mut stored = databases
             .iter()
             .filter(|database| database.partition() == PartitionId(1));
-        assert!(there.clone().count() >= 2000);
+        assert!(stored.clone().count() >= 2000);
         let everything = Push::Exactly {
             first: 0,
             last: u16::MAX,
             definitions: BTreeMap::new(),
         };
         let number = taken(&engines[1]).unwrap() + 1;
-        take((PartitionId(1), &engines[1]), number, &everything).unwrap();
+        take(PartitionId(1), &engines[1], number, &everything).unwrap();
         engines[0].land_above(quartet_model::Version(number)).unwrap();
         let only = Partitions::of_one(PartitionId(1), engines[1].clone());
         let heard = Arc::new(Heard {
@@ -503,10 +499,10 @@ mod tests {
             "{pushed:?}"
         );
         let is_known = |database: &Arc<crate::Database>| {
-            let known = heard.homes[0].numbered(database.id);
-            known.is_some_and(|known| known.definition() == database.definition())
+            let copy = heard.homes[0].numbered(database.id);
+            copy.is_some_and(|copy| copy.definition() == database.definition())
         };
-        assert!(there.all(is_known));
+        assert!(stored.all(is_known));
         drop(apart);
     }
 
@@ -591,10 +587,9 @@ mod tests {
         let number = earlier.next_number().unwrap();
         drop(earlier);
         // The step was decided, and nothing of it has arrived.
-        let place = (PartitionId(1), &*engines[1]);
         assert!(taken(&engines[1]).unwrap() < number);
         let later = open();
-        let late = take(place, number, &Push::of(database.id.0, None));
+        let late = take(PartitionId(1), &engines[1], number, &Push::of(database.id.0, None));
         assert!(matches!(late, Err(CatalogueError::Stale)), "{late:?}");
         assert!(later.numbered(database.id).is_some());
     }

@@ -78,6 +78,13 @@ impl Limits {
         within(&self.stored_bytes, stored_bytes).map_err(|(limit, usage)| Exceeded::StoredBytes { limit, usage })
     }
 
+    /// As [`Limits::check_stored`], for what works data off or moves it: that may also use a
+    /// reserve of a quarter of the limit.
+    pub fn check_reserve(&self, stored_bytes: u64) -> Result<(), Exceeded> {
+        let reserve = self.stored_bytes.load(Ordering::Relaxed) / 4;
+        self.check_stored(stored_bytes.saturating_sub(reserve))
+    }
+
     /// Checks whether another connection may be opened besides `open` ones.
     pub fn check_connections(&self, open: usize) -> Result<(), Exceeded> {
         within(&self.connections, open as u64 + 1).map_err(|(limit, _)| Exceeded::Connections {
@@ -154,6 +161,8 @@ mod tests {
         };
         let limits = Limits::of(&quotas);
         assert_eq!(limits.check_stored(10), Ok(()));
+        assert_eq!(limits.check_reserve(12), Ok(()));
+        assert!(limits.check_reserve(13).is_err());
         assert_eq!(
             limits.check_stored(11),
             Err(Exceeded::StoredBytes { limit: 10, usage: 11 })

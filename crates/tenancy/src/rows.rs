@@ -16,6 +16,12 @@ pub enum CatalogueError {
     BadName,
     #[error("there is a database of this name")]
     Exists,
+    #[error("a database of this name is being deleted")]
+    BeingDeleted,
+    #[error("a database of this name is being restored")]
+    BeingRestored,
+    #[error("the database has {found} of its {expected} rows")]
+    Incomplete { expected: u64, found: u64 },
     #[error("there is no database of this name")]
     Unknown,
     #[error("the limit on the number of databases is reached")]

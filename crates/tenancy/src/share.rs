@@ -43,13 +43,13 @@ impl Share {
     /// Records the end of a turn that started at `started_micros`.
     pub fn took_turn(&self, turns: &Turns, started_micros: u64, ended_micros: u64) {
         let active = self.active.load(Ordering::Relaxed).max(1);
-        let taken = ended_micros.saturating_sub(started_micros);
+        let elapsed = ended_micros.saturating_sub(started_micros);
         let _ = turns
             .next_micros
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
                 // Its own turn and one as long for each of the others. Time that passes during its
                 // own turns pays nothing back.
-                let next = next.max(started_micros).saturating_add(taken.saturating_mul(active));
+                let next = next.max(started_micros).saturating_add(elapsed.saturating_mul(active));
                 Some(next.min(ended_micros + DEBT_MICROS_MAX))
             });
     }
@@ -69,11 +69,11 @@ impl Turns {
 
     /// Time to wait before the next turn; zero if it may start immediately.
     pub fn pause_micros(&self, now_micros: u64) -> u64 {
-        let owed = self.next_micros.load(Ordering::Relaxed).saturating_sub(now_micros);
-        if owed < DEBT_MICROS_MIN {
+        let debt = self.next_micros.load(Ordering::Relaxed).saturating_sub(now_micros);
+        if debt < DEBT_MICROS_MIN {
             0
         } else {
-            owed.min(DEBT_MICROS_MAX)
+            debt.min(DEBT_MICROS_MAX)
         }
     }
 }
@@ -88,15 +88,15 @@ mod tests {
     fn every_database_gets_an_equal_part() {
         let share = Share::default();
         share.set_active(2);
-        let (turns, mut now, mut held) = (Turns::default(), 1_000_000, 0);
+        let (turns, mut now, mut used) = (Turns::default(), 1_000_000, 0);
         let started = now;
         while now < started + 1_000_000 {
             now += turns.pause_micros(now);
             share.took_turn(&turns, now, now + 300);
             now += 300;
-            held += 300;
+            used += 300;
         }
-        assert!((480_000..=520_000).contains(&held), "{held} of 1000000 microseconds");
+        assert!((480_000..=520_000).contains(&used), "{used} of 1000000 microseconds");
         let quiet = Turns::default();
         for second in 1..100 {
             assert_eq!(quiet.pause_micros(second * 1_000_000), 0);

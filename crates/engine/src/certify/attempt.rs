@@ -13,7 +13,8 @@ use quartet_store::Read;
 
 use crate::conflicts::full_keys::FullKeys;
 use crate::partition::state::PartitionState;
-use crate::{SPACE_BYTES, Transaction};
+use crate::partition::transaction::Transaction;
+use crate::space::SPACE_BYTES;
 
 /// The remains of an attempt after the layer's code has ended.
 pub(crate) struct Attempt {

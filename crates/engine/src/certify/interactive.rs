@@ -13,8 +13,14 @@ use std::sync::atomic::Ordering;
 use quartet_model::{KeyRange, Version};
 
 use crate::certify::attempt::unchanged_range;
+use crate::certify::mutation::Mutation;
+use crate::engine::Engine;
+use crate::partition::reader::Reader;
+use crate::partition::state::Dependency;
 use crate::partition::state::PartitionState;
-use crate::{Dependency, Engine, ExecuteError, Mutation, PartitionGuard, Reader, Space, Transaction};
+use crate::partition::transaction::Transaction;
+use crate::partition::{ExecuteError, PartitionGuard};
+use crate::space::Space;
 
 /// Why `commit` refused; nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use quartet_model::{AtomicOperation, KeyRange, Version};
 
-use crate::Transaction;
+use crate::partition::transaction::Transaction;
 
 /// A write of an interactive transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

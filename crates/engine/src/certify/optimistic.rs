@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use quartet_model::{KeyRange, Version};
 
-use crate::SPACE_BYTES;
 use crate::certify::attempt::{Attempt, Stamp, Write};
 use crate::partition::reader::{Readable, RowValue, Visit};
+use crate::space::SPACE_BYTES;
 
 /// Reads and writes of one attempt of `run`. Sees its own writes. Keys are relative to the space.
 pub struct OptimisticTransaction {

@@ -7,10 +7,16 @@ use std::sync::atomic::Ordering;
 use quartet_model::Version;
 
 use crate::certify::attempt::Attempt;
+use crate::certify::optimistic::OptimisticTransaction;
 use crate::conflicts::full_keys::FullKeys;
+use crate::engine::Engine;
+use crate::options::Durability;
+use crate::partition::ExecuteError;
+use crate::partition::busy::Busy;
 use crate::partition::reader::Readable;
+use crate::partition::state::Dependency;
 use crate::partition::state::PartitionState;
-use crate::{Busy, Dependency, Durability, Engine, ExecuteError, OptimisticTransaction, Space};
+use crate::space::Space;
 
 /// Why `run` gave up.
 #[derive(Debug, PartialEq, Eq)]
@@ -176,7 +182,7 @@ mod tests {
     use quartet_store::Read;
 
     use super::*;
-    use crate::EngineOptions;
+    use crate::options::EngineOptions;
 
     const SPACE: Space = Space {
         database: DatabaseId(1),
@@ -223,9 +229,9 @@ mod tests {
         assert_ne!(before, 0);
         write(&engine, &[b"row"]);
         assert_eq!(place(&engine, b"neighbour"), before);
-        let held = engine.partition().state().snapshot();
+        let snapshot = engine.partition().state().snapshot();
         write(&engine, &[b"row"]);
         assert_ne!(place(&engine, b"neighbour"), before);
-        drop(held);
+        drop(snapshot);
     }
 }

@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 
 use quartet_model::{KeyRange, Version};
 
-use crate::SPACE_BYTES;
 use crate::conflicts::newest::{NewestOfKeys, NewestOfRanges};
+use crate::space::SPACE_BYTES;
 
 /// The amount of evidence that is kept, in each generation.
 #[derive(Clone, Copy)]
@@ -278,9 +278,9 @@ mod tests {
     /// walked under the lock while any long transaction ran.
     #[test]
     fn a_miss_costs_nothing_for_what_others_cleared() {
-        let work = |others: u32| {
+        let work = |cleared: u32| {
             let mut changes = RecentChanges::default();
-            for number in 0..others {
+            for number in 0..cleared {
                 let start = [b"o--", number.to_be_bytes().as_slice()].concat();
                 changes.add_range(&KeyRange::point(&start), Version(u64::from(number)));
                 changes.add_point(&start, Version(u64::from(number)));
@@ -371,8 +371,8 @@ mod tests {
 
     fn key() -> impl Strategy<Value = Vec<u8>> {
         let space = prop::sample::select(vec!["s--", "t--"]);
-        let rest = prop::collection::vec(prop::sample::select(vec![0, b'a', 0xff]), 0..3);
-        (space, rest).prop_map(|(space, rest)| [space.as_bytes(), &rest].concat())
+        let suffix = prop::collection::vec(prop::sample::select(vec![0, b'a', 0xff]), 0..3);
+        (space, suffix).prop_map(|(space, suffix)| [space.as_bytes(), &suffix].concat())
     }
 
     /// Within one space; sometimes empty, sometimes the whole space.
@@ -420,13 +420,13 @@ mod tests {
         let cleared = newest_overlapping(&naive.cleared, probe);
         let point = KeyRange::point(&probe.start);
         let cleared_at = newest_overlapping(&naive.cleared, &point);
-        let found = changes.newest_in(&probe.start, &probe.end);
+        let newest = changes.newest_in(&probe.start, &probe.end);
         let expected = if probe.is_empty() {
             Version::ZERO
         } else {
             cleared.max(unrecorded)
         };
-        prop_assert_eq!(matters(found), matters(expected));
+        prop_assert_eq!(matters(newest), matters(expected));
         prop_assert_eq!(
             matters(changes.newest_at(&probe.start)),
             matters(cleared_at.max(unrecorded))

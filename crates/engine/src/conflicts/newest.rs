@@ -84,22 +84,22 @@ impl NewestOfKeys {
 
     /// The version at the last key that is not above `key`.
     fn at_or_before(&self, key: &[u8]) -> Option<Version> {
-        let (mut link, mut found) = (&self.root, None);
+        let (mut link, mut newest) = (&self.root, None);
         while let Some(node) = link {
             if compare(&node.key, key).is_gt() {
                 link = &node.left;
             } else {
-                found = Some(node.version);
+                newest = Some(node.version);
                 link = &node.right;
             }
         }
-        found
+        newest
     }
 
     /// Removes the keys of `start..end`.
     fn remove_between(&mut self, start: &[u8], end: &[u8]) {
-        let (below, rest) = split(self.root.take(), start);
-        let (removed, above) = split(rest, end);
+        let (below, tail) = split(self.root.take(), start);
+        let (removed, above) = split(tail, end);
         self.root = merge(below, above);
         let (count, bytes) = size(&removed);
         self.count -= count;
@@ -135,8 +135,8 @@ fn newest(link: &Link) -> Version {
 
 fn size(link: &Link) -> (usize, usize) {
     link.as_ref().map_or((0, 0), |node| {
-        let ((left, left_bytes), (right, right_bytes)) = (size(&node.left), size(&node.right));
-        (left + right + 1, left_bytes + right_bytes + node.bytes())
+        let ((left_count, left_bytes), (right_count, right_bytes)) = (size(&node.left), size(&node.right));
+        (left_count + right_count + 1, left_bytes + right_bytes + node.bytes())
     })
 }
 
@@ -154,9 +154,9 @@ fn newest_between(link: &Link, start: Option<&[u8]>, end: Option<&[u8]>) -> Vers
     if end.is_some_and(|end| compare(&node.key, end).is_ge()) {
         return newest_between(&node.left, start, end);
     }
-    let left = newest_between(&node.left, start, None);
-    let right = newest_between(&node.right, None, end);
-    node.version.max(left).max(right)
+    let newest_left = newest_between(&node.left, start, None);
+    let newest_right = newest_between(&node.right, None, end);
+    node.version.max(newest_left).max(newest_right)
 }
 
 /// Raises the version of an existing key. Returns false, and changes nothing, if the key is absent.
@@ -214,10 +214,10 @@ fn merge(left: Link, right: Link) -> Link {
     }
 }
 
-fn compare(left: &[u8], right: &[u8]) -> Ordering {
+fn compare(key: &[u8], other: &[u8]) -> Ordering {
     #[cfg(test)]
     tests::COMPARISONS.with(|count| count.set(count.get() + 1));
-    left.cmp(right)
+    key.cmp(other)
 }
 
 /// The newest version of ranges that may overlap: a line of bounds, each with the newest version

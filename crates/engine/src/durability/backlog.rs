@@ -63,8 +63,8 @@ impl Backlog {
     /// The remaining time of the flush. It is never assumed to be further than four fifths through.
     fn left(&self, now: Duration) -> Duration {
         let elapsed = now.saturating_sub(self.began);
-        let by_the_last = self.took.saturating_sub(elapsed);
-        by_the_last.max(elapsed / 4).max(LEFT_MIN)
+        let expected = self.took.saturating_sub(elapsed);
+        expected.max(elapsed / 4).max(LEFT_MIN)
     }
 }
 
@@ -103,8 +103,8 @@ mod tests {
     fn a_quick_flush_slows_no_writer() {
         let mut backlog = Backlog::default();
         for _ in 0..3 {
-            let taken = taken_each_second(&mut backlog, 10, 150_000, 10_000_000);
-            assert!(taken.iter().all(|&bytes| bytes >= 9_900_000), "{taken:?}");
+            let rates = taken_each_second(&mut backlog, 10, 150_000, 10_000_000);
+            assert!(rates.iter().all(|&bytes| bytes >= 9_900_000), "{rates:?}");
         }
     }
 
@@ -115,11 +115,11 @@ mod tests {
             let mut backlog = Backlog::default();
             // The first flush gives no estimate for the next.
             taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
-            let taken = taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
+            let rates = taken_each_second(&mut backlog, flush_seconds, 150_000, offered);
             let even = LIMIT / 8 * 3 / flush_seconds;
             assert!(
-                taken.iter().all(|&bytes| bytes >= even / 4),
-                "{flush_seconds}: {taken:?}"
+                rates.iter().all(|&bytes| bytes >= even / 4),
+                "{flush_seconds}: {rates:?}"
             );
         }
     }
@@ -128,8 +128,8 @@ mod tests {
     fn a_flush_slower_than_the_last_still_accepts_epochs() {
         let mut backlog = Backlog::default();
         taken_each_second(&mut backlog, 5, 150_000, 10_000_000);
-        let taken = taken_each_second(&mut backlog, 60, 150_000, 10_000_000);
-        assert!(taken.iter().all(|&bytes| bytes > 0), "{taken:?}");
+        let rates = taken_each_second(&mut backlog, 60, 150_000, 10_000_000);
+        assert!(rates.iter().all(|&bytes| bytes > 0), "{rates:?}");
     }
 
     #[test]

@@ -70,8 +70,10 @@ impl LogReaders {
     /// The lowest record that a reader may still request; `None` if no reader holds any.
     pub fn held(&self) -> Option<LogSequence> {
         let holders = self.holders.lock();
-        let held = holders.iter().filter(|holder| !holder.is_lost.load(Ordering::SeqCst));
-        held.map(|holder| LogSequence(holder.from.load(Ordering::SeqCst))).min()
+        let active = holders.iter().filter(|holder| !holder.is_lost.load(Ordering::SeqCst));
+        active
+            .map(|holder| LogSequence(holder.from.load(Ordering::SeqCst)))
+            .min()
     }
 
     /// Marks readers whose position is below `floor` as lost, because those records will be

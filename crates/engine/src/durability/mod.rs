@@ -2,6 +2,7 @@
 //! hold. The flusher, which writes them to the log, is a layer above.
 
 pub(crate) mod backlog;
+pub(crate) mod deletions;
 pub(crate) mod epochs;
 pub(crate) mod job;
 pub(crate) mod log_readers;

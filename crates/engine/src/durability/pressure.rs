@@ -11,6 +11,9 @@ pub(crate) struct Pressure {
     pub waiting_bytes: AtomicU64,
     /// Effects that the flusher of a shared log has taken and that are not confirmed.
     pub in_flight_bytes: AtomicU64,
+    /// Bytes of epochs on their way to the log, as the process' memory has them
+    /// ([`crate::durability::memory::Memory::epochs_changed`]).
+    pub epoch_bytes: AtomicU64,
     /// The flusher currently takes no epoch, because the store has a backlog.
     pub is_held: AtomicBool,
     /// True if a request was put aside since the listeners were last called.
@@ -30,6 +33,7 @@ impl Pressure {
             unflushed_bytes: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),
             in_flight_bytes: AtomicU64::new(0),
+            epoch_bytes: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
             is_waited_for: AtomicBool::new(false),
             behind_since_micros: AtomicU64::new(0),

@@ -92,11 +92,11 @@ impl<'m> RequestMemory<'m> {
         self.is_refused.get()
     }
 
-    /// Passes everything on to `kept`, which counts it from now on.
+    /// Passes everything on to `reserved`, which counts it from now on.
     #[inline]
-    pub fn keep_in(self, kept: &mut Reserved) {
+    pub fn keep_in(self, reserved: &mut Reserved) {
         if self.bytes.get() > 0 {
-            kept.take_over(self.bytes.take());
+            reserved.take_over(self.bytes.take());
         }
     }
 }
@@ -129,13 +129,13 @@ mod tests {
             (request.bytes(), memory.reserved_bytes()),
             (BYTES_MAX / 2 + 1, BYTES_MAX / 2 + 1)
         );
-        let mut kept = Reserved::new(memory.clone());
-        request.keep_in(&mut kept);
+        let mut reserved = Reserved::new(memory.clone());
+        request.keep_in(&mut reserved);
         assert_eq!(
-            (kept.bytes(), memory.reserved_bytes()),
+            (reserved.bytes(), memory.reserved_bytes()),
             (BYTES_MAX / 2 + 1, BYTES_MAX / 2 + 1)
         );
-        drop(kept);
+        drop(reserved);
         assert_eq!(memory.reserved_bytes(), 0);
     }
 
@@ -143,12 +143,12 @@ mod tests {
     fn no_request_takes_what_others_need() {
         let memory = Arc::new(Memory::default());
         memory.set_budget(Some(MUCH));
-        let mut others = Reserved::new(memory.clone());
-        others.set(MUCH - BYTES_MAX / 2);
+        let mut concurrent = Reserved::new(memory.clone());
+        concurrent.set(MUCH - BYTES_MAX / 2);
         let request = RequestMemory::new(&memory);
         assert!(!request.take(BYTES_MAX) && request.take(BYTES_MAX / 8));
         drop(request);
-        others.set(0);
+        concurrent.set(0);
         memory.set_budget(Some(SHARE * BYTES_MIN * 2));
         assert_eq!(memory.request_bytes_max(), 2 * BYTES_MIN);
         memory.set_budget(Some(1));

@@ -59,8 +59,8 @@ impl Retention {
         available_bytes: u64,
     ) -> LogSequence {
         let young = self.young(now);
-        let wanted = held.unwrap_or(needed).min(young.unwrap_or(needed)).min(needed);
-        wanted.max(self.affordable(needed, parts, available_bytes))
+        let floor = held.unwrap_or(needed).min(young.unwrap_or(needed)).min(needed);
+        floor.max(self.affordable(needed, parts, available_bytes))
     }
 
     /// The first record that is younger than the time.
@@ -118,8 +118,8 @@ mod tests {
     fn check(retention: &Retention, now: u32, held: Option<u64>, available_bytes: u64, floor: u64) {
         let parts = parts(&[1, 11, 21, 31, 41]);
         let held = held.map(LogSequence);
-        let found = retention.floor(SECOND * now, LogSequence(35), held, &parts, available_bytes);
-        assert_eq!(found, LogSequence(floor), "at {now}, held {held:?}");
+        let actual = retention.floor(SECOND * now, LogSequence(35), held, &parts, available_bytes);
+        assert_eq!(actual, LogSequence(floor), "at {now}, held {held:?}");
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //! the server. A refused transaction is rolled back under the lock; no reader has seen it.
 //!
 //! Transactions that make the database smaller may use the last of the room, `kept_bytes`, which
-//! others may not: without room to delete in, a full disk would stay full.
+//! others may not: without room to delete in, a full disk would stay full. A large database needs
+//! more to delete in than is worth reserving in files. There others are refused, `leaves_free`,
+//! while the disk has less free space than deleting everything may write.
 //!
 //! Invariant: `taken_bytes`, and what is gathering, never exceed the room that the reserve has.
 
@@ -24,6 +26,8 @@ pub(crate) struct Room {
     appending: Mutex<()>,
     /// Only for transactions that make the database smaller.
     kept_bytes: u64,
+    /// The disk's free space is for transactions that make the database smaller.
+    leaves_free: AtomicBool,
     /// Something was refused that would have fitted with the next segment in place.
     has_refused: AtomicBool,
     /// Commits are refused, for another reason than the disk.
@@ -40,6 +44,7 @@ impl Room {
             taken_bytes: AtomicU64::new(0),
             appending: Mutex::new(()),
             kept_bytes,
+            leaves_free: AtomicBool::new(false),
             has_refused: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
@@ -50,14 +55,17 @@ impl Room {
     /// partition's lock held.
     #[inline]
     pub fn admits(&self, payload_bytes: usize, makes_smaller: bool) -> bool {
+        if !makes_smaller && self.leaves_free() {
+            return false;
+        }
         let bytes = self.wanted(payload_bytes, makes_smaller);
         bytes <= self.reserve.room() && !self.is_stuck.load(Ordering::Relaxed)
             || self.make(payload_bytes, makes_smaller)
     }
 
     fn wanted(&self, payload_bytes: usize, makes_smaller: bool) -> u64 {
-        let kept = if makes_smaller { 0 } else { self.kept_bytes };
-        self.taken_bytes.load(Ordering::Acquire) + record_bytes(payload_bytes) + kept
+        let reserve = if makes_smaller { 0 } else { self.kept_bytes };
+        self.taken_bytes.load(Ordering::Acquire) + record_bytes(payload_bytes) + reserve
     }
 
     #[cold]
@@ -83,6 +91,11 @@ impl Room {
             self.taken_bytes
                 .fetch_add(record_bytes(payload_bytes), Ordering::Relaxed);
         }
+    }
+
+    /// Returns the bytes of records that are closed and not yet appended.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
     }
 
     /// To be held while an epoch is appended, and dropped after `appended`.
@@ -121,9 +134,25 @@ impl Room {
         self.is_stuck.store(true, Ordering::Relaxed);
     }
 
+    /// Returns the bytes that the log may still take: the reserved room, and the disk's
+    /// `available_bytes`.
+    pub fn left_bytes(&self, available_bytes: u64) -> u64 {
+        available_bytes.saturating_add(self.reserve.room())
+    }
+
+    /// Leaves the disk's free space to deletions if less is left than they may write.
+    pub fn leave_free_for_deletions(&self, left_bytes: u64, needed_bytes: u64) {
+        let leaves_free = needed_bytes > self.kept_bytes && left_bytes < needed_bytes;
+        self.leaves_free.store(leaves_free, Ordering::Relaxed);
+    }
+
+    pub fn leaves_free(&self) -> bool {
+        self.leaves_free.load(Ordering::Relaxed)
+    }
+
     /// Returns true if writes that make the database larger are refused.
     pub fn is_short(&self) -> bool {
-        self.has_failed() || self.wanted(0, false) > self.reserve.room()
+        self.leaves_free() || self.has_failed() || self.wanted(0, false) > self.reserve.room()
     }
 
     /// Returns true if the disk had no room for something. A next segment that is only not ready

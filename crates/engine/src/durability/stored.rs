@@ -99,7 +99,7 @@ pub(crate) fn row_bytes(row: &Row) -> i64 {
 }
 
 /// Above every key: no database has the highest number twice.
-const KEYS_END: [u8; 3] = [0xff; 3];
+pub(crate) const KEYS_END: [u8; 3] = [0xff; 3];
 
 /// The logical database that a full key belongs to.
 pub(crate) fn database_of(key: &[u8]) -> DatabaseId {
@@ -114,7 +114,10 @@ mod tests {
     use quartet_env::{FaultyDisk, ManualClock};
     use quartet_model::{DatabaseId, LayerId};
 
-    use crate::{Durability, Engine, EngineOptions, Space, Transaction};
+    use crate::engine::Engine;
+    use crate::options::{Durability, EngineOptions};
+    use crate::partition::transaction::Transaction;
+    use crate::space::Space;
 
     fn open(disk: Arc<FaultyDisk>) -> Engine {
         let failure = Box::new(|error: &_| panic!("the log failed: {error}"));

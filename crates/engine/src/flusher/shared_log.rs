@@ -12,7 +12,7 @@ use quartet_store::{PartitionFlush, PartitionSnapshot, StoreError};
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::replication::replica::Replica;
-use crate::standing::Standing;
+use crate::standing::{Standing, StateHash};
 
 /// The flusher's view of the shared log.
 pub(crate) struct Sharing {
@@ -51,7 +51,7 @@ pub(crate) struct Unwritten {
 pub(crate) enum Flight {
     Epoch(Box<EpochInFlight>),
     Mark(Box<PartitionSnapshot>),
-    Hash,
+    Hash(StateHash),
 }
 
 pub(crate) struct EpochInFlight {

@@ -20,7 +20,9 @@ use quartet_log_replicated::{Content, Delivery, Moment, Position as Place, StopR
 use quartet_model::{LogSequence, Version};
 use quartet_store::{PartitionSnapshot, Position, Store, state_hash};
 
-use super::{GATHER, LOCK_TIMEOUT, SYNC_INTERVAL, Worker};
+use super::control::{GATHER, LOCK_TIMEOUT, SYNC_INTERVAL};
+use super::log_end::reusable;
+use super::worker::Worker;
 use crate::durability::epochs::Epoch;
 use crate::durability::job::Job;
 use crate::flusher::shared_log::{Edge, EpochInFlight, Flight, Sharing, Unwritten};
@@ -29,7 +31,7 @@ use crate::replication::TRANSACTION_EFFECTS_MAX;
 use crate::replication::chores::Reached;
 use crate::replication::place::{Kind, Placed};
 use crate::replication::replica::Happening;
-use crate::standing::{Condition, Copied, Role};
+use crate::standing::{Condition, Copied, Role, StateHash};
 
 /// A follower that has much to apply lets the lock go after as many bytes of records: about ten
 /// milliseconds of work.
@@ -116,7 +118,7 @@ impl Worker {
     pub(super) fn is_at_its_log(&self) -> bool {
         self.sharing
             .as_ref()
-            .is_none_or(|sharing| !self.is_ahead(sharing) && sharing.written.sequence == self.tail)
+            .is_none_or(|sharing| !self.is_ahead(sharing) && sharing.written.sequence == self.end.tail)
     }
 
     fn carry_out(&mut self, sharing: &mut Sharing, happening: Happening) -> Result<(), LogError> {
@@ -124,9 +126,11 @@ impl Worker {
             Happening::Deliver(deliveries) => self.deliver(sharing, deliveries),
             Happening::Won(delivery) => {
                 self.deliver(sharing, vec![delivery])?;
+                self.shared.partition.begin_term();
                 sharing.standing.begin_home();
                 sharing.standing.figures.lock().take_overs += 1;
-                self.shared.partition.borrow().is_home = true;
+                let mut partition = self.shared.partition.borrow();
+                (partition.is_home, partition.follows) = (true, false);
                 Ok(())
             }
             Happening::Appended(place, is_whole) => self.appended(sharing, place, is_whole),
@@ -134,6 +138,7 @@ impl Worker {
                 sharing.standing.figures.lock().depositions += 1;
                 self.end_home(sharing, has_landed)?;
                 sharing.replica.follow(sharing.written);
+                self.shared.partition.borrow().follows = true;
                 Ok(())
             }
             Happening::Ended(reason) => self.ended(sharing, reason),
@@ -183,7 +188,10 @@ impl Worker {
             }
             match content {
                 Content::Mark => self.begin_hash(sharing, position.sequence, partition.snapshot()),
-                Content::Hash { at, state } => sharing.homes_hash = Some((at, state)),
+                Content::Hash { at, state } => {
+                    sharing.homes_hash = Some((at, state));
+                    sharing.standing.figures.lock().recorded_hash = Some(StateHash { at, hash: state });
+                }
                 _ => {}
             }
             sharing.replica.applied(position.sequence, stored_bytes);
@@ -216,14 +224,14 @@ impl Worker {
         }) = sharing.unwritten.front()
         {
             // Parts of a group may be there from before.
-            if place.sequence > self.tail {
+            if place.sequence > self.end.tail {
                 let placed = Placed {
                     position: *place,
                     kind: Kind::of(*is_part),
                     before: sharing.chained,
                 };
-                match self.log.append(self.tail, &[&placed.encode(), payload]) {
-                    Ok(tail) => (self.tail, sharing.chained) = (tail, place.hash),
+                match self.log.append(self.end.tail, &[&placed.encode(), payload]) {
+                    Ok(tail) => (self.end.tail, sharing.chained) = (tail, place.hash),
                     Err(LogError::NoRoom { .. }) => return Ok(()),
                     Err(error) => return Err(error),
                 }
@@ -232,9 +240,9 @@ impl Worker {
                 statistics
                     .epoch_bytes
                     .fetch_add(payload.len() as u64, Ordering::Relaxed);
-                self.log_bytes_since_checkpoint += payload.len() as u64;
-                self.durable = self.tail;
-                self.shared.log_readers.publish_durable(self.tail);
+                self.checkpoints.log_bytes += payload.len() as u64;
+                self.end.durable = self.end.tail;
+                self.shared.log_readers.publish_durable(self.end.tail);
             }
             if !is_part {
                 sharing.written = *place;
@@ -245,7 +253,7 @@ impl Worker {
     }
 
     fn sync_own_log(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
-        if self.now() - self.last_sync >= SYNC_INTERVAL {
+        if self.now() - self.end.last_sync >= SYNC_INTERVAL {
             self.sync_sharing(sharing)?;
         }
         Ok(())
@@ -253,7 +261,7 @@ impl Worker {
 
     fn sync_sharing(&mut self, sharing: &mut Sharing) -> Result<(), LogError> {
         self.log.sync()?;
-        self.last_sync = self.now();
+        self.end.last_sync = self.now();
         sharing.synced = sharing.written.sequence;
         Ok(())
     }
@@ -278,7 +286,7 @@ impl Worker {
                 .home()
                 .map(|serving| serving.home.append_hash(at, state));
             if let Some(Ok(_)) = taken {
-                sharing.flight = Some(Flight::Hash);
+                sharing.flight = Some(Flight::Hash(StateHash { at, hash: state }));
             }
             return Ok(());
         }
@@ -354,7 +362,7 @@ impl Worker {
                 .statistics
                 .transactions_since_checkpoint
                 .store(0, Ordering::Relaxed);
-            self.unflushed_at_flush = partition.store.unflushed_bytes();
+            self.checkpoints.flush_begins(partition.store.unflushed_bytes());
         }
         shared.note_gathered(&partition);
         drop(partition);
@@ -399,7 +407,7 @@ impl Worker {
             Some(Flight::Epoch(flight)) => {
                 let EpochInFlight { epoch, edge } = *flight;
                 let version = epoch.version;
-                self.spare = super::reusable(epoch.payload);
+                self.spare = reusable(epoch.payload);
                 // Before waiting replies are checked: the append has confirmed them as well.
                 if let Some(serving) = sharing.replica.home() {
                     let below = serving.home.confirmed_below().0;
@@ -412,7 +420,11 @@ impl Worker {
                 self.begin_hash(sharing, place.sequence, *snapshot);
                 Ok(())
             }
-            Some(Flight::Hash) | None => Ok(()),
+            Some(Flight::Hash(hash)) => {
+                sharing.standing.figures.lock().recorded_hash = Some(hash);
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -472,7 +484,7 @@ impl Worker {
         }
         if self.checkpoint_wanted(&partition.store) {
             let flush = partition.store.begin_flush();
-            self.unflushed_at_flush = partition.store.unflushed_bytes();
+            self.checkpoints.flush_begins(partition.store.unflushed_bytes());
             drop(partition);
             self.sync_sharing(sharing)?;
             self.start_checkpoint(flush, whole(sharing, version));
@@ -484,7 +496,10 @@ impl Worker {
     /// `has_landed`: the epoch in flight is durable, and replies that depend on it may be sent. It
     /// is read from the log again, as part of the history after `written`.
     fn end_home(&mut self, sharing: &mut Sharing, has_landed: bool) -> Result<(), LogError> {
-        self.shared.partition.borrow().is_home = false;
+        let mut partition = self.shared.partition.borrow();
+        partition.is_home = false;
+        self.shared.partition.end_term(&mut partition);
+        drop(partition);
         let confirmed = match (&sharing.flight, has_landed) {
             (Some(Flight::Epoch(flight)), true) => flight.epoch.version,
             _ => self.shared.durable(),
@@ -518,7 +533,7 @@ impl Worker {
 
     /// Reloads the state of the store's files and the file log.
     fn roll_back(&mut self) -> Result<(), LogError> {
-        if let Some(running) = self.checkpoint.take() {
+        if let Some(running) = self.checkpoints.running.take() {
             let shared = self.shared.clone();
             self.end_checkpoint(running, shared.partition.borrow())?;
         }
@@ -538,6 +553,7 @@ impl Worker {
 
     fn ended(&mut self, sharing: &mut Sharing, reason: StopReason) -> Result<(), LogError> {
         sharing.replica.end();
+        self.shared.partition.borrow().follows = false;
         if sharing.standing.has_term() {
             self.end_home(sharing, false)?;
         }
@@ -564,7 +580,8 @@ impl Worker {
         sharing.hashing_since = self.shared.runtime.now();
     }
 
-    /// Takes a state hash that is done, and compares it with the home's.
+    /// Takes a state hash that is done, and compares it with the home's. The majority of nodes
+    /// decides which of the two copies the other (`quartet_cluster::divergence`).
     fn look_at_hashes(&mut self, sharing: &mut Sharing) {
         if let Some((at, job)) = sharing.hashing.take_if(|(_, job)| job.is_finished())
             && let Some(Ok(hash)) = job.join()
@@ -572,7 +589,7 @@ impl Worker {
             let mut figures = sharing.standing.figures.lock();
             figures.marks += 1;
             figures.hash_micros = (self.shared.runtime.now() - sharing.hashing_since).as_micros() as u64;
-            figures.last_hash = hash;
+            figures.own_hash = Some(StateHash { at, hash });
             drop(figures);
             sharing.own_hash = Some((at, hash));
             if sharing.replica.home().is_some() {
@@ -583,14 +600,9 @@ impl Worker {
             && own_at == homes_at
             && own != homes
         {
-            tracing::error!(
-                record = own_at.0,
-                "the state differs from its home's: this node needs a copy"
-            );
+            tracing::error!(record = own_at.0, "the state differs from the home's");
             sharing.standing.figures.lock().hash_mismatches += 1;
             sharing.own_hash = None;
-            sharing.replica.end();
-            sharing.standing.set_role(Role::Copying);
         }
     }
 
@@ -639,6 +651,7 @@ impl Worker {
                 home: has_home.then_some(position.writer),
             }
         };
+        let confirmed_reads = replica.reads_confirmed_below().0;
         let (lag_records, lag_millis) = replica.lag(now);
         let mut figures = standing.figures.lock();
         (figures.term, figures.home_node) = (position.term.0, position.writer.node.0);
@@ -655,13 +668,15 @@ impl Worker {
         let is_silent = replica.is_to_be_suspended(now);
         self.suspend_or_resume(sharing, is_silent, is_cut_off);
         self.show_role(sharing, role);
-        if is_news {
+        // After the role: a read may depend on the home of the state that it sees.
+        let are_reads_news = sharing.standing.confirmed_reads(confirmed_reads);
+        if is_news || are_reads_news {
             self.shared.tell_waiting();
         }
     }
 
-    /// A home that the sequencer leaves without an answer executes nothing until it has one: its
-    /// clients hear that at once, and those that wait hear that the outcome is unknown.
+    /// Suspends a home while the sequencer does not answer: it executes nothing,
+    /// refuses requests at once, and reports waiting replies as of unknown outcome.
     fn suspend_or_resume(&self, sharing: &Sharing, is_silent: bool, is_cut_off: bool) {
         let standing = &sharing.standing;
         let suspends = is_silent && standing.is_home();
@@ -703,6 +718,7 @@ impl Worker {
         if let Role::Home { condition, .. } = &mut role
             && *condition == Condition::Draining
             && !self.is_ahead(sharing)
+            && sharing.standing.is_all_confirmed()
         {
             *condition = Condition::Drained;
         }

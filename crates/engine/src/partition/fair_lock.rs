@@ -125,13 +125,13 @@ impl FairLock {
             if !is_free || word & CLOSED != 0 && !is_first {
                 return false;
             }
-            let taken = match mode {
+            let next = match mode {
                 Mode::Shared => word + READER,
                 Mode::Alone => word | ALONE,
             };
             match self
                 .word
-                .compare_exchange_weak(word, taken, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange_weak(word, next, Ordering::SeqCst, Ordering::Relaxed)
             {
                 Ok(_) => return true,
                 Err(changed) => word = changed,

@@ -8,9 +8,13 @@ use quartet_model::Version;
 use quartet_store::{PartitionSnapshot, PartitionStore};
 
 use crate::partition::ExecuteError;
+use crate::partition::PartitionGuard;
+use crate::partition::read_guard::{MustWrite, ReadGuard};
 use crate::partition::shared::Shared;
+use crate::partition::state::Dependency;
 use crate::partition::state::PartitionState;
-use crate::{Dependency, MustWrite, PartitionGuard, ReadGuard, Space, Transaction};
+use crate::partition::transaction::Transaction;
+use crate::space::Space;
 
 /// One space as it was when it was frozen, read by transactions.
 pub struct Frozen {
@@ -25,16 +29,11 @@ pub struct Frozen {
 
 fn freeze(shared: &Shared, state: &PartitionState, space: Space, now_micros: u64) -> Frozen {
     let version = state.last_version();
-    let store = PartitionStore::Frozen(Box::new(state.snapshot()));
-    let mut frozen = PartitionState::new(store, version);
-    frozen.is_home = state.is_home;
-    Frozen {
-        state: frozen,
-        space,
-        now_micros,
-        dependency: shared.latest_dependency(state, space),
-        version,
-    }
+    let mut frozen = Frozen::of_snapshot(state.snapshot(), space, version);
+    frozen.state.is_home = state.is_home;
+    frozen.now_micros = now_micros;
+    frozen.dependency = shared.latest_dependency(state, space);
+    frozen
 }
 
 impl PartitionGuard<'_> {
@@ -62,6 +61,15 @@ impl Frozen {
             dependency: Dependency::ZERO,
             version,
         }
+    }
+
+    /// See [`crate::Engine::frozen_before_long`].
+    pub(crate) fn before_long(shared: &Shared, space: Space) -> Option<Frozen> {
+        let (snapshot, version) = shared.before_long.copy(space.database)?;
+        let mut frozen = Frozen::of_snapshot(snapshot, space, version);
+        frozen.now_micros = shared.clock.now_micros();
+        frozen.dependency = shared.latest_dependency(&frozen.state, space);
+        Some(frozen)
     }
 
     /// The time of the freeze, in microseconds since the Unix epoch.

@@ -97,10 +97,10 @@ impl Stopwatch {
     /// The lock was just taken.
     #[inline]
     pub fn begin(runtime: &dyn Runtime) -> Stopwatch {
-        let left = UNTIL_MEASURED.get();
-        UNTIL_MEASURED.set(if left == 0 { SAMPLED - 1 } else { left - 1 });
+        let countdown = UNTIL_MEASURED.get();
+        UNTIL_MEASURED.set(if countdown == 0 { SAMPLED - 1 } else { countdown - 1 });
         Stopwatch {
-            began: (left == 0).then(|| runtime.now()),
+            began: (countdown == 0).then(|| runtime.now()),
             layer: None,
         }
     }

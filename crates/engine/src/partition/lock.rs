@@ -15,7 +15,7 @@ use quartet_model::Version;
 
 use crate::durability::epochs::Epoch;
 use crate::durability::room::Room;
-use crate::partition::busy::{Announcement, Busy};
+use crate::partition::busy::{Announcement, Busy, is_serving_thread};
 use crate::partition::event::Event;
 use crate::partition::raw::{Guard, Lock, SharedGuard, is_wanted};
 use crate::partition::state::PartitionState;
@@ -27,6 +27,10 @@ const QUEUED_MAX: usize = 2;
 /// A thread that was woken takes the lock within a few of these.
 const GIVES_WAY: Duration = Duration::from_micros(20);
 const GIVES_WAY_MAX: usize = 8;
+/// Interval of checks for the end of a hold of requests.
+const HELD_LOOK: Duration = Duration::from_millis(1);
+/// The longest wait for it. The home may be another by then, and the waiting thread is to end.
+const HELD_LONGEST: Duration = Duration::from_millis(200);
 
 /// Cleanup that was put off because another thread kept the lock.
 #[derive(Default)]
@@ -45,6 +49,10 @@ pub(crate) struct PartitionLock {
     returned: Event,
     /// The log has failed: epochs are no longer taken or acknowledged.
     failed: AtomicBool,
+    /// Requests wait: threads that take the lock in time find the partition busy.
+    is_held: AtomicBool,
+    /// Requests wait from the end of this term on.
+    holds_after_term: AtomicBool,
     pub announcement: Announcement,
     left: Mutex<Left>,
 }
@@ -56,6 +64,8 @@ impl PartitionLock {
             taken: Event::new(),
             returned: Event::new(),
             failed: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
+            holds_after_term: AtomicBool::new(false),
             announcement: Announcement::default(),
             left: Mutex::default(),
         }
@@ -140,6 +150,12 @@ impl PartitionLock {
     /// A thread that gives up tries once more after it has announced that: a holder that released
     /// the lock before it could see the announcement calls no listener.
     fn in_time<G>(&self, now: impl Fn() -> Option<G>, within: impl Fn(Duration) -> Option<G>) -> Result<G, Busy> {
+        // Looked at with the lock, under which requests begin to be held.
+        let now = || now().filter(|_| !self.is_held());
+        let within = |timeout| within(timeout).filter(|_| !self.is_held());
+        if self.is_held() {
+            self.wait_while_held();
+        }
         if let Some(state) = now() {
             return Ok(state);
         }
@@ -149,6 +165,54 @@ impl PartitionLock {
         }
         self.announcement.announce();
         now().ok_or(Busy)
+    }
+
+    /// Makes requests wait, after the running one; false if that has not ended within `timeout`.
+    pub fn hold_requests(&self, timeout: Duration) -> bool {
+        let Some(state) = self.lock_within(timeout) else {
+            return false;
+        };
+        self.is_held.store(true, Ordering::SeqCst);
+        drop(state);
+        true
+    }
+
+    /// Ends [`PartitionLock::hold_requests`].
+    pub fn release_requests(&self) {
+        if self.is_held.swap(false, Ordering::SeqCst) {
+            self.announcement.announce();
+            self.announcement.released();
+        }
+    }
+
+    /// Layers run in this term.
+    pub fn hold_after_term(&self) {
+        self.holds_after_term.store(true, Ordering::SeqCst);
+    }
+
+    /// A term starts, without layers.
+    pub fn begin_term(&self) {
+        self.holds_after_term.store(false, Ordering::SeqCst);
+        self.release_requests();
+    }
+
+    /// The term ends. `_state`: under the lock, so that no request executes after the term.
+    pub fn end_term(&self, _state: &mut PartitionState) {
+        if self.holds_after_term.swap(false, Ordering::SeqCst) {
+            self.is_held.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::SeqCst)
+    }
+
+    /// A thread that may wait does so for a moment, until requests are no longer held.
+    fn wait_while_held(&self) {
+        let deadline = Instant::now() + HELD_LONGEST;
+        while !is_serving_thread() && self.is_held() && Instant::now() < deadline {
+            thread::sleep(HELD_LOOK);
+        }
     }
 
     fn try_lock(&self) -> Option<Guard<'_, PartitionState>> {

@@ -3,6 +3,7 @@
 //! The holder of a [`PartitionGuard`] executes any number of transactions, each atomic on its own;
 //! dropping it lets the next thread in.
 
+pub(crate) mod before_long;
 pub(crate) mod busy;
 mod event;
 mod fair_lock;
@@ -22,15 +23,18 @@ pub(crate) mod watch;
 
 use quartet_model::{KeyRange, Version};
 
+use crate::partition::before_long::Shown;
 use crate::partition::busy::Announcement;
 use crate::partition::fair_lock::Mode;
 use crate::partition::hold_times::Stopwatch;
 use crate::partition::raw::Guard;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
+use crate::partition::state::{Change, Dependency};
+use crate::partition::statistics::Statistics;
 use crate::partition::transaction::{Refused, Transaction};
 use crate::partition::watch::{Callback, WatchId};
-use crate::{Dependency, SPACE_BYTES, Space, Statistics};
+use crate::space::{SPACE_BYTES, Space};
 
 /// An epoch that will not be synced at once is still handed to the log when it has grown to this
 /// size.
@@ -76,6 +80,11 @@ pub struct PartitionGuard<'e> {
     stopwatch: Stopwatch,
     /// Declared after the guard: it is dropped once the lock is free.
     _release: Release<'e>,
+    /// The state before this holder's transaction that others have read. Declared after the
+    /// release, as is `spent`: dropping them takes as long as the transaction had rows, and no
+    /// client waits for it.
+    before: Option<Shown>,
+    spent: Vec<Change>,
 }
 
 /// Notifies the threads that gave up waiting that the lock is free.
@@ -95,6 +104,8 @@ impl<'e> PartitionGuard<'e> {
             now_micros: shared.clock.now_micros(),
             stopwatch: Stopwatch::begin(&*shared.runtime),
             _release: Release(&shared.partition.announcement),
+            before: None,
+            spent: Vec::new(),
         }
     }
 
@@ -104,7 +115,17 @@ impl<'e> PartitionGuard<'e> {
         if !self.state.pending.is_empty() {
             let Shared { partition, room, .. } = self.shared;
             let epoch = self.state.close_epoch(Vec::new(), room);
+            self.shared.note_epochs(0);
             partition.hand_over(&mut self.state, epoch, room, || self.shared.flusher.wake());
+        }
+    }
+
+    /// Lets others read the latest state without the lock until this holder's next commit, which
+    /// takes long. Each first change of a node of the tree copies the node from now on.
+    pub fn show_state(&mut self) {
+        if self.state.is_home {
+            self.shared.before_long.show(&self.state);
+            self.shared.partition.announcement.call_listeners();
         }
     }
 
@@ -150,7 +171,7 @@ impl<'e> PartitionGuard<'e> {
     ) -> Result<(R, Dependency), ExecuteError<E>> {
         self.stopwatch.executes(space.layer);
         let durable = self.shared.durable();
-        let mut transaction = Transaction::new(&mut self.state, space, durable, self.now_micros);
+        let mut transaction = Transaction::new(&mut self.state, &self.shared.room, space, durable, self.now_micros);
         let Some(answer) = transaction.run(body) else {
             return Err(ExecuteError::Unreadable(transaction.failure_dependency()));
         };
@@ -160,14 +181,23 @@ impl<'e> PartitionGuard<'e> {
         };
         let has_written = transaction.has_written();
         let grown_bytes = transaction.grown_bytes();
-        let dependency = transaction.commit(&self.shared.room)?;
+        // A watcher that is notified of the commit never reads the state before it.
+        if transaction.has_watchers() && self.shared.before_long.is_shown() {
+            self.before = self.shared.before_long.withdraw();
+        }
+        let committed = transaction.commit();
+        if self.shared.before_long.is_shown() {
+            self.before = self.shared.before_long.withdraw();
+        }
+        let dependency = committed?;
         self.shared.statistics.transaction_ended(has_written);
         if has_written {
             self.shared.stored.add(space.database, grown_bytes);
         }
         if self.state.pending.len() >= self.shared.epoch_bytes_max {
             let Shared { partition, room, .. } = self.shared;
-            let epoch = self.state.close_epoch(Vec::new(), room);
+            let epoch = self.state.close_epoch(self.shared.buffer_for_full_epoch(), room);
+            self.shared.note_epochs(0);
             partition.push(&mut self.state, epoch, room, || self.shared.flusher.wake());
         }
         if has_written && (!self.shared.is_all_in_memory || self.shared.standing.is_some()) {
@@ -226,6 +256,10 @@ impl<'e> PartitionGuard<'e> {
 
 impl Drop for PartitionGuard<'_> {
     fn drop(&mut self) {
+        if self.shared.before_long.is_shown() {
+            self.before = self.shared.before_long.withdraw();
+        }
+        self.spent = std::mem::take(&mut self.state.spent);
         // Readers that wait for a sync wake the flusher (`Engine::is_durable`).
         let wakes_above = if self.shared.flusher.is_idle() {
             0
@@ -233,6 +267,7 @@ impl Drop for PartitionGuard<'_> {
             PENDING_BYTES_WAKE
         };
         if self.state.pending.len() > wakes_above {
+            self.shared.note_epochs(self.state.pending.len());
             self.shared.flusher.wake();
         }
         let Shared {

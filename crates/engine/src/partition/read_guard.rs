@@ -4,12 +4,15 @@ use crate::conflicts::full_keys::FullKeys;
 use crate::partition::fair_lock::Mode;
 use crate::partition::hold_times::Stopwatch;
 use crate::partition::raw::SharedGuard;
+use crate::partition::reader::Reader;
 use crate::partition::reading::reader_of;
 use crate::partition::shared::Shared;
+use crate::partition::state::Dependency;
 use crate::partition::state::PartitionState;
 use crate::partition::transaction::Transaction;
 use crate::partition::{ExecuteError, Release};
-use crate::{Dependency, Reader, Space};
+use crate::space::Space;
+use crate::standing::FollowingPeriod;
 use quartet_model::{DatabaseId, Version};
 use quartet_store::Read;
 
@@ -24,6 +27,8 @@ pub struct ReadGuard<'e> {
     shared: &'e Shared,
     state: SharedGuard<'e, PartitionState>,
     now_micros: u64,
+    /// Another node is home, and this one has what the readers must see, in this period.
+    replica: Option<FollowingPeriod>,
     /// Transactions that have ended under this hold.
     transactions: u64,
     /// Scratch for building full keys.
@@ -39,10 +44,34 @@ impl<'e> ReadGuard<'e> {
             shared,
             state,
             now_micros: shared.clock.now_micros(),
+            replica: None,
             transactions: 0,
             key: Vec::new(),
             stopwatch: Stopwatch::begin(&*shared.runtime),
             _release: Release(&shared.partition.announcement),
+        }
+    }
+
+    /// For reads at a node that is not home: see [`crate::Engine::read_replica_in_time`].
+    pub(crate) fn of_replica(
+        shared: &'e Shared,
+        state: SharedGuard<'e, PartitionState>,
+        period: FollowingPeriod,
+    ) -> ReadGuard<'e> {
+        let mut guard = ReadGuard::new(shared, state);
+        guard.replica = Some(period);
+        guard
+    }
+
+    /// Returns true if transactions of this database run here.
+    #[inline]
+    fn executes(&self, database: DatabaseId) -> bool {
+        match self.replica {
+            None => self.state.executes(database),
+            Some(period) => {
+                let standing = self.shared.standing.as_ref();
+                standing.is_some_and(|standing| standing.is_in(period)) && self.state.shows(database)
+            }
         }
     }
 
@@ -64,7 +93,7 @@ impl<'e> ReadGuard<'e> {
         space: Space,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<Result<(R, Dependency), ExecuteError<E>>, MustWrite> {
-        if !self.state.executes(space.database) {
+        if !self.executes(space.database) {
             return Ok(Err(ExecuteError::NotHome));
         }
         self.stopwatch.executes(space.layer);
@@ -106,6 +135,11 @@ impl<'e> ReadGuard<'e> {
     /// See [`crate::PartitionGuard::reader`].
     pub fn reader(&self, space: Space) -> Reader {
         reader_of(self.shared, &self.state, space, self.now_micros)
+    }
+
+    /// The same, unless transactions of the space's database would be refused here.
+    pub(crate) fn replica_reader(&self, space: Space) -> Option<Reader> {
+        self.executes(space.database).then(|| self.reader(space))
     }
 
     pub(crate) fn shared(&self) -> &Shared {

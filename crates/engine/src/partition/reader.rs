@@ -11,7 +11,8 @@ use quartet_store::Walk;
 use quartet_store::{PartitionSnapshot, Read, Row, StoreError};
 
 use crate::conflicts::full_keys::FullKeys;
-use crate::{Dependency, SPACE_BYTES, Space};
+use crate::partition::state::Dependency;
+use crate::space::{SPACE_BYTES, Space};
 
 /// One space at the latest commit. Keys are relative to the space.
 pub struct Reader {

@@ -2,10 +2,12 @@
 
 use quartet_model::Version;
 
+use crate::partition::PartitionGuard;
 use crate::partition::reader::Readable;
+use crate::partition::reader::Reader;
 use crate::partition::shared::Shared;
 use crate::partition::state::PartitionState;
-use crate::{PartitionGuard, Reader, Space};
+use crate::space::Space;
 
 /// One space at the latest commit.
 pub(crate) fn reader_of(shared: &Shared, state: &PartitionState, space: Space, now_micros: u64) -> Reader {

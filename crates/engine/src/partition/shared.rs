@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quartet_env::{Clock, Runtime, Task};
+use quartet_env::{Clock, CorrectedClock, Runtime, Task};
 use quartet_model::Version;
 
 use crate::durability::log_readers::LogReaders;
@@ -12,19 +12,29 @@ use crate::durability::memory::Memory;
 use crate::durability::pressure::{Pressure, is_over};
 use crate::durability::room::Room;
 use crate::durability::stored::StoredBytes;
+use crate::options::Durability;
+use crate::partition::before_long::BeforeLong;
 use crate::partition::busy::Listeners;
 use crate::partition::lock::PartitionLock;
+use crate::partition::state::Dependency;
 use crate::partition::state::PartitionState;
+use crate::partition::statistics::Statistics;
+use crate::space::Space;
 use crate::standing::Standing;
-use crate::{Dependency, Durability, Space, Statistics};
+
+/// Largest buffer that is made ahead, beside its eighth.
+const FULL_BUFFER_BYTES_MAX: usize = 64 << 20;
 
 /// State that the engine's threads share.
 pub(crate) struct Shared {
     pub partition: PartitionLock,
+    pub before_long: BeforeLong,
     pub flusher: FlusherTask,
     pub room: Room,
     pub pressure: Pressure,
     pub clock: Arc<dyn Clock>,
+    /// The same clock, where other nodes' clocks correct it.
+    pub corrected: Option<Arc<CorrectedClock>>,
     pub runtime: Arc<dyn Runtime>,
     /// Everything up to this version is on disk. Never decreases; `durable <= last committed`.
     pub durable: AtomicU64,
@@ -83,6 +93,22 @@ impl Shared {
                 .map(|epoch| epoch.payload.len())
                 .sum::<usize>();
         self.pressure.gathered(state.store.unflushed_bytes(), waiting as u64);
+    }
+
+    /// Says how large the epochs on their way to the log are, with `pending_bytes` in the epoch
+    /// that gathers.
+    pub fn note_epochs(&self, pending_bytes: usize) {
+        let now = self.room.taken_bytes() + pending_bytes as u64;
+        let before = self.pressure.epoch_bytes.swap(now, Ordering::Relaxed);
+        self.memory.epochs_changed(before, now);
+    }
+
+    /// Returns a buffer for the epoch after one that was closed because it was full: as large as
+    /// that, so that it does not grow and leave smaller free buffers. Pages are taken as they are
+    /// written.
+    pub fn buffer_for_full_epoch(&self) -> Vec<u8> {
+        let bytes = self.epoch_bytes_max.min(FULL_BUFFER_BYTES_MAX);
+        Vec::with_capacity(bytes + bytes / 8)
     }
 
     pub fn gathers_too_much(&self) -> bool {

@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use quartet_model::{DatabaseId, Effect, EffectsError, EffectsReader, EffectsWriter, KeyRange, Version, WrittenKey};
+use quartet_model::{
+    DatabaseId, Effect, EffectsError, EffectsReader, EffectsWriter, KeyRange, Savepoint, Version, WrittenKey,
+};
 use quartet_store::{PartitionCleared, PartitionSnapshot, PartitionStore, Read, Row, Store, StoreError};
 
-use crate::Durability;
 use crate::conflicts::changes::{Generation, RecentChanges};
 use crate::conflicts::full_keys::FullKeys;
 use crate::durability::epochs::{Epoch, FullEpochs};
 use crate::durability::room::Room;
 use crate::durability::stored::{StoredBytes, database_of, row_bytes};
+use crate::options::Durability;
 use crate::partition::watch::{WatchId, Watches};
 
 /// Why an epoch of another node was not applied.
@@ -80,6 +82,12 @@ pub(crate) struct ClearedRange {
     pub watches: Vec<WatchId>,
 }
 
+/// A point within the open transaction.
+pub(crate) struct StateSavepoint {
+    changes: usize,
+    effects: Savepoint,
+}
+
 pub(crate) struct PartitionState {
     pub store: PartitionStore,
     /// The version of the newest transaction in the log or in flight; while a transaction is open
@@ -96,6 +104,9 @@ pub(crate) struct PartitionState {
     pub changes: RecentChanges,
     pub watches: Watches,
     pub journal: Vec<Change>,
+    /// Changes of the last long transaction of this hold: the holder drops their rows once the lock
+    /// is free.
+    pub spent: Vec<Change>,
     /// Scratch for building full keys, while no transaction has it.
     pub key: Vec<u8>,
     /// Read versions of the optimistic transactions that are running, with how many run at each.
@@ -106,6 +117,9 @@ pub(crate) struct PartitionState {
     pub garbage: Vec<(DatabaseId, PartitionCleared)>,
     /// False while another is home: nothing is executed here.
     pub is_home: bool,
+    /// The state is what the shared log has up to some record: this node is not home, and none of
+    /// its own commits is unconfirmed.
+    pub follows: bool,
     /// Databases that have left for another partition: nothing of theirs is executed here.
     pub fenced: Vec<DatabaseId>,
     /// Longest effects of one transaction, in bytes.
@@ -126,11 +140,13 @@ impl PartitionState {
             changes: RecentChanges::after(last),
             watches: Watches::default(),
             journal: Vec::new(),
+            spent: Vec::new(),
             key: Vec::new(),
             readers: BTreeMap::new(),
             interactive_until_micros: AtomicU64::new(0),
             garbage: Vec::new(),
             is_home: true,
+            follows: false,
             fenced: Vec::new(),
             effects_bytes_max: usize::MAX,
             being_freed: Arc::default(),
@@ -141,6 +157,12 @@ impl PartitionState {
     #[inline]
     pub fn executes(&self, database: DatabaseId) -> bool {
         self.is_home && (self.fenced.is_empty() || !self.fenced.contains(&database))
+    }
+
+    /// Returns true if transactions that only read this database may run here, although another
+    /// node is home.
+    pub fn shows(&self, database: DatabaseId) -> bool {
+        self.follows && !self.fenced.contains(&database)
     }
 
     /// Forgets everything that was committed and not confirmed.
@@ -297,11 +319,17 @@ impl PartitionState {
         if !self.watches.is_empty() {
             journal.iter().for_each(|change| self.tell_watchers(change));
         }
-        for change in journal.drain(..) {
+        let ranges = journal.extract_if(.., |change| matches!(change, Change::ClearedRange(_)));
+        for change in ranges {
             if let Change::ClearedRange(cleared) = change {
                 self.garbage.push((database_of(&cleared.range.start), cleared.cleared));
             }
         }
+        if journal.len() > JOURNAL_CHANGES_KEPT {
+            self.spent = journal;
+            return;
+        }
+        journal.clear();
         journal.shrink_to(JOURNAL_CHANGES_KEPT);
         self.journal = journal;
     }
@@ -324,7 +352,29 @@ impl PartitionState {
     /// Rolls back the open transaction. `last` is the version before it.
     pub fn rollback(&mut self, last: Version) {
         self.last = last;
-        while let Some(change) = self.journal.pop() {
+        self.undo(0);
+        self.pending.rollback();
+    }
+
+    /// Returns a point for [`PartitionState::rollback_to`].
+    pub fn savepoint(&self) -> StateSavepoint {
+        StateSavepoint {
+            changes: self.journal.len(),
+            effects: self.pending.savepoint(),
+        }
+    }
+
+    /// Rolls the open transaction back to an earlier point of it.
+    pub fn rollback_to(&mut self, savepoint: StateSavepoint) {
+        self.undo(savepoint.changes);
+        self.pending.rollback_to(savepoint.effects);
+    }
+
+    /// Reverts the changes after the first `count` of the journal, the last first.
+    fn undo(&mut self, count: usize) {
+        while self.journal.len() > count
+            && let Some(change) = self.journal.pop()
+        {
             let undone = match change {
                 Change::Replaced { old } | Change::Cleared { old } | Change::ClearedOfMany { old } => {
                     self.store.set(old)
@@ -338,7 +388,6 @@ impl PartitionState {
             };
             undone.expect("what was written can be taken back");
         }
-        self.pending.rollback();
     }
 
     pub fn reader_started(&mut self, version: Version) {

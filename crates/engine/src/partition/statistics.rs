@@ -82,7 +82,7 @@ thread_local! {
 }
 
 impl Statistics {
-    /// Executed transactions, including read-only ones.
+    /// Executed transactions, including read-only transactions.
     pub fn transactions(&self) -> u64 {
         let reads = self.reads.0.iter().map(|part| part.0.load(Ordering::Relaxed));
         reads.sum::<u64>() + self.transactions.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@
 //! else, so a layer cannot reach outside its logical database. Dropped without a commit (an error,
 //! a panic in the layer), it takes everything back.
 
-use std::ops::{ControlFlow, Deref};
+use std::ops::{ControlFlow, Deref, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 
@@ -17,9 +17,12 @@ use quartet_store::{Cleared, Read, Row, Store, StoreError};
 use crate::conflicts::full_keys::FullKeys;
 use crate::durability::room::Room;
 use crate::durability::stored::row_bytes;
+use crate::options::Durability;
+use crate::partition::reader::Reader;
+use crate::partition::state::Dependency;
 use crate::partition::state::{Change, ClearedRange, PartitionState};
 use crate::partition::watch::{Callback, WatchId};
-use crate::{Dependency, Durability, Reader, SPACE_BYTES, Space};
+use crate::space::{SPACE_BYTES, Space};
 
 /// Largest size of a transaction's effects, in bytes; a larger transaction is refused. Its last
 /// effect may exceed the limit by one row.
@@ -69,6 +72,8 @@ pub struct Transaction<'h> {
     key: Vec<u8>,
     space: Space,
     prefix: [u8; SPACE_BYTES],
+    /// The room on the disk; `None` for a transaction that only reads.
+    room: Option<&'h Room>,
     /// The durable version at the start of the transaction: the answer must wait for newer versions
     /// that it reads.
     durable: Version,
@@ -110,13 +115,16 @@ pub(crate) enum Refused {
 impl<'h> Transaction<'h> {
     pub(crate) fn new(
         state: &'h mut PartitionState,
+        room: &'h Room,
         space: Space,
         durable: Version,
         now_micros: u64,
     ) -> Transaction<'h> {
         state.pending.begin();
         let key = std::mem::take(&mut state.key);
-        Transaction::over(Access::Alone(state), key, space, durable, now_micros)
+        let mut transaction = Transaction::over(Access::Alone(state), key, space, durable, now_micros);
+        transaction.room = Some(room);
+        transaction
     }
 
     /// Starts a read-only transaction that shares the lock. `key` is scratch, which
@@ -138,6 +146,7 @@ impl<'h> Transaction<'h> {
             key,
             space,
             prefix: space.prefix(),
+            room: None,
             durable,
             last,
             version: Version::ZERO,
@@ -357,8 +366,8 @@ impl<'h> Transaction<'h> {
         }
     }
 
-    /// The rows at the keys that are `prefix` and one of the others, in their order: several take
-    /// little longer than one.
+    /// The rows at the keys, each after `prefix`, in the order of the keys: several rows take
+    /// little longer than a single row.
     pub fn get_each(&mut self, prefix: &[u8], keys: impl Iterator<Item = impl AsRef<[u8]>>) -> Vec<Option<Row>> {
         let (mut full, prefix) = (FullKeys::new(), [&self.prefix, prefix].concat());
         keys.for_each(|key| _ = full.push(&prefix, key.as_ref()));
@@ -380,7 +389,7 @@ impl<'h> Transaction<'h> {
     }
 
     /// Prefetches the rows at the keys, which will be read soon: several take little longer than
-    /// one.
+    /// a single row.
     pub fn fetch_rows(&self, keys: &[impl AsRef<[u8]>]) {
         let mut full = FullKeys::new();
         keys.iter().for_each(|key| _ = full.push(&self.prefix, key.as_ref()));
@@ -410,11 +419,12 @@ impl<'h> Transaction<'h> {
         Some(old)
     }
 
-    /// Removes many rows of `start..end`, whose keys come in parts, and shows each to `visit`. Keys
-    /// in their order are found fastest. A reader of the range counts as affected by all of it.
+    /// Removes many rows of `range`, their keys given in parts, and shows each to `visit`.
+    /// Keys in their order are found fastest. A reader of the range counts as affected by all of
+    /// it.
     pub fn clear_many<'k, const PARTS: usize>(
         &mut self,
-        (start, end): (&[u8], &[u8]),
+        range: Range<&[u8]>,
         keys: impl Iterator<Item = [&'k [u8]; PARTS]>,
         visit: &mut dyn FnMut(&Row),
     ) {
@@ -436,7 +446,7 @@ impl<'h> Transaction<'h> {
                 None => any_absent = true,
             }
         }
-        let range = self.full_range(start, end);
+        let range = self.full_range(range.start, range.end);
         if any_absent {
             let newest = self.state.changes.newest_in(&range.start, &range.end);
             self.depend_on(newest);
@@ -490,7 +500,7 @@ impl<'h> Transaction<'h> {
         self.check_size();
     }
 
-    /// The number of cleared ranges whose rows still take memory. The flusher frees them.
+    /// The number of cleared ranges with rows that still take memory. The flusher frees them.
     pub fn unfreed_count(&self) -> usize {
         self.state.garbage.len() + self.state.being_freed.load(Ordering::Relaxed)
     }
@@ -562,19 +572,19 @@ impl<'h> Transaction<'h> {
         });
     }
 
-    /// Visits the last eight bytes of each key of `start..end` as a big-endian number, in key order
+    /// Visits the last eight bytes of each key of `range` as a big-endian number, in key order
     /// and several at a time, until `visit` breaks. Every key of the range is `key_bytes` long.
     /// Several times faster than [`Transaction::scan`].
     pub fn scan_numbers(
         &mut self,
-        (start, end): (&[u8], &[u8]),
+        range: Range<&[u8]>,
         key_bytes: usize,
         visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
     ) {
         self.depend_on_everything();
-        self.between(start, end, |transaction, start, end| {
+        self.between(range.start, range.end, |transaction, start, end| {
             let key_bytes = SPACE_BYTES + key_bytes;
-            let scanned = transaction.state.store.scan_numbers((start, end), key_bytes, visit);
+            let scanned = transaction.state.store.scan_numbers(start..end, key_bytes, visit);
             transaction.readable(scanned)
         })
     }
@@ -624,8 +634,7 @@ impl<'h> Transaction<'h> {
         self.too_large
     }
 
-    /// Refuses the transaction as one that is too large: whatever is done in it from now on is in
-    /// vain.
+    /// Refuses the transaction because it is too large: its later operations have no effect.
     pub fn refuse_as_too_large(&mut self) {
         self.too_large = true;
     }
@@ -650,12 +659,36 @@ impl<'h> Transaction<'h> {
         self.deletes = true;
     }
 
+    /// Runs work that may be postponed, such as upkeep, and keeps its writes only if the disk has
+    /// room for all of the transaction beside the room reserved for deletions. A disk that is known
+    /// to lack that room skips the work. Returns true if it was done.
+    pub fn optionally(&mut self, work: impl FnOnce(&mut Self)) -> bool {
+        let Some(room) = self.room.filter(|room| !room.is_short()) else {
+            return false;
+        };
+        let savepoint = self.state.savepoint();
+        let before = (self.grown_bytes, self.rows_cleared, self.too_large);
+        work(self);
+        let fits = room.admits(self.state.pending.len(), false);
+        if !fits {
+            self.alone().rollback_to(savepoint);
+            (self.grown_bytes, self.rows_cleared, self.too_large) = before;
+        }
+        fits
+    }
+
     fn makes_smaller(&self) -> bool {
         let cleared_bytes = (self.rows_cleared as i64).saturating_mul(ROW_BYTES_MIN);
         self.deletes || self.grown_bytes < cleared_bytes
     }
 
-    pub(crate) fn commit(mut self, room: &Room) -> Result<Dependency, Refused> {
+    /// Returns true if a commit may notify a client.
+    pub(crate) fn has_watchers(&self) -> bool {
+        !self.state.watches.is_empty()
+    }
+
+    pub(crate) fn commit(mut self) -> Result<Dependency, Refused> {
+        let room = self.room.expect("a transaction that only reads has no commit");
         if self.too_large {
             return Err(Refused::TooLarge(self.failure_dependency()));
         }

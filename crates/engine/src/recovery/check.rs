@@ -9,8 +9,9 @@ use quartet_model::Version;
 use quartet_store::{DiskUse, FoundCheckpoint, PartitionStore, Read, Store, StoreOptions, state_hash};
 
 use crate::invariants::judge;
+use crate::invariants::{Findings, Invariants};
+use crate::options::{OpenError, OpenProgress};
 use crate::recovery::replay::Replayer;
-use crate::{Findings, Invariants, OpenError, OpenProgress};
 
 /// Contents of a sound directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use quartet_env::{Clock, Disk};
 use quartet_log::ReplayProgress;
 use quartet_store::{PartitionStore, Position, Store, StoreKind, StoreOptions};
 
+use crate::options::{OpenError, OpenProgress};
+use crate::parts::Parts;
 use crate::recovery::replay::Replayer;
-use crate::{OpenError, OpenProgress, Parts};
 
 /// Converts the directory unless it is of that kind already; true if it was not. A crash leaves it
 /// of one kind or the other, with everything that was acknowledged.

@@ -7,9 +7,9 @@ use quartet_log::{Log, LogOpener, ReplayProgress, first_record};
 use quartet_model::Version;
 use quartet_store::{PartitionStore, Position, Store, StoreOptions};
 
+use crate::options::{OpenError, OpenProgress};
 use crate::recovery::replay::Replayer;
 use crate::replication::place::{Folder, Places};
-use crate::{OpenError, OpenProgress};
 
 /// A partition as its files have it.
 pub(crate) struct Recovered {
@@ -36,7 +36,9 @@ pub(crate) fn recover(
 ) -> Result<Recovered, OpenError> {
     let oldest = match folder {
         Folder::Server => None,
-        Folder::Node | Folder::Either => first_record(disk.as_ref()).map_err(|error| OpenError::Log(error.into()))?,
+        Folder::Node | Folder::Either | Folder::Ending => {
+            first_record(disk.as_ref()).map_err(|error| OpenError::Log(error.into()))?
+        }
     };
     let mut count_rows = |rows| progress(OpenProgress::Checkpoint { rows });
     let opened = PartitionStore::open(disk, store_options, &mut count_rows)?;

@@ -5,7 +5,7 @@ use quartet_log::{Cause, LogError};
 use quartet_model::{Effect, EffectsError, EffectsReader, Version};
 use quartet_store::{PartitionStore, Read, Row, Store, StoreError};
 
-use crate::OpenError;
+use crate::options::OpenError;
 
 /// Applies the log's records, in order, to the store that reaches up to them.
 pub(crate) struct Replayer {

@@ -12,7 +12,7 @@ use quartet_store::{
     Store, StoreError, StoreKind, StoreOptions, state_hash,
 };
 
-use crate::OpenError;
+use crate::options::OpenError;
 use crate::recovery::replay::apply;
 
 /// A directory that is being filled. Until it is finished, it is nothing that could be opened.

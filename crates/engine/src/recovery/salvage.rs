@@ -8,7 +8,8 @@ use quartet_env::Disk;
 use quartet_store::Row;
 use quartet_store::salvage::{self, Damage, Salvaged};
 
-use crate::{OpenError, Restoration};
+use crate::options::OpenError;
+use crate::recovery::restore::Restoration;
 
 /// Reads the trustworthy rows and reports each damage. The disk is not changed.
 ///

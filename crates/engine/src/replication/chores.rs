@@ -113,6 +113,7 @@ impl Chores {
 
     pub fn note(&self, figures: &mut Replication) {
         figures.trimmed_below = self.trimmed_below.0;
+        figures.budget_bytes = self.budget_bytes;
         figures.window_bytes = self.window.bytes_from(LogSequence::ZERO);
         if let Some(objects) = &self.objects {
             figures.object_store_answers = objects.is_well();

@@ -4,7 +4,7 @@
 //! payload   0 u64 | place bytes u32 | place | an epoch's transactions
 //! place     hash of the record as the sequencer has it u128 | term u64 | node u64 | incarnation u64 | kind u8
 //!           | hash of the record before it in this file log u128
-//! kind      0 whole, 1 part, 2 founding
+//! kind      0 whole, 1 part, 2 founding, 3 end
 //! ```
 //!
 //! The file log has each record of the shared log under the same sequence. A chunk of an unfinished
@@ -14,6 +14,9 @@
 //! A founding record is the first of a cluster that started with this folder's data. Only a
 //! founding record may follow records without a place, or a checkpoint whose record the log does
 //! not have.
+//!
+//! An end is the last record of a cluster that has ended with this folder's data: the folder is a
+//! server's from then on, which appends records without a place, and may found the next cluster.
 //!
 //! Opening verifies that the records after the checkpoint are one chain that starts with the
 //! checkpoint's own record. The last record, which the sequencer has as well, proves that the chain
@@ -36,6 +39,8 @@ pub(crate) enum Kind {
     Part = 1,
     /// The first record of a cluster that started with this folder's data.
     Founding = 2,
+    /// The cluster has ended before this record, which only this folder has.
+    End = 3,
 }
 
 impl Kind {
@@ -83,7 +88,7 @@ impl Placed {
             term: Term(number(16)),
             writer,
         };
-        let kind = [Kind::Whole, Kind::Part, Kind::Founding]
+        let kind = [Kind::Whole, Kind::Part, Kind::Founding, Kind::End]
             .into_iter()
             .find(|kind| *kind as u8 == place[40])?;
         let before = RecordHash(hash(41));
@@ -100,6 +105,15 @@ pub(crate) enum Folder {
     Node,
     /// Either: the folder before or during the founding of a cluster.
     Either,
+    /// The folder of a node before or during the end of its cluster.
+    Ending,
+}
+
+impl Folder {
+    /// Every record after the first with a place has one.
+    fn is_nodes(self) -> bool {
+        matches!(self, Folder::Node | Folder::Ending)
+    }
 }
 
 /// The places of the records that are replayed.
@@ -108,6 +122,8 @@ pub(crate) struct Places {
     pub whole: Option<Position>,
     /// The hash of the last record.
     pub last: RecordHash,
+    /// The last record is the end of a cluster.
+    pub has_ended: bool,
     folder: Folder,
     checkpoint: StorePosition,
     /// The record before the next one to be noted.
@@ -147,6 +163,7 @@ impl Places {
         Places {
             whole: None,
             last: NONE_BEFORE,
+            has_ended: false,
             folder,
             checkpoint,
             previous: if is_behind_data {
@@ -162,16 +179,17 @@ impl Places {
         let placed = Placed::of(sequence, payload);
         let Some(placed) = placed else {
             let is_behind_a_place = self.previous == Previous::Placed;
-            self.previous = Previous::Unplaced;
-            return match self.folder == Folder::Node && is_behind_a_place {
-                true => Err(OtherLog::Alone.into()),
-                false => Ok(()),
+            (self.previous, self.has_ended) = (Previous::Unplaced, false);
+            return match (self.folder, is_behind_a_place) {
+                (Folder::Server, true) => Err(OtherLog::Shared.into()),
+                (folder, true) if folder.is_nodes() => Err(OtherLog::Alone.into()),
+                _ => Ok(()),
             };
         };
-        if self.folder == Folder::Server {
-            return Err(OtherLog::Shared.into());
-        }
         match self.previous {
+            // A server follows no chain. Its log ends with a record of its own, or with a
+            // cluster's end.
+            _ if self.folder == Folder::Server => {}
             Previous::Unplaced if placed.kind != Kind::Founding => return Err(OtherLog::Alone.into()),
             Previous::Placed if placed.before != self.last => return Err(OtherLog::BrokenChain.into()),
             _ => {}
@@ -181,9 +199,15 @@ impl Places {
         {
             return Err(OtherLog::OtherCheckpoint.into());
         }
-        (self.previous, self.last) = (Previous::Placed, placed.position.hash);
-        if placed.kind != Kind::Part {
-            self.whole = Some(placed.position);
+        self.has_ended = placed.kind == Kind::End;
+        match placed.kind {
+            Kind::End => (self.previous, self.last, self.whole) = (Previous::Unplaced, NONE_BEFORE, None),
+            kind => {
+                (self.previous, self.last) = (Previous::Placed, placed.position.hash);
+                if kind != Kind::Part {
+                    self.whole = Some(placed.position);
+                }
+            }
         }
         Ok(())
     }
@@ -202,17 +226,21 @@ impl Places {
     }
 
     /// Refuses a node's folder whose checkpoint is of no record of its log: a server's, or one out
-    /// of a backup, that has not founded a cluster.
+    /// of a backup, that has not founded a cluster. Refuses a server's folder if its last record
+    /// has a place and is no end.
     pub fn end(&self) -> Result<(), LogError> {
         let reaches = self.whole.map_or(LogSequence::ZERO, |whole| whole.sequence);
         let is_alone = self.previous == Previous::Unplaced || reaches < self.checkpoint.sequence;
-        match self.folder == Folder::Node && is_alone {
-            true => Err(LogError::Damaged(OtherLog::Alone.into())),
-            false => Ok(()),
-        }
+        let other = match self.folder {
+            Folder::Server if self.previous == Previous::Placed => OtherLog::Shared,
+            Folder::Node if is_alone => OtherLog::Alone,
+            Folder::Ending if is_alone && !self.has_ended => OtherLog::Alone,
+            _ => return Ok(()),
+        };
+        Err(LogError::Damaged(other.into()))
     }
 
-    /// The last whole record; the beginning of `place` if there is none.
+    /// The last whole record; the start of `place` if there is none.
     pub fn position(&self, place: &Place) -> Position {
         self.whole.unwrap_or_else(|| place.beginning())
     }
@@ -248,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_place_is_read_as_written() {
-        for kind in [Kind::Whole, Kind::Part, Kind::Founding] {
+        for kind in [Kind::Whole, Kind::Part, Kind::Founding, Kind::End] {
             let (sequence, place) = placed(7, u128::MAX - 5, kind);
             let payload = [&place[..], b"transactions"].concat();
             let read = Placed::of(sequence, &payload).unwrap();
@@ -261,11 +289,20 @@ mod tests {
 
     /// Opens a node's folder whose checkpoint is at `checkpoint`, which is in the log if `is_held`.
     fn check(checkpoint: u64, is_held: bool, records: &[(LogSequence, Vec<u8>)]) -> Result<Option<u64>, String> {
+        check_as(Folder::Node, checkpoint, is_held, records)
+    }
+
+    fn check_as(
+        folder: Folder,
+        checkpoint: u64,
+        is_held: bool,
+        records: &[(LogSequence, Vec<u8>)],
+    ) -> Result<Option<u64>, String> {
         let checkpoint = StorePosition {
             sequence: LogSequence(checkpoint),
             version: Version(50),
         };
-        let mut places = Places::new(Folder::Node, checkpoint, is_held);
+        let mut places = Places::new(folder, checkpoint, is_held);
         for (sequence, payload) in records {
             places.note(*sequence, payload).map_err(|error| error.to_string())?;
         }
@@ -290,6 +327,36 @@ mod tests {
         assert_eq!(check(9, false, &[placed(10, 0, Kind::Founding)]), Ok(Some(10)));
         let founded = [unplaced(9), placed(10, 0, Kind::Founding), placed(11, 110, Kind::Whole)];
         assert_eq!(check(9, true, &founded), Ok(Some(11)));
+    }
+
+    /// A node's folder becomes a server's only by the end of its cluster, and a node's again only
+    /// by the founding of the next.
+    #[test]
+    fn a_folder_changes_its_owner_only_by_an_end_and_a_founding() {
+        let unplaced = |sequence| (LogSequence(sequence), Vec::new());
+        let (node, end) = (placed(9, 7, Kind::Whole), placed(10, 109, Kind::End));
+        let ended = [node.clone(), end.clone()];
+        let as_server = |records: &[_]| check_as(Folder::Server, 5, false, records).is_ok();
+        assert!(as_server(&ended) && as_server(&[node.clone(), end.clone(), unplaced(11)]));
+        assert!(!as_server(std::slice::from_ref(&node)) && !as_server(&[node.clone(), unplaced(10)]));
+        assert!(check(9, true, &ended).is_err(), "no node goes on from there");
+        assert!(check(9, true, &[node.clone(), end.clone(), placed(11, 110, Kind::Whole)]).is_err());
+        assert!(
+            check(9, true, &[node.clone(), placed(10, 1, Kind::End)]).is_err(),
+            "chain"
+        );
+        let founded = [
+            node.clone(),
+            end,
+            unplaced(11),
+            placed(12, 0, Kind::Founding),
+            placed(13, 112, Kind::Whole),
+        ];
+        assert_eq!(check(9, true, &founded), Ok(Some(13)));
+        assert!(!as_server(&founded), "a node's again");
+        assert_eq!(check_as(Folder::Ending, 9, true, &ended), Ok(None));
+        assert_eq!(check_as(Folder::Ending, 9, true, &[node]), Ok(Some(9)));
+        assert!(check_as(Folder::Ending, 9, true, &founded[..3]).is_err(), "a server's");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use quartet_log_replicated::{
     Answer, Arrival, Confirmation, Content, Delivery, Event, Failure, Fate, Follower, Hint, Hinted, Home, Moment,
-    Outcome, Pace, Place, Position, Progress, RequestId, Sequencer, StopReason, TakeOver, Writer,
+    Outcome, Pace, Place, Position, Progress, ReplicaReads, Request, RequestId, Sequencer, StopReason, TakeOver,
+    Writer,
 };
 use quartet_model::{LogSequence, Version};
 
@@ -83,6 +84,8 @@ pub(crate) struct Replica {
     /// The last record known from hints.
     heard: LogSequence,
     polled: Option<Moment>,
+    /// The requests that are read here while another node is home.
+    reads: ReplicaReads,
     /// The log was seen to hold the history that this process was opened with.
     is_verified: bool,
     /// The time that the sequencer takes to answer a home.
@@ -114,6 +117,7 @@ impl Replica {
             chores,
             heard: position.sequence,
             polled: None,
+            reads: ReplicaReads::default(),
             is_verified: false,
             pace: Pace::default(),
             complete: now,
@@ -126,6 +130,7 @@ impl Replica {
 
     /// Follows from `position` on, in any previous stage.
     pub fn follow(&mut self, position: Position) {
+        self.reads.answered(false);
         self.stage = Stage::Following(Box::new(Following {
             follower: Follower::new(self.place.clone(), position),
             asked: None,
@@ -135,6 +140,7 @@ impl Replica {
 
     /// Starts a take-over, if it follows.
     pub fn take_over(&mut self) {
+        self.reads.answered(false);
         self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Following(following) => Stage::Candidate(Box::new(Candidate {
                 follower: following.follower,
@@ -168,6 +174,12 @@ impl Replica {
     /// Returns true once the log was seen to continue from the node's own files.
     pub fn is_verified(&self) -> bool {
         self.is_verified
+    }
+
+    /// Reads that arrived at this node before may be answered with the state that has everything
+    /// that was delivered so far.
+    pub fn reads_confirmed_below(&self) -> Arrival {
+        self.reads.confirmed_below()
     }
 
     /// The last known record, and true if a history may start after it.
@@ -292,7 +304,7 @@ impl Replica {
         }
         match &mut self.stage {
             Stage::Following(following) => match following.asked {
-                Some((asked, at)) if asked == id => {
+                Some((request, at)) if request == id => {
                     following.asked = None;
                     self.ranged(answer, at)
                 }
@@ -327,20 +339,22 @@ impl Replica {
         }
     }
 
-    fn ranged(&mut self, answer: Result<Answer, Failure>, asked: Moment) -> Option<Happening> {
+    fn ranged(&mut self, answer: Result<Answer, Failure>, requested_at: Moment) -> Option<Happening> {
         let Stage::Following(following) = &mut self.stage else {
             return None;
         };
         let Ok(answer) = answer else {
             following.wants_range = true;
+            self.reads.answered(false);
             return None;
         };
         match following.follower.take(answer) {
             Ok((deliveries, more)) => {
                 self.is_verified = true;
                 following.wants_range = more;
+                self.reads.answered(!more);
                 if !more {
-                    self.complete = asked;
+                    self.complete = requested_at;
                     self.heard = self.heard.max(following.follower.position().sequence);
                 }
                 (!deliveries.is_empty()).then_some(Happening::Deliver(deliveries))
@@ -450,16 +464,7 @@ impl Replica {
         }
         let is_store_due = now >= self.store_not_before;
         match &mut self.stage {
-            Stage::Following(following) => {
-                let is_due = self.polled.is_none_or(|polled| now.since(polled) >= POLL);
-                let may_ask = is_store_due || !following.follower.reads_object();
-                if following.asked.is_none() && may_ask && (following.wants_range || is_due) {
-                    let id = self.sequencer.send(following.follower.request());
-                    following.asked = Some((id, now));
-                    following.wants_range = false;
-                    self.polled = Some(now);
-                }
-            }
+            Stage::Following(_) => self.send_as_follower(now, is_store_due),
             Stage::Candidate(candidate)
                 if candidate.asked.is_none() && (is_store_due || !candidate.follower.reads_object()) =>
             {
@@ -471,6 +476,37 @@ impl Replica {
             }
             Stage::Home(_) => self.send_as_home(now),
             Stage::Candidate(_) | Stage::Ended => {}
+        }
+    }
+
+    /// The log is read each second from the last record on, which shows that it still holds this
+    /// node's history, and for reads of this node's clients in between.
+    fn send_as_follower(&mut self, now: Moment, is_store_due: bool) {
+        if let Some(arrival) = self.standing.wanted_read() {
+            self.reads.want(Arrival(arrival));
+        }
+        let Stage::Following(following) = &mut self.stage else {
+            return;
+        };
+        let is_due = self.polled.is_none_or(|polled| now.since(polled) >= POLL);
+        let may_ask = is_store_due || !following.follower.reads_object();
+        let is_whole_due = following.wants_range || is_due || !self.is_verified;
+        if following.asked.is_some() || !may_ask || !(is_whole_due || self.reads.needs_range()) {
+            return;
+        }
+        let request = match is_whole_due {
+            true => following.follower.request(),
+            false => following.follower.request_rest(),
+        };
+        // A piece of an object shows nothing about the log's end.
+        if let Request::Range { .. } = &request {
+            self.standing.sends_read(self.reads.asks().0);
+        }
+        following.asked = Some((self.sequencer.send(request), now));
+        following.wants_range = false;
+        match is_whole_due {
+            true => self.polled = Some(now),
+            false => self.standing.counts_range(),
         }
     }
 
@@ -498,8 +534,8 @@ impl Replica {
         if !home.evidence().is_some_and(is_fresh) {
             home.want(home.arrival());
         }
-        if let Some(wanted) = standing.wanted() {
-            home.want(Arrival(wanted));
+        if let Some(arrival) = standing.wanted() {
+            home.want(Arrival(arrival));
         }
         if let Some(request) = home.confirm_request(now) {
             standing.sends(home.arrival().0);

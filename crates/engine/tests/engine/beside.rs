@@ -42,7 +42,7 @@ fn number_at(tx: &mut Transaction<'_>, register: u8) -> u64 {
 }
 
 fn write(engine: &Engine, order: &Order) {
-    let known = order.known.load(Ordering::SeqCst);
+    let acknowledged = order.known.load(Ordering::SeqCst);
     let (number, dependency) = execute(engine, ALWAYS, |tx| {
         let number = number_at(tx, 0) + 1;
         order.begun.fetch_max(number, Ordering::SeqCst);
@@ -54,7 +54,10 @@ fn write(engine: &Engine, order: &Order) {
         assert!(tx.set(&element, b"").is_none(), "an element twice");
         number
     });
-    assert!(number > known, "{number} was written after {known} was known");
+    assert!(
+        number > acknowledged,
+        "{number} was written after {acknowledged} was known"
+    );
     order.over(engine, number, dependency);
 }
 
@@ -73,9 +76,9 @@ fn newest(tx: &mut Transaction<'_>) -> u64 {
 }
 
 fn read(engine: &Engine, order: &Order) {
-    let known = order.known.load(Ordering::SeqCst);
+    let acknowledged = order.known.load(Ordering::SeqCst);
     let mut partition = engine.read();
-    if known.is_multiple_of(64) {
+    if acknowledged.is_multiple_of(64) {
         thread::yield_now();
     }
     let mut look = || {
@@ -87,7 +90,10 @@ fn read(engine: &Engine, order: &Order) {
     let (number, dependency) = look();
     assert_eq!(look().0, number, "somebody has written under a reader");
     drop(partition);
-    assert!(number >= known, "{number} was read after {known} was known");
+    assert!(
+        number >= acknowledged,
+        "{number} was read after {acknowledged} was known"
+    );
     assert!(
         number <= order.begun.load(Ordering::SeqCst),
         "{number} was read and not written"
@@ -97,14 +103,17 @@ fn read(engine: &Engine, order: &Order) {
 
 /// The same without the lock while it looks.
 fn read_apart(engine: &Engine, order: &Order) {
-    let known = order.known.load(Ordering::SeqCst);
+    let acknowledged = order.known.load(Ordering::SeqCst);
     let reader = engine.reader(ALWAYS).unwrap();
     let number = reader.count(LIST, LIST_END);
     let registers = (0..REGISTERS).filter_map(|register| reader.get(&[register]));
     for register in registers {
         assert_eq!(register, number.to_be_bytes(), "half a transaction");
     }
-    assert!(number >= known, "{number} was read after {known} was known");
+    assert!(
+        number >= acknowledged,
+        "{number} was read after {acknowledged} was known"
+    );
     order.over(engine, number, reader.dependency);
 }
 

@@ -64,9 +64,9 @@ fn converting_keeps_every_row() {
         let hash = engine.state_hash(None).unwrap();
         engine.close().unwrap();
         assert_eq!(StoreKind::of(&world.disk).unwrap(), Some(to));
-        let left = world.disk.list().unwrap();
+        let files = world.disk.list().unwrap();
         let foreign = if to == StoreKind::Ssd { "checkpoint" } else { "base" };
-        assert!(left.iter().all(|name| !name.starts_with(foreign)), "{left:?}");
+        assert!(files.iter().all(|name| !name.starts_with(foreign)), "{files:?}");
         assert!(try_convert(&world, kind).unwrap());
         assert_eq!(world.open().state_hash(None).unwrap(), hash);
     }
@@ -87,8 +87,8 @@ fn converting_may_end_anywhere() {
                 let came_up = !world.disk.fault_pending();
                 world.disk.crash_keeping_some(nth);
                 let world = World { store: None, ..world };
-                let found = world.open().state_hash(None).unwrap();
-                assert_eq!(found, hash, "{operation:?} {nth}: {converted:?}");
+                let actual = world.open().state_hash(None).unwrap();
+                assert_eq!(actual, hash, "{operation:?} {nth}: {converted:?}");
                 if !came_up {
                     break;
                 }

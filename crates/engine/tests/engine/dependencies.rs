@@ -57,20 +57,20 @@ fn batched_reads_have_the_dependency_of_single_reads() {
     let (_, dependency) = written.unwrap();
     let read = partition.execute(ALWAYS, |tx| {
         let rows = tx.get_each(b"n", [200, 201, 50].map(u64::to_be_bytes).iter());
-        let found = rows.iter().map(|row| row.as_ref().map(|row| row.value()));
-        assert!(found.eq([Some(&b"v"[..]), None, Some(&b"v"[..])]));
+        let values = rows.iter().map(|row| row.as_ref().map(|row| row.value()));
+        assert!(values.eq([Some(&b"v"[..]), None, Some(&b"v"[..])]));
         Err::<(), _>("several")
     });
     assert_eq!(read, Err(ExecuteError::Layer("several", dependency)));
     let read = partition.execute(ALWAYS, |tx| {
         tx.clear(&key(450));
-        let (mut found, start) = (Vec::new(), key(1));
-        tx.scan_numbers((&start, b"o"), start.len(), &mut |numbers| {
-            found.extend_from_slice(numbers);
+        let (mut visited, start) = (Vec::new(), key(1));
+        tx.scan_numbers(&start..b"o", start.len(), &mut |numbers| {
+            visited.extend_from_slice(numbers);
             ControlFlow::Continue(())
         });
         assert!(
-            found
+            visited
                 .into_iter()
                 .eq(numbers().filter(|number| ![0, 450].contains(number)))
         );
@@ -87,8 +87,8 @@ fn versions_without_effects_are_not_waited_for_or_reach_the_log() {
     let engine = World::default().open();
     assert_eq!(execute(&engine, ALWAYS, |tx| tx.unique_id()).1, Version::ZERO);
     assert_eq!(engine.snapshot().2, Version::ZERO);
-    let (told, dependency) = execute(&engine, ALWAYS, |tx| tx.commit_version());
-    assert!(told == dependency && engine.wait_durable(dependency));
+    let (version, dependency) = execute(&engine, ALWAYS, |tx| tx.commit_version());
+    assert!(version == dependency && engine.wait_durable(dependency));
     let (version, dependency) = engine.commit(ALWAYS, &without_effects()).unwrap();
     assert!(version == dependency && engine.wait_durable(dependency));
     assert_eq!(execute(&engine, ALWAYS, |tx| drop(tx.get(b"a"))).1, Version::ZERO);
@@ -214,9 +214,9 @@ fn optimistic_writes_without_effect_wait_for_their_reads() {
     world.disk.fail(Operation::Sync, 1, Fault::Error);
     let written = set(&engine, ALWAYS, b"k", b"v");
     let outcome = engine.run(ALWAYS, 1, |tx| {
-        let found = tx.get(b"k").is_some();
+        let is_present = tx.get(b"k").is_some();
         tx.clear(b"absent");
-        Ok::<_, Infallible>(found)
+        Ok::<_, Infallible>(is_present)
     });
     assert_eq!(outcome, Ok((true, written)));
     assert!(!engine.wait_durable(written));
@@ -228,14 +228,14 @@ fn optimistic_writes_without_effect_wait_for_their_reads() {
 #[test]
 fn a_touch_without_a_write_notifies_watchers() {
     let engine = World::default().open();
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = told.clone();
+    let notifications = Arc::new(AtomicUsize::new(0));
+    let counter = notifications.clone();
     let callback = Arc::new(move |_: &[u8]| {
         counter.fetch_add(1, Ordering::SeqCst);
     });
     engine.partition().watch_key(ALWAYS, b"k", callback);
     execute(&engine, ALWAYS, |tx| tx.touch(b"k"));
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(notifications.load(Ordering::SeqCst), 1);
 }
 
 /// Each of many rows that one command removed was evidence of its own, which cost more than the
@@ -251,7 +251,7 @@ fn many_cleared_rows_are_evidence_as_one_range() {
     let clear = |tx: &mut quartet_engine::Transaction<'_>| {
         let mut cleared = Vec::new();
         let keys = [b"a", b"b", b"n"].iter().map(|key| [key.as_slice()]);
-        tx.clear_many((b"a", b"w"), keys, &mut |row| cleared.push(row.key()[3..].to_vec()));
+        tx.clear_many(b"a"..b"w", keys, &mut |row| cleared.push(row.key()[3..].to_vec()));
         cleared
     };
     let before = engine.state_hash(None).unwrap();
@@ -261,8 +261,8 @@ fn many_cleared_rows_are_evidence_as_one_range() {
     });
     assert!(matches!(taken_back, Err(ExecuteError::Layer((), _))));
     assert_eq!(engine.state_hash(None).unwrap(), before);
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = told.clone();
+    let notifications = Arc::new(AtomicUsize::new(0));
+    let counter = notifications.clone();
     engine.partition().watch_key(
         ALWAYS,
         b"b",
@@ -270,7 +270,7 @@ fn many_cleared_rows_are_evidence_as_one_range() {
     );
     let (cleared, dependency) = execute(&engine, ALWAYS, clear);
     assert_eq!(cleared, [b"a", b"b"]);
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(notifications.load(Ordering::SeqCst), 1);
     let (absent, read) = execute(&engine, ALWAYS, |tx| tx.get(b"a").is_none());
     assert!(
         absent && read >= dependency,

@@ -320,7 +320,7 @@ fn snapshots_do_not_move() {
             1 => {
                 let end = [key[0] + 9];
                 let keys: Vec<[u8; 1]> = (key[0]..end[0]).step_by(2).map(|key| [key]).collect();
-                tx.clear_many((&key, &end), keys.iter().map(|key| [&key[..]]), &mut |_| {});
+                tx.clear_many(&key..&end, keys.iter().map(|key| [&key[..]]), &mut |_| {});
             }
             _ => drop(tx.set(&key, &round.to_be_bytes())),
         });

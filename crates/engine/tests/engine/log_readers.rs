@@ -164,8 +164,8 @@ fn a_reader_that_lags_beyond_the_budget_gets_an_error() {
     let (engine, mut random) = (world.open(), Random(3));
     let mut slow = engine.read_log(LogSequence(1)).unwrap();
     assert!(slow.next().unwrap().is_none());
-    let told = Arc::new(AtomicUsize::new(0));
-    let tells = told.clone();
+    let notified = Arc::new(AtomicUsize::new(0));
+    let tells = notified.clone();
     slow.on_more(Arc::new(move || {
         tells.fetch_add(1, Ordering::SeqCst);
     }));
@@ -175,14 +175,14 @@ fn a_reader_that_lags_beyond_the_budget_gets_an_error() {
             write_something(&engine, &mut random);
         }
         engine.checkpoint().unwrap();
-        let kept: u64 = segments(&world)
+        let segment_bytes: u64 = segments(&world)
             .iter()
             .map(|name| world.disk.open(name).unwrap().len().unwrap())
             .sum();
-        assert!(kept < 10_000 + 50 * 1000 + 3 * 4096, "{kept}");
+        assert!(segment_bytes < 10_000 + 50 * 1000 + 3 * 4096, "{segment_bytes}");
     }
     assert!(matches!(slow.next(), Err(LogReadError::TooOld { .. })));
-    assert!(told.load(Ordering::SeqCst) > 0);
+    assert!(notified.load(Ordering::SeqCst) > 0);
     engine.close().unwrap();
 }
 

@@ -133,8 +133,8 @@ fn no_more_is_acknowledged_than_the_log_says_is_durable() {
 #[test]
 fn a_home_acknowledges_nothing_after_another_writer_appended() {
     let disk = FaultyDisk::new();
-    let (watched, told) = (Watched::default(), Arc::new(Mutex::new(None)));
-    let tells = told.clone();
+    let (watched, reason_slot) = (Watched::default(), Arc::new(Mutex::new(None)));
+    let tells = reason_slot.clone();
     let engine = watched.open(&disk, move |error| *tells.lock() = Some(error.to_string()));
     let before = set(&engine, ALWAYS, b"before", b"1");
     assert!(engine.wait_durable(before));
@@ -146,13 +146,13 @@ fn a_home_acknowledges_nothing_after_another_writer_appended() {
     assert!(!engine.wait_durable(after));
     assert!(!engine.make_durable(after));
     assert_eq!(engine.durable(), before);
-    let told = loop {
-        match told.lock().take() {
-            Some(told) => break told,
+    let reason = loop {
+        match reason_slot.lock().take() {
+            Some(reason) => break reason,
             None => std::thread::yield_now(),
         }
     };
-    assert_eq!(told, "the log's tail is 2, not 1: another node is its home");
+    assert_eq!(reason, "the log's tail is 2, not 1: another node is its home");
     let mut partition = engine.partition();
     let refused = partition.execute(ALWAYS, |tx| -> Result<(), ()> {
         tx.set(b"never", b"3");
@@ -186,18 +186,18 @@ fn a_reader_gets_only_durable_records_and_is_notified_of_more() {
         assert!(!engine.make_durable(second));
     }
     let mut reader = engine.read_log(LogSequence(1)).unwrap();
-    let told = Arc::new(AtomicBool::new(false));
-    let tells = told.clone();
+    let is_notified = Arc::new(AtomicBool::new(false));
+    let tells = is_notified.clone();
     reader.on_more(Arc::new(move || tells.store(true, Ordering::SeqCst)));
     assert_eq!(
         reader.next().unwrap().map(|record| record.sequence),
         Some(LogSequence(1))
     );
     assert_eq!(reader.next().unwrap(), None);
-    assert!(!told.load(Ordering::SeqCst));
+    assert!(!is_notified.load(Ordering::SeqCst));
     watched.lags.store(false, Ordering::SeqCst);
     assert!(engine.wait_durable(second));
-    assert!(told.load(Ordering::SeqCst));
+    assert!(is_notified.load(Ordering::SeqCst));
     assert_eq!(
         reader.next().unwrap().map(|record| record.sequence),
         Some(LogSequence(2))

@@ -62,22 +62,22 @@ fn closing_and_opening_keeps_the_state() {
 fn patches_are_what_a_slice_would_be_through_rollbacks_and_replays() {
     for seed in 0..8 {
         let (world, mut random) = (World::default(), Random(seed));
-        let mut kept = BTreeMap::new();
+        let mut model = BTreeMap::new();
         for round in 0..6 {
             let engine = world.open();
             for _ in 0..40 {
-                let before = kept.clone();
+                let before = model.clone();
                 let fails = random.below(2) == 0;
                 let done: Result<_, ExecuteError<()>> = engine.partition().execute(ALWAYS, |tx| {
                     for _ in 0..=random.below(5) {
-                        change(tx, &mut kept, &mut random);
+                        change(tx, &mut model, &mut random);
                     }
                     if fails { Err(()) } else { Ok(()) }
                 });
                 if done.is_err() {
-                    kept = before;
+                    model = before;
                 }
-                assert_eq!(values_of(&engine), kept, "seed {seed}, round {round}");
+                assert_eq!(values_of(&engine), model, "seed {seed}, round {round}");
             }
             if random.below(3) == 0 {
                 engine.checkpoint().unwrap();
@@ -86,26 +86,26 @@ fn patches_are_what_a_slice_would_be_through_rollbacks_and_replays() {
             engine.close().unwrap();
             let opened = world.open();
             assert_eq!(opened.state_hash(None).unwrap(), hash);
-            assert_eq!(values_of(&opened), kept, "seed {seed}, round {round}");
+            assert_eq!(values_of(&opened), model, "seed {seed}, round {round}");
         }
     }
 }
 
-fn change(tx: &mut Transaction<'_>, kept: &mut BTreeMap<Vec<u8>, Vec<u8>>, random: &mut Random) {
+fn change(tx: &mut Transaction<'_>, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, random: &mut Random) {
     let key = vec![random.below(4) as u8];
     match random.below(8) {
         0 => {
             tx.clear(&key);
-            kept.remove(&key);
+            model.remove(&key);
         }
         1 => {
             tx.clear_range(&key, &[key[0] + 2]);
-            kept.retain(|other, _| *other < key || *other >= vec![key[0] + 2]);
+            model.retain(|other, _| *other < key || *other >= vec![key[0] + 2]);
         }
         2 => {
             let value = vec![1; random.below(400) as usize];
             tx.set(&key, &value);
-            kept.insert(key, value);
+            model.insert(key, value);
         }
         number => {
             let (offset, bytes) = (
@@ -113,7 +113,7 @@ fn change(tx: &mut Transaction<'_>, kept: &mut BTreeMap<Vec<u8>, Vec<u8>>, rando
                 vec![number as u8; random.below(20) as usize],
             );
             tx.patch_parts(&[&key], offset, &bytes);
-            let value = kept.entry(key).or_default();
+            let value = model.entry(key).or_default();
             value.resize(value.len().max(offset + bytes.len()), 0);
             value[offset..][..bytes.len()].copy_from_slice(&bytes);
         }
@@ -179,13 +179,13 @@ impl Past {
     /// Asserts that the contents of `world`'s disk are one of these states, and none older than
     /// `acknowledged`.
     fn check(&self, world: &World, acknowledged: Version, story: &str) {
-        let found = world.open().state_hash(None).unwrap();
+        let restored = world.open().state_hash(None).unwrap();
         let mut possible = self.0.iter().filter(|(version, _)| *version >= acknowledged);
         let last_acknowledged = self.0.iter().rfind(|(version, _)| *version <= acknowledged);
         let is_prefix = last_acknowledged
             .into_iter()
             .chain(&mut possible)
-            .any(|(_, hash)| *hash == found);
+            .any(|(_, hash)| *hash == restored);
         assert!(is_prefix, "{story}");
     }
 }

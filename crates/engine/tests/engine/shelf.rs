@@ -124,9 +124,9 @@ impl Inside {
             return;
         };
         for client in 0..self.clients.len() {
-            let here = &self.clients[client];
-            let is_watched = here.watches.iter().any(|(from, until)| (from..until).contains(&key));
-            if is_watched && here.hears_hints && here.mode == Mode::Well {
+            let state = &self.clients[client];
+            let is_watched = state.watches.iter().any(|(from, until)| (from..until).contains(&key));
+            if is_watched && state.hears_hints && state.mode == Mode::Well {
                 let (key, value) = (key.clone(), value.clone());
                 self.report(client, Event::Hint(Hint::Put { key, value }));
             }
@@ -176,10 +176,10 @@ impl Sequencer for Handle {
 }
 
 /// Waits until it holds; the test fails if it never does.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !holds() {
-        assert!(Instant::now() < patience, "{what}");
+        assert!(Instant::now() < patience, "{condition}");
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }

@@ -36,8 +36,8 @@ impl HeldDisk {
 
     fn wait(&self, name: &str) {
         if name.starts_with("base-") {
-            let held = self.held.0.lock().unwrap();
-            drop(self.held.1.wait_while(held, |held| *held).unwrap());
+            let is_held = self.held.0.lock().unwrap();
+            drop(self.held.1.wait_while(is_held, |is_held| *is_held).unwrap());
         }
     }
 }

@@ -324,11 +324,11 @@ fn no_watch_is_lost() {
     for seed in 0..100 {
         let mut random = Random(seed);
         let engine = World::default().open();
-        let told = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
+        let reported = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
         for key in 0..KEYS as u8 + 5 {
-            let told = told.clone();
+            let reported = reported.clone();
             let callback = Arc::new(move |full: &[u8]| {
-                told.lock().unwrap().insert(full[SPACE_BYTES..].to_vec());
+                reported.lock().unwrap().insert(full[SPACE_BYTES..].to_vec());
             });
             engine.partition().watch_key(ALWAYS, &[key], callback);
         }
@@ -340,11 +340,11 @@ fn no_watch_is_lost() {
             let after: BTreeMap<_, _> = rows_in(&engine.reader(ALWAYS).unwrap(), &everything())
                 .into_iter()
                 .collect();
-            let told = std::mem::take(&mut *told.lock().unwrap());
+            let reported = std::mem::take(&mut *reported.lock().unwrap());
             for key in before.keys().chain(after.keys()) {
                 let changed = before.get(key) != after.get(key);
                 assert!(
-                    !changed || told.contains(key),
+                    !changed || reported.contains(key),
                     "seed {seed}, step {step}: {key:?} changed"
                 );
             }

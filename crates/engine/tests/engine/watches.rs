@@ -10,18 +10,18 @@ use crate::world::{ALWAYS, RELAXED, Random, World, execute, set};
 type Told = Arc<Mutex<Vec<Vec<u8>>>>;
 type Callback = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-fn listener(told: &Told) -> Callback {
-    let told = told.clone();
-    Arc::new(move |key| told.lock().unwrap().push(key[3..].to_vec()))
+fn listener(reported: &Told) -> Callback {
+    let reported = reported.clone();
+    Arc::new(move |key| reported.lock().unwrap().push(key[3..].to_vec()))
 }
 
 #[test]
 fn each_change_is_reported_once_in_order_unless_rolled_back() {
     let engine = World::default().open();
-    let told = Told::default();
+    let reported = Told::default();
     let mut partition = engine.partition();
-    let id = partition.watch_key(ALWAYS, b"a", listener(&told));
-    partition.watch_range(ALWAYS, &KeyRange::new("b", "d"), listener(&told));
+    let id = partition.watch_key(ALWAYS, b"a", listener(&reported));
+    partition.watch_range(ALWAYS, &KeyRange::new("b", "d"), listener(&reported));
     drop(partition);
     execute(&engine, ALWAYS, |tx| {
         tx.set(b"c", b"1");
@@ -36,7 +36,7 @@ fn each_change_is_reported_once_in_order_unless_rolled_back() {
     assert!(matches!(failed, Err(ExecuteError::Layer((), _))));
     engine.partition().unwatch(id);
     set(&engine, ALWAYS, b"a", b"3");
-    assert_eq!(*told.lock().unwrap(), [b"c", b"a", b"c"]);
+    assert_eq!(*reported.lock().unwrap(), [b"c", b"a", b"c"]);
 }
 
 /// New keys are recorded, and rolled back, by their offset in the pending log: between large
@@ -46,11 +46,11 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
     for seed in 0..4 {
         let world = World::default();
         let engine = world.open();
-        let told = Told::default();
+        let reported = Told::default();
         let mut random = Random(seed);
         engine
             .partition()
-            .watch_range(ALWAYS, &KeyRange::new("", "z"), listener(&told));
+            .watch_range(ALWAYS, &KeyRange::new("", "z"), listener(&reported));
         for _ in 0..60 {
             let before = engine.state_hash(None).unwrap();
             let fails = random.below(2) == 0;
@@ -71,12 +71,12 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
                 if fails { Err(()) } else { Ok(()) }
             });
             assert_eq!(outcome.is_err(), fails);
-            let told = std::mem::take(&mut *told.lock().unwrap());
+            let reported = std::mem::take(&mut *reported.lock().unwrap());
             if fails {
                 assert_eq!(engine.state_hash(None).unwrap(), before, "seed {seed}");
                 changed.clear();
             }
-            assert_eq!(told, changed, "seed {seed}");
+            assert_eq!(reported, changed, "seed {seed}");
         }
         let expected = engine.state_hash(None).unwrap();
         engine.close().unwrap();
@@ -89,13 +89,13 @@ fn a_failure_leaves_nothing_and_a_commit_is_reported_key_by_key() {
 #[test]
 fn a_cleared_range_reports_only_present_rows() {
     let engine = World::default().open();
-    let told = Told::default();
+    let reported = Told::default();
     set(&engine, ALWAYS, b"k", b"v");
     let mut partition = engine.partition();
-    partition.watch_key(ALWAYS, b"k", listener(&told));
-    partition.watch_key(ALWAYS, b"absent", listener(&told));
-    partition.watch_range(ALWAYS, &KeyRange::new("x", "y"), listener(&told));
+    partition.watch_key(ALWAYS, b"k", listener(&reported));
+    partition.watch_key(ALWAYS, b"absent", listener(&reported));
+    partition.watch_range(ALWAYS, &KeyRange::new("x", "y"), listener(&reported));
     drop(partition);
     execute(&engine, ALWAYS, |tx| tx.clear_range(b"", b"z"));
-    assert_eq!(*told.lock().unwrap(), [b"k"]);
+    assert_eq!(*reported.lock().unwrap(), [b"k"]);
 }

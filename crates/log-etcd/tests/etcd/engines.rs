@@ -37,10 +37,10 @@ fn node(options: &EtcdOptions, place: &Place, id: u64) -> Engine {
     Engine::open_replicated(parts, EngineOptions::default(), replicated, failure, &mut |_| {}).expect("it opens")
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn until(condition: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !holds() {
-        assert!(Instant::now() < patience, "{what}");
+        assert!(Instant::now() < patience, "{condition}");
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }

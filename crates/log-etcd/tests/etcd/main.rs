@@ -145,9 +145,9 @@ fn tls_shows_both_who_the_other_is() {
     assert!(matches!(drive::ask(&mut *etcd, absent), Ok(Answer::Done { .. })));
 
     let stranger = Tls::new();
-    let mut others = options.clone();
-    others.tls = Some(stranger.client());
-    let refused = Etcd::open(&others).err();
+    let mut foreign_options = options.clone();
+    foreign_options.tls = Some(stranger.client());
+    let refused = Etcd::open(&foreign_options).err();
     assert!(matches!(refused, Some(OpenError::Untrusted(_))), "{refused:?}");
     let mut nameless = options.clone();
     nameless.tls.as_mut().expect("TLS is set").identity = None;

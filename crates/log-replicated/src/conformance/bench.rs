@@ -51,7 +51,7 @@ impl<'b, 'c> Bench<'b, 'c> {
         };
         let founded = bench.ask(bench.place.found());
         let again = Answer::Refused {
-            found: vec![bench.meta()],
+            values: vec![bench.meta()],
         };
         // A refusal shows that a try before it has landed.
         assert!(matches!(founded, Answer::Done { .. }) || founded == again);
@@ -177,15 +177,15 @@ impl<'b, 'c> Bench<'b, 'c> {
 
     /// Sends what was held back; true for each that was done.
     pub fn release(&mut self) -> Vec<bool> {
-        let held = std::mem::take(&mut self.meddler.held);
+        let pending = std::mem::take(&mut self.meddler.held);
         let done = |request| matches!(self.ask(request), Answer::Done { .. });
-        held.into_iter().map(done).collect()
+        pending.into_iter().map(done).collect()
     }
 
     pub fn holds(&mut self, expected: &[&[u8]]) {
         let mut follower = self.follower();
-        let found = epochs(self.catch_up(&mut follower).unwrap());
-        assert_eq!(found, expected);
+        let epochs = epochs(self.catch_up(&mut follower).unwrap());
+        assert_eq!(epochs, expected);
     }
 
     /// Checks that the rest of the log is one chain, and `term` names a record in it or before it.

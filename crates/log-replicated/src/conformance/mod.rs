@@ -80,10 +80,10 @@ const SCENARIOS: [(&str, Scenario); 13] = [
 fn conditions(bench: &mut Bench) {
     let root = bench.place.root().to_owned();
     let key = |name: &str| format!("{root}/x/{name}").into_bytes();
-    let (one, two, none) = (key("one"), key("two"), key("none"));
+    let (key_one, two, none) = (key("one"), key("two"), key("none"));
     let transact = |compares: &[Compare]| Request::Transact {
         compares: compares.to_vec(),
-        operations: vec![put(one.clone(), b"1".to_vec()), put(two.clone(), b"2".to_vec())],
+        operations: vec![put(key_one.clone(), b"1".to_vec()), put(two.clone(), b"2".to_vec())],
         otherwise: vec![two.clone(), none.clone()],
     };
     let value = |key: &Vec<u8>, value: &[u8]| Compare::Value {
@@ -91,16 +91,16 @@ fn conditions(bench: &mut Bench) {
         value: value.to_vec(),
     };
     assert!(matches!(
-        bench.ask(transact(&[Compare::Absent(one.clone())])),
+        bench.ask(transact(&[Compare::Absent(key_one.clone())])),
         Answer::Done { .. }
     ));
     let refused = Answer::Refused {
-        found: vec![Some(b"2".to_vec()), None],
+        values: vec![Some(b"2".to_vec()), None],
     };
     let failing = [
-        Compare::Absent(one.clone()),
+        Compare::Absent(key_one.clone()),
         Compare::Present(none.clone()),
-        value(&one, b"2"),
+        value(&key_one, b"2"),
         value(&none, b""),
     ];
     for compare in failing {
@@ -108,12 +108,15 @@ fn conditions(bench: &mut Bench) {
         assert_eq!(bench.ask(transact(&among)), refused, "{compare:?}");
     }
     let all = [
-        value(&one, b"1"),
+        value(&key_one, b"1"),
         Compare::Present(two.clone()),
         Compare::Absent(none.clone()),
     ];
     assert!(matches!(bench.ask(transact(&all)), Answer::Done { .. }));
-    assert_eq!(bench.ask(Request::Get { key: one }), Answer::Value(Some(b"1".to_vec())));
+    assert_eq!(
+        bench.ask(Request::Get { key: key_one }),
+        Answer::Value(Some(b"1".to_vec()))
+    );
 }
 
 fn ranges(bench: &mut Bench) {
@@ -168,8 +171,8 @@ fn leases(bench: &mut Bench) {
     let key = bench.place.hold_key(NodeId(1));
     let hold = crate::copies::hold_request(&bench.place, NodeId(1), LogSequence(7), lease);
     assert!(matches!(bench.ask(hold), Answer::Done { .. }));
-    let held = bench.ask(crate::copies::holds_request(&bench.place));
-    assert_eq!(crate::copies::holds(&held), Some(vec![LogSequence(7)]));
+    let answer = bench.ask(crate::copies::holds_request(&bench.place));
+    assert_eq!(crate::copies::holds(&answer), Some(vec![LogSequence(7)]));
     assert_eq!(bench.ask(Request::KeepAlive { lease }), Answer::Lease(lease));
     assert_eq!(bench.ask(Request::Revoke { lease }), Answer::NoLease);
     assert_eq!(
@@ -211,17 +214,17 @@ fn hints(bench: &mut Bench) {
 
 fn founded_once(bench: &mut Bench) {
     let other = Place::new(bench.place.root(), ClusterId(1), PartitionId(0));
-    let Answer::Refused { found } = bench.ask(other.found()) else {
+    let Answer::Refused { values } = bench.ask(other.found()) else {
         panic!("a second cluster was founded below the same root");
     };
-    let meta = found[0].as_deref().and_then(cluster_of);
+    let meta = values[0].as_deref().and_then(cluster_of);
     assert_eq!(meta, Some(bench.place.cluster));
     let mut follower = Follower::new(other.clone(), other.beginning());
     let mut sequencer = bench.connect();
-    let taken = drive::take_over(writer(1), &mut follower, &mut *sequencer, TRIES, &mut |_| {}, &|| {
+    let result = drive::take_over(writer(1), &mut follower, &mut *sequencer, TRIES, &mut |_| {}, &|| {
         Version::ZERO
     });
-    assert_eq!(taken.unwrap_err(), StopReason::NotThisCluster.into());
+    assert_eq!(result.unwrap_err(), StopReason::NotThisCluster.into());
 }
 
 /// An outdated writer changes nothing, whether it is of an older term or a forgotten copy within
@@ -342,16 +345,16 @@ fn trim_under_a_reader(bench: &mut Bench) {
     let mut ahead = bench.follower();
     bench.catch_up(&mut ahead).unwrap();
     bench.trim(&a.home, LogSequence(8));
-    let gone = StopReason::Trimmed {
+    let trimmed = StopReason::Trimmed {
         next: LogSequence(4),
         first: LogSequence(8),
     };
-    assert_eq!(bench.catch_up(&mut behind), Err(gone.into()));
+    assert_eq!(bench.catch_up(&mut behind), Err(trimmed.into()));
     bench.trim(&a.home, LogSequence(u64::MAX));
     a.append(bench, b"behind the trim");
-    let found = bench.catch_up(&mut ahead).unwrap();
-    assert_eq!(found.len(), 1, "who has the last record needs none before");
-    assert_eq!(found[0].content, Content::Epoch(b"behind the trim".to_vec()));
+    let deliveries = bench.catch_up(&mut ahead).unwrap();
+    assert_eq!(deliveries.len(), 1, "who has the last record needs none before");
+    assert_eq!(deliveries[0].content, Content::Epoch(b"behind the trim".to_vec()));
 }
 
 /// One node takes over while, before one of its steps, the log moves: the home appends, trims, or a
@@ -428,8 +431,8 @@ fn chunks_cut_by_a_term(bench: &mut Bench) {
         panic!("appended behind a later term");
     };
     assert_eq!(fate, Fate::Never);
-    let found = epochs(bench.catch_up(&mut reader).unwrap());
-    assert_eq!(found, [b"short".to_vec()]);
+    let contents = epochs(bench.catch_up(&mut reader).unwrap());
+    assert_eq!(contents, [b"short".to_vec()]);
     bench.holds(&[b"short"]);
     b.append(bench, &long);
     assert_eq!(epochs(bench.catch_up(&mut reader).unwrap()), [long]);

@@ -208,8 +208,8 @@ impl Judge {
         if found < required {
             return Err(Violation::StaleRead { node, found, required });
         }
-        let held = self.history.get(applied..found);
-        if held != Some(in_flight) {
+        let entries = self.history.get(applied..found);
+        if entries != Some(in_flight) {
             return Err(Violation::PhantomRead { node });
         }
         Ok(())
@@ -217,9 +217,9 @@ impl Judge {
 
     /// A node has applied `writes` after its first `before`.
     pub fn applied(&self, node: usize, before: usize, writes: &[u64]) -> Result<(), Violation> {
-        let held = self.history.get(before..before + writes.len());
+        let entries = self.history.get(before..before + writes.len());
         let at = before;
-        (held == Some(writes))
+        (entries == Some(writes))
             .then_some(())
             .ok_or(Violation::Diverged { node, at })
     }

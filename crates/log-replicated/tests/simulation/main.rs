@@ -18,8 +18,8 @@ use fault::Fault;
 
 /// More with `LOG_SEEDS=10000`.
 fn seeds() -> u64 {
-    let given = std::env::var("LOG_SEEDS").ok();
-    given.map_or(100, |seeds| seeds.parse().expect("LOG_SEEDS is a number"))
+    let variable = std::env::var("LOG_SEEDS").ok();
+    variable.map_or(100, |seeds| seeds.parse().expect("LOG_SEEDS is a number"))
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn a_seed_run_twice_gives_one_hash() {
 #[test]
 fn every_planted_fault_is_found() {
     for fault in Fault::ALL {
-        let found = (0..1000).find_map(|seed| Some((seed, run(seed, Some(fault)).err()?)));
-        let (seed, violation) = found.unwrap_or_else(|| panic!("{fault:?} was not found in 1,000 seeds"));
+        let failure = (0..1000).find_map(|seed| Some((seed, run(seed, Some(fault)).err()?)));
+        let (seed, violation) = failure.unwrap_or_else(|| panic!("{fault:?} was not found in 1,000 seeds"));
         println!("{fault:?}: seed {seed}: {violation}");
         assert!(fault.explains(&violation), "{fault:?} was found as: {violation}");
     }

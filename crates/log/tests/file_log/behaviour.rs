@@ -76,9 +76,9 @@ fn segments_roll_and_are_trimmed() {
     let mut log = open(&disk, 2048).unwrap().log;
     append(&mut log, 100, 200);
     assert!(segments(&disk).len() > 4);
-    let (held, files) = (log.bytes(), segments(&disk));
+    let (bytes, files) = (log.bytes(), segments(&disk));
     log.trim_below(LogSequence(60)).unwrap();
-    assert!(log.bytes() < held && segments(&disk).len() < files.len());
+    assert!(log.bytes() < bytes && segments(&disk).len() < files.len());
     assert!(files.ends_with(&segments(&disk)), "the oldest go first");
     let opened = open_from(&disk, 2048, 60).unwrap();
     assert_eq!(opened.records, records(100, 200)[59..]);
@@ -214,7 +214,7 @@ fn a_record_is_its_pieces_in_order_however_large() {
         log.append(log.tail(), pieces).unwrap();
     }
     drop(log);
-    let found = open(&disk, 1 << 20).unwrap().records;
-    let payloads = found.into_iter().map(|(_, payload)| payload);
+    let recovered = open(&disk, 1 << 20).unwrap().records;
+    let payloads = recovered.into_iter().map(|(_, payload)| payload);
     assert!(payloads.eq(records.map(|pieces| pieces.concat())));
 }

@@ -55,15 +55,15 @@ fn append_with_patience(log: &mut FileLog, payload: &[u8]) -> Result<LogSequence
 
 /// Opens the log and checks that it holds all of `acknowledged` and nothing that was not tried.
 fn check_recovered(disk: &FaultyDisk, acknowledged: u64, tried: u64, story: &str) -> u64 {
-    let found = open(disk, SEGMENT_BYTES)
+    let recovered = open(disk, SEGMENT_BYTES)
         .unwrap_or_else(|error| panic!("{story}: {error}"))
         .records;
-    let through = found.len() as u64;
+    let through = recovered.len() as u64;
     assert!(
         (acknowledged..=tried).contains(&through),
         "{story}: {through} of {acknowledged}..={tried}"
     );
-    assert_eq!(found, records(through, PAYLOAD_BYTES_MAX), "{story}");
+    assert_eq!(recovered, records(through, PAYLOAD_BYTES_MAX), "{story}");
     through
 }
 
@@ -73,9 +73,14 @@ fn synced_records_survive_any_loss_of_power() {
         let disk = FaultyDisk::new();
         let (acknowledged, tried) = write_until_failure(&disk, 1 + seed % 47);
         disk.crash_keeping_some(seed);
-        let kept = check_recovered(&disk, acknowledged, tried, &format!("seed {seed}"));
+        let recovered = check_recovered(&disk, acknowledged, tried, &format!("seed {seed}"));
         disk.crash_keeping_some(seed + 1);
-        let still = check_recovered(&disk, kept, kept, &format!("seed {seed}, opened and lost power again"));
+        let still = check_recovered(
+            &disk,
+            recovered,
+            recovered,
+            &format!("seed {seed}, opened and lost power again"),
+        );
         let (acknowledged, tried) = write_until_failure(&disk, 10);
         assert!(tried == still + 10);
         disk.crash();
@@ -98,9 +103,14 @@ fn fail_everywhere(arm: &dyn Fn(&FaultyDisk, u64)) {
             disk.crash_keeping_some(seed);
             check_recovered(&disk, acknowledged, tried, &format!("failure {nth}, seed {seed}"));
         }
-        let kept = check_recovered(&disk, acknowledged, tried, &format!("failure {nth}, restarted"));
+        let recovered = check_recovered(&disk, acknowledged, tried, &format!("failure {nth}, restarted"));
         disk.crash();
-        check_recovered(&disk, kept, kept, &format!("failure {nth}, restarted and lost power"));
+        check_recovered(
+            &disk,
+            recovered,
+            recovered,
+            &format!("failure {nth}, restarted and lost power"),
+        );
     }
 }
 

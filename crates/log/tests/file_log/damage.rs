@@ -67,26 +67,26 @@ fn the_newest_segment_cut_before_a_confirmed_record_is_refused() {
     let newest = segments(&disk).pop().unwrap();
     let first = first_of(&newest);
     let expected = &records(tail + 3, PAYLOAD_BYTES_MAX)[first as usize - 1..];
-    let mut kept = tail + 3;
+    let mut last = tail + 3;
     for bytes in (0..disk.content(&newest).len() as u64).rev() {
         let disk = disk.fork();
         disk.truncate(&newest, bytes);
         match open_from(&disk, SEGMENT_BYTES, first) {
             Ok(opened) => {
-                kept = opened.log.tail().0;
+                last = opened.log.tail().0;
                 assert_eq!(
                     opened.records,
-                    expected[..(kept + 1 - first) as usize],
+                    expected[..(last + 1 - first) as usize],
                     "cut at {bytes}"
                 );
             }
             Err(FileLogError::Damaged { file, sequence, .. }) => {
-                assert!(kept == tail && file == newest, "cut at {bytes}");
+                assert!(last == tail && file == newest, "cut at {bytes}");
                 assert!(sequence.0 <= tail, "cut at {bytes}");
             }
             Err(other) => panic!("cut at {bytes}: {other}"),
         }
-        assert!(kept >= tail, "cut at {bytes}");
+        assert!(last >= tail, "cut at {bytes}");
     }
 }
 
@@ -96,18 +96,18 @@ fn the_newest_segment_cut_before_a_confirmed_record_is_refused() {
 fn missing_files_at_the_end_are_missed() {
     let (disk, _) = long_log(0);
     let files = segments(&disk);
-    for kept in 0..files.len() {
+    for count in 0..files.len() {
         let disk = disk.fork();
-        files[kept..].iter().for_each(|name| disk.remove(name).unwrap());
-        let next = first_of(&files[kept]);
+        files[count..].iter().for_each(|name| disk.remove(name).unwrap());
+        let next = first_of(&files[count]);
         // A checkpoint's content does not change it.
         for replay_from in [1, next.saturating_sub(1).max(1), next] {
             let error = open_from(&disk, SEGMENT_BYTES, replay_from).err();
             let Some(FileLogError::EndMissing { tail, file, .. }) = &error else {
-                panic!("{kept} files, from {replay_from}: {error:?}");
+                panic!("{count} files, from {replay_from}: {error:?}");
             };
             assert_eq!(file, files.last().unwrap());
-            assert_eq!(tail.0, if kept == 0 { replay_from - 1 } else { next - 1 });
+            assert_eq!(tail.0, if count == 0 { replay_from - 1 } else { next - 1 });
         }
         let listed = disk.list().unwrap();
         forget_the_reach(&disk);
@@ -176,7 +176,7 @@ fn any_flipped_byte_of_a_confirmed_log_is_harmless_or_refused() {
     log.mark_durable().unwrap();
     assert!(segments(&disk).len() > 1);
     flip_everywhere(&disk, &|opened, place| match opened {
-        Ok(found) => assert_eq!(found, records(14, 200), "{place}"),
+        Ok(recovered) => assert_eq!(recovered, records(14, 200), "{place}"),
         Err(FileLogError::Damaged { .. }) => {}
         Err(other) => panic!("{place}: {other}"),
     });
@@ -190,7 +190,10 @@ fn any_flipped_byte_costs_at_most_what_nothing_proves_durable() {
     log.sync().unwrap();
     append(&mut log, 4, 200);
     flip_everywhere(&disk, &|opened, place| match opened {
-        Ok(found) => assert!(found.len() >= 9 && records(13, 200).starts_with(&found), "{place}"),
+        Ok(recovered) => assert!(
+            recovered.len() >= 9 && records(13, 200).starts_with(&recovered),
+            "{place}"
+        ),
         Err(FileLogError::Damaged { .. }) => {}
         Err(other) => panic!("{place}: {other}"),
     });

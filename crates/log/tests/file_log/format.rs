@@ -18,7 +18,7 @@ fn segment_header() -> Vec<u8> {
 }
 
 fn record(magic: &[u8; 4], offset: u64, payload: &[u8], sequence: u64, synced_through: u64) -> Vec<u8> {
-    let rest = [
+    let fields = [
         &checksum(&[payload])[..],
         &(payload.len() as u32).to_le_bytes(),
         &sequence.to_le_bytes(),
@@ -26,7 +26,7 @@ fn record(magic: &[u8; 4], offset: u64, payload: &[u8], sequence: u64, synced_th
     ]
     .concat();
     let place = [SALT.to_le_bytes(), offset.to_le_bytes()].concat();
-    let mut record = [&magic[..], &checksum(&[&place, magic, &rest]), &rest, payload].concat();
+    let mut record = [&magic[..], &checksum(&[&place, magic, &fields]), &fields, payload].concat();
     record.resize(record.len().next_multiple_of(8), 0);
     record
 }

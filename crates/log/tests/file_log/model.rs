@@ -77,15 +77,16 @@ impl Run {
         assert_eq!(self.opened.log.tail().0, self.expected.len() as u64);
     }
 
-    /// Opens the log again, which must hold at least the first `kept` records.
-    fn reopen(&mut self, kept: u64) {
+    /// Opens the log again, which must hold at least the first `acknowledged` records.
+    fn reopen(&mut self, acknowledged: u64) {
         self.opened = open_from(&self.disk, SEGMENT_BYTES, self.replay_from).unwrap();
         let tail = self.opened.log.tail().0;
-        assert!((kept..=self.expected.len() as u64).contains(&tail));
+        assert!((acknowledged..=self.expected.len() as u64).contains(&tail));
         self.expected.truncate(tail as usize);
         self.durable = tail;
-        let wanted = (self.replay_from..=tail).map(|sequence| (sequence, self.expected[sequence as usize - 1].clone()));
-        assert_eq!(self.opened.records, wanted.collect::<Vec<_>>());
+        let expected =
+            (self.replay_from..=tail).map(|sequence| (sequence, self.expected[sequence as usize - 1].clone()));
+        assert_eq!(self.opened.records, expected.collect::<Vec<_>>());
     }
 }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use quartet_engine::{
-    Arrival, CommitRequest, Dependency, Durability, ExecuteError, Mutation, Settled, Space, Transaction as Executing,
+    Arrival, CommitRequest, Dependency, Durability, ExecuteError, Mutation, Reader, Settled, Space,
+    Transaction as Executing,
 };
 use quartet_model::{DatabaseId, KeyRange, LayerId, Version};
 
@@ -14,7 +15,7 @@ use crate::cluster::mistake::Mistake;
 use crate::cluster::node::NODES;
 use crate::cluster::state::{Answered, ArrivedRead, Cluster, OpenLists, Reply, Transfer};
 
-const REGISTERS: u64 = 4;
+pub const REGISTERS: u64 = 4;
 const ACCOUNTS: u64 = 4;
 pub const OPENING_BALANCE: u64 = 100;
 pub const MONEY: u64 = ACCOUNTS * OPENING_BALANCE;
@@ -26,8 +27,8 @@ const LARGE_BYTES: usize = 300_000;
 /// Longest time that a request waits before it executes.
 const WAITS_MILLIS: u64 = 1_500;
 
-/// For a mistake: the time by which a confirmation starts too early.
-const EARLIER: Duration = Duration::from_millis(300);
+/// For a mistake: a confirmation starts too early by this time.
+pub const EARLIER: Duration = Duration::from_millis(300);
 
 pub fn space(durability: Durability) -> Space {
     Space {
@@ -37,7 +38,7 @@ pub fn space(durability: Durability) -> Space {
     }
 }
 
-fn full(key: &[u8]) -> Vec<u8> {
+pub fn full(key: &[u8]) -> Vec<u8> {
     [&space(Durability::Always).prefix()[..], key].concat()
 }
 
@@ -47,12 +48,17 @@ pub fn founded_row(number: u64) -> (Vec<u8>, Vec<u8>) {
     (full(format!("founded/{number}").as_bytes()), value)
 }
 
+/// A row that no client reads: its full key, and its value.
+pub fn falsified_row() -> (Vec<u8>, Vec<u8>) {
+    (full(b"falsified"), b"another state".to_vec())
+}
+
 /// Returns true if this is the full key of an account.
 pub fn is_account(key: &[u8]) -> bool {
     key.starts_with(&full(b"account/"))
 }
 
-fn register(number: u64) -> Vec<u8> {
+pub fn register(number: u64) -> Vec<u8> {
     format!("register/{number}").into_bytes()
 }
 
@@ -64,7 +70,7 @@ pub fn number(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-fn values_of(list: Option<&[u8]>) -> Vec<u32> {
+pub fn values_of(list: Option<&[u8]>) -> Vec<u32> {
     let values = list.unwrap_or_default().chunks_exact(4);
     values
         .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
@@ -82,9 +88,11 @@ impl Cluster {
             if !self.is_awake(at) || !self.random.one_in(4) {
                 continue;
             }
-            if !self.nodes[at].is_home() {
-                if self.random.one_in(20) {
-                    self.let_arrive(at);
+            if !self.nodes[at].serves() {
+                match self.random.below(20) {
+                    0 => self.let_arrive(at),
+                    1..6 => self.ask_follower(at),
+                    _ => {}
                 }
                 continue;
             }
@@ -94,6 +102,8 @@ impl Cluster {
                 5 => self.write(at, Durability::None),
                 6..8 => self.read(at)?,
                 8 => self.let_arrive(at),
+                // Layers of an ended term may still run: the engine gives them no reader.
+                9 | 12 if self.nodes[at].is_suspended() => {}
                 9 => self.begin_transfer(at),
                 10 => self.end_transfer(at),
                 11 => self.lists_at_once(at),
@@ -101,7 +111,8 @@ impl Cluster {
                 _ => self.end_lists(at),
             }
         }
-        self.execute_arrived()
+        self.execute_arrived()?;
+        self.read_at_followers()
     }
 
     fn arrival(&mut self, at: usize, durability: Durability) -> Arrival {
@@ -205,7 +216,7 @@ impl Cluster {
         let Some((row, dependency)) = read else {
             return Ok(());
         };
-        let (found, value) = match row {
+        let (version_read, value) = match row {
             Some((version, value)) => {
                 let value = self.nodes[at].through_cache(&key, version, value);
                 (version, Some(value))
@@ -215,7 +226,7 @@ impl Cluster {
         let key = full(&key);
         let answer = Answered::Read {
             key,
-            found,
+            found: version_read,
             value,
             required,
         };
@@ -241,7 +252,7 @@ impl Cluster {
         for read in std::mem::take(&mut self.arrived) {
             if read.due > self.now || !self.is_awake(read.node) {
                 self.arrived.push(read);
-            } else if self.nodes[read.node].incarnation() == read.incarnation {
+            } else if self.nodes[read.node].incarnation() == read.incarnation && self.nodes[read.node].serves() {
                 self.read_as(read.node, read.arrival, read.key, read.required)?;
             }
         }
@@ -253,8 +264,7 @@ impl Cluster {
         let to = (from + 1 + self.random.below(ACCOUNTS - 1)) % ACCOUNTS;
         let amount = self.random.below(30);
         let arrival = self.arrival(at, Durability::Always);
-        let engine = self.nodes[at].engine.as_ref().expect("it is awake");
-        let reader = engine.read_version(space(Durability::Always));
+        let Some(reader) = self.reader(at) else { return };
         let balance = |number| reader.get(&account(number)).map(|value| self::number(&value));
         if let (Some(had), Some(has)) = (balance(from), balance(to)) {
             let amount = amount.min(had);
@@ -266,6 +276,16 @@ impl Cluster {
             let answer = Answered::Began(Transfer { version, writes });
             self.promise(at, arrival, reader.dependency, answer);
         }
+    }
+
+    /// The latest state; `None` while requests wait for the next home.
+    fn reader(&mut self, at: usize) -> Option<Reader> {
+        let engine = self.nodes[at].engine.as_ref().expect("it is awake");
+        let reader = engine.reader(space(Durability::Always)).ok();
+        if reader.is_none() {
+            self.reach("a read that waits for the next home");
+        }
+        reader
     }
 
     /// Commits what was read at a home, maybe terms ago.
@@ -309,7 +329,7 @@ impl Cluster {
     }
 
     /// One or two of the lists in use, and how many of them are appended to.
-    fn choose_lists(&mut self) -> (Vec<Vec<u8>>, usize) {
+    pub fn choose_lists(&mut self) -> (Vec<Vec<u8>>, usize) {
         let generation = self.history.len() as u64 / LIST_VALUES;
         let first = self.random.below(LISTS);
         let list = |number: u64| format!("list/{generation}/{}", number % LISTS).into_bytes();
@@ -325,7 +345,7 @@ impl Cluster {
     }
 
     /// Records a transaction with an unknown outcome.
-    fn note(&mut self, transaction: Transaction) -> usize {
+    pub fn note(&mut self, transaction: Transaction) -> usize {
         self.history.push(transaction);
         self.history.len() - 1
     }
@@ -371,8 +391,7 @@ impl Cluster {
             .take(appended.max(1))
             .map(|key| (key.clone(), self.own_value()))
             .collect();
-        let engine = self.nodes[at].engine.as_ref().expect("it is awake");
-        let reader = engine.read_version(space(Durability::Always));
+        let Some(reader) = self.reader(at) else { return };
         let reads = lists.into_iter().map(|key| {
             let values = values_of(reader.get(&key).as_deref());
             (key, values)

@@ -102,10 +102,10 @@ impl Stage {
     /// Carries the next piece. `target` starts to fill the node's directory.
     pub fn step(self, target: impl FnOnce() -> Result<CopyTarget, CopyError>) -> (Option<Stage>, Copied) {
         match self {
-            Stage::Asked(given) => {
-                let source = given.lock().take();
+            Stage::Asked(slot) => {
+                let source = slot.lock().take();
                 match source {
-                    None => (Some(Stage::Asked(given)), Copied::NotYet),
+                    None => (Some(Stage::Asked(slot)), Copied::NotYet),
                     Some(Err(_)) => (None, Copied::Failed),
                     Some(Ok(source)) => match target() {
                         Ok(target) => (Some(Stage::Carries(Box::new((source, target)))), Copied::NotYet),
@@ -113,7 +113,7 @@ impl Stage {
                     },
                 }
             }
-            Stage::Carries(mut ends) => match carried(&mut ends) {
+            Stage::Carries(mut ends) => match carried(&mut ends.0, &mut ends.1) {
                 Ok(true) => match ends.1.finish() {
                     Ok(()) => (None, Copied::Done),
                     Err(_) => (None, Copied::Failed),
@@ -126,7 +126,7 @@ impl Stage {
 }
 
 /// Carries a piece; returns true at the end.
-fn carried((source, target): &mut (CopySource, CopyTarget)) -> Result<bool, CopyError> {
+fn carried(source: &mut CopySource, target: &mut CopyTarget) -> Result<bool, CopyError> {
     match source.next()? {
         Some(piece) => target.take(&piece).map(|()| false),
         None => Ok(true),

@@ -5,9 +5,10 @@ use std::time::Duration;
 use quartet_engine::{Condition, Role};
 use quartet_log_replicated::model::Chaos;
 
+use crate::cluster::clients::falsified_row;
 use crate::cluster::copying::{Copied, Copying, Stage, done_of};
 use crate::cluster::judgement::Violation;
-use crate::cluster::node::{NODES, Node};
+use crate::cluster::node::{NODES, Node, PARTITION};
 use crate::cluster::state::Cluster;
 
 const HOUR_MICROS: u64 = 3_600_000_000;
@@ -61,6 +62,11 @@ impl Cluster {
                 self.world.borrow_mut().take_objects_away(lasts);
             }
             40..75 => self.nodes[at].empty_disk(),
+            80..82 => self.falsify(at),
+            75..80 => {
+                self.nodes[at].alone_until = self.now + Duration::from_millis(self.random.below(5_000));
+                self.reach("cut off from the other nodes");
+            }
             _ => {}
         }
         Ok(())
@@ -130,25 +136,40 @@ impl Cluster {
         }
     }
 
+    /// A row of one node changes, as by damaged memory.
+    fn falsify(&mut self, at: usize) {
+        let is_settled =
+            |node: &Node| node.engine.is_some() && node.role() != Some(Role::Copying) && !node.is_falsified;
+        if self.nodes.iter().all(is_settled)
+            && self.is_awake(at)
+            && let Some(engine) = &self.nodes[at].engine
+        {
+            let (key, value) = falsified_row();
+            engine.falsify(&key, &value);
+            self.nodes[at].is_falsified = true;
+            self.reach("a row changed without the log");
+        }
+    }
+
     /// One node at a time may lose everything it has: others have copies. The next may once another
     /// has on disk what the log has dropped, which a node that was filled again may still lack.
     fn lose_disk(&mut self, at: usize) {
-        let is_settled = |node: &Node| node.engine.is_some() && node.role() != Some(Role::Copying);
+        let is_settled =
+            |node: &Node| node.engine.is_some() && node.role() != Some(Role::Copying) && !node.is_falsified;
         let dropped_below = self.judge.trimmed_below().0;
         let has_dropped = |node: &Node| {
             let engine = node.engine.as_ref();
             engine.is_some_and(|engine| engine.replication().synced + 1 >= dropped_below)
         };
-        let mut others = self.nodes.iter().filter(|node| node.id != at);
-        if self.nodes.iter().all(is_settled) && others.any(has_dropped) {
+        let mut peers = self.nodes.iter().filter(|node| node.id != at);
+        if self.nodes.iter().all(is_settled) && peers.any(has_dropped) {
             self.forget(at);
             self.nodes[at].empty();
             self.reach("disk lost");
         }
     }
 
-    /// A node takes over when none seems to be home, and occasionally when one is: often the
-    /// previous home.
+    /// Any node may try to take over at any time, as after a hand-over: often the previous home.
     pub fn lead(&mut self) {
         let home = (0..NODES).find(|&at| self.is_awake(at) && self.nodes[at].is_home());
         if let Some(home) = home.filter(|home| *home != self.homes.0) {
@@ -165,9 +186,7 @@ impl Cluster {
                 true => self.homes.1,
                 false => self.random.below(NODES as u64) as usize,
             };
-            if let Some(engine) = &self.nodes[at].engine {
-                engine.take_over();
-            }
+            self.nodes[at].rules.is_handed(PARTITION);
         }
     }
 
@@ -225,10 +244,6 @@ impl Cluster {
             match self.nodes[at].role() {
                 Some(Role::Stopped(reason)) => return Err(Violation::Stopped { node: at, reason }),
                 Some(Role::Copying) => {
-                    let engine = self.nodes[at].engine.as_ref().expect("it has a role");
-                    if engine.replication().hash_mismatches > 0 {
-                        return Err(Violation::HashDiffers { node: at });
-                    }
                     self.reach("away for too long");
                     self.forget(at);
                     self.nodes[at].empty();
@@ -269,14 +284,15 @@ impl Cluster {
         let may_give = was_home || matches!(node.role(), Some(Role::Following { .. })) && node.synced.0 > 0;
         if from != at
             && may_give
+            && !node.is_falsified
             && self.is_awake(from)
-            && let Some(given) = node.begin_copy()
+            && let Some(slot) = node.begin_copy()
         {
             self.copies[at] = Some(Copying {
                 from,
                 incarnation: node.incarnation(),
                 was_home,
-                stage: Stage::Asked(given),
+                stage: Stage::Asked(slot),
             });
         }
     }
@@ -343,6 +359,7 @@ impl Cluster {
             let client = self.nodes[at].post.client();
             self.world.borrow_mut().cut(client, Duration::ZERO);
             self.nodes[at].asleep_until = Duration::ZERO;
+            self.nodes[at].alone_until = Duration::ZERO;
             self.nodes[at].empty_disk();
             self.nodes[at].end_slowness();
             self.nodes[at].clear_faults();

@@ -117,7 +117,7 @@ fn restored(node: &Node, records: u64) {
             (number, key, value)
         })
         .collect();
-    rows.sort_by(|(_, one, _), (_, other, _)| one.cmp(other));
+    rows.sort_by(|(_, a, _), (_, b, _)| a.cmp(b));
     let restoration = Restoration::begin(disk, node.store(), Box::new(|_| true));
     let mut restoration = restoration.expect("an empty disk");
     for (number, key, value) in rows {

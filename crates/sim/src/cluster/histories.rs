@@ -100,8 +100,13 @@ fn seen(transaction: &Transaction) -> impl Iterator<Item = (&Vec<u8>, List)> {
 
 fn longest(history: &[Transaction]) -> Result<BTreeMap<&Vec<u8>, List>, Anomaly> {
     let mut lists: BTreeMap<&Vec<u8>, List> = BTreeMap::new();
-    let known = || history.iter().enumerate().filter(|(_, one)| one.outcome == Outcome::Ok);
-    for (_, transaction) in known() {
+    let successes = || {
+        history
+            .iter()
+            .enumerate()
+            .filter(|(_, transaction)| transaction.outcome == Outcome::Ok)
+    };
+    for (_, transaction) in successes() {
         for (key, list) in seen(transaction) {
             let longest = lists.entry(key).or_default();
             if list.len() > longest.len() {
@@ -109,7 +114,7 @@ fn longest(history: &[Transaction]) -> Result<BTreeMap<&Vec<u8>, List>, Anomaly>
             }
         }
     }
-    for (index, transaction) in known() {
+    for (index, transaction) in successes() {
         for (key, list) in seen(transaction) {
             if !lists[key].starts_with(&list) {
                 return Err(Anomaly::Order(index));
@@ -136,7 +141,7 @@ fn committed(
                 history[*writer]
                     .appends
                     .iter()
-                    .any(|(of, one)| of == *key && one == value)
+                    .any(|(of, element)| of == *key && element == value)
             };
             let writer = writer.filter(wrote).ok_or(Anomaly::Invented(0))?;
             if history[writer].outcome == Outcome::Failed {
@@ -222,12 +227,12 @@ fn in_cycles(kinds: &[&Edges]) -> usize {
     let mut free: Vec<usize> = ahead
         .iter()
         .filter(|(_, count)| **count == 0)
-        .map(|(one, _)| *one)
+        .map(|(node, _)| *node)
         .collect();
-    let mut left = ahead.len();
-    while let Some(one) = free.pop() {
-        left -= 1;
-        for to in kinds.iter().filter_map(|edges| edges.get(&one)).flatten() {
+    let mut remaining = ahead.len();
+    while let Some(node) = free.pop() {
+        remaining -= 1;
+        for to in kinds.iter().filter_map(|edges| edges.get(&node)).flatten() {
             let count = ahead.get_mut(to).expect("every end of an edge is counted");
             *count -= 1;
             if *count == 0 {
@@ -235,7 +240,7 @@ fn in_cycles(kinds: &[&Edges]) -> usize {
             }
         }
     }
-    left
+    remaining
 }
 
 #[cfg(test)]
@@ -255,7 +260,7 @@ mod tests {
     }
 
     fn check(history: &[Transaction], expected: Result<u64, Anomaly>) {
-        assert_eq!(judge(history).map(|shown| shown.transactions), expected);
+        assert_eq!(judge(history).map(|report| report.transactions), expected);
     }
 
     #[test]
@@ -290,10 +295,10 @@ mod tests {
 
     #[test]
     fn a_write_skew_is_found() {
-        let both: &[(&str, &[u32])] = &[("a", &[]), ("b", &[])];
+        let keys: &[(&str, &[u32])] = &[("a", &[]), ("b", &[])];
         let history = [
-            transaction((0, 9), both, &[("a", 1)]),
-            transaction((0, 9), both, &[("b", 2)]),
+            transaction((0, 9), keys, &[("a", 1)]),
+            transaction((0, 9), keys, &[("b", 2)]),
             transaction((10, 11), &[("a", &[1]), ("b", &[2])], &[]),
         ];
         check(&history, Err(Anomaly::Cycle(3, "G2")));

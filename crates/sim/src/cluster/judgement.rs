@@ -21,7 +21,9 @@ pub enum Violation {
     WithoutObject { at: u64 },
     #[error("version {version} was acknowledged, and is not in the log with what it wrote")]
     NotInTheLog { version: u64 },
-    #[error("node {node} answered a read as of version {found}, where {required} was acknowledged before it arrived")]
+    #[error(
+        "node {node} answered a read as of version {found}, where {required} was acknowledged or read before it arrived"
+    )]
     StaleRead { node: usize, found: u64, required: u64 },
     #[error("node {node} answered a read with what the log does not have")]
     PhantomRead { node: usize },
@@ -31,6 +33,8 @@ pub enum Violation {
     Diverged { node: usize, version: u64 },
     #[error("node {node} has another state hash than its home")]
     HashDiffers { node: usize },
+    #[error("node {node} serves, and has another state hash than both others")]
+    DivergedServes { node: usize },
     #[error("with the same records, node {node} has another state hash than node 0")]
     EndsDifferently { node: usize },
     #[error("the nodes did not come to the same record at the end{nodes}")]
@@ -71,6 +75,7 @@ pub struct Judge {
     objects: u64,
     /// The values of each key, by the version that gave it.
     rows: BTreeMap<Vec<u8>, Vec<Written>>,
+    /// The newest version of each key that a client knows of.
     acknowledged: BTreeMap<Vec<u8>, Version>,
     trimmed_below: LogSequence,
     /// The start of each term, and the node that is its home.
@@ -248,8 +253,8 @@ impl Judge {
     /// Records that a client received an acknowledgement of these writes.
     pub fn acknowledge(&mut self, version: Version, writes: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Violation> {
         for (key, value) in writes {
-            let found = self.row_at(key, version);
-            if found != Some(&(version, Some(value.clone()))) {
+            let row = self.row_at(key, version);
+            if row != Some(&(version, Some(value.clone()))) {
                 return Err(Violation::NotInTheLog { version: version.0 });
             }
             let newest = self.acknowledged.entry(key.clone()).or_default();
@@ -276,25 +281,29 @@ impl Judge {
         self.acknowledged.get(key).copied().unwrap_or_default()
     }
 
-    /// A client gets the answer to a read of `key`.
+    /// A client gets the answer to a read of `key`. Later reads, at any node, must see that version
+    /// too.
     pub fn answer(
-        &self,
+        &mut self,
         node: usize,
         key: &[u8],
-        found: Version,
+        version: Version,
         value: Option<&[u8]>,
         required: Version,
     ) -> Result<(), Violation> {
-        if found < required {
-            let (found, required) = (found.0, required.0);
+        if version < required {
+            let (found, required) = (version.0, required.0);
             return Err(Violation::StaleRead { node, found, required });
         }
-        let held = self.row_at(key, found);
+        let row = self.row_at(key, version);
         let is_held = match value {
-            Some(value) => held.is_some_and(|(at, held)| *at == found && held.as_deref() == Some(value)),
-            None => found == Version::ZERO && held.is_none(),
+            Some(value) => row.is_some_and(|(at, stored)| *at == version && stored.as_deref() == Some(value)),
+            None => version == Version::ZERO && row.is_none(),
         };
-        is_held.then_some(()).ok_or(Violation::PhantomRead { node })
+        is_held.then_some(()).ok_or(Violation::PhantomRead { node })?;
+        let newest = self.acknowledged.entry(key.to_vec()).or_default();
+        *newest = (*newest).max(version);
+        Ok(())
     }
 
     /// A node shows a state, which is confirmed; `visit_all` visits its rows.
@@ -304,16 +313,16 @@ impl Judge {
         version: Version,
         visit_all: impl Fn(&mut dyn FnMut(&[u8], &[u8])),
     ) -> Result<(), Violation> {
-        let (mut found, mut is_held) = (0, true);
+        let (mut count, mut is_held) = (0, true);
         visit_all(&mut |key, value| {
-            found += 1;
-            let held = self.row_at(key, version).and_then(|(_, held)| held.as_deref());
-            is_held &= held == Some(value);
+            count += 1;
+            let stored = self.row_at(key, version).and_then(|(_, stored)| stored.as_deref());
+            is_held &= stored == Some(value);
         });
-        let is_there = |key: &&Vec<u8>| self.row_at(key, version).is_some_and(|(_, held)| held.is_some());
+        let is_there = |key: &&Vec<u8>| self.row_at(key, version).is_some_and(|(_, stored)| stored.is_some());
         let expected = self.rows.keys().filter(is_there).count();
         let version = version.0;
-        let is_right = is_held && found == expected;
+        let is_right = is_held && count == expected;
         is_right.then_some(()).ok_or(Violation::Diverged { node, version })
     }
 }

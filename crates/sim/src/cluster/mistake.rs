@@ -43,12 +43,21 @@ pub enum Mistake {
     PointerBeforeObject,
     /// An object is removed once its record is appended.
     ObjectRemovedEarly,
+    /// A node does not compare its state hash with those of others.
+    UncomparedStates,
     /// Interactive transactions are not certified against their reads.
     UncertifiedReads,
+    /// A read at a follower accepts a range of the log that was sent before the read arrived.
+    EarlyRange,
+    /// A read at a follower waits until the log's end is known, and not until it is applied.
+    UnappliedRange,
+    /// A follower answers by rows that it once kept in memory, such as credentials, though they
+    /// have changed in the log.
+    KeptRows,
 }
 
 impl Mistake {
-    pub const ALL: [Mistake; 19] = [
+    pub const ALL: [Mistake; 23] = [
         Mistake::WithoutPredecessor,
         Mistake::WithoutTerm,
         Mistake::ChangedEpoch,
@@ -67,7 +76,11 @@ impl Mistake {
         Mistake::CutGroupApplied,
         Mistake::PointerBeforeObject,
         Mistake::ObjectRemovedEarly,
+        Mistake::UncomparedStates,
         Mistake::UncertifiedReads,
+        Mistake::EarlyRange,
+        Mistake::UnappliedRange,
+        Mistake::KeptRows,
     ];
 
     /// Returns true if the mistake can cause the violation.
@@ -94,14 +107,23 @@ impl Mistake {
             Mistake::EarlyReply => matches!(violation, V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Lists(_)),
             Mistake::UnsettledRead => matches!(violation, V::PhantomRead { .. } | V::Lists(_)),
             Mistake::ForgottenTerm => matches!(violation, V::NotInTheLog { .. } | V::PhantomRead { .. } | V::Lists(_)),
-            Mistake::EarlyConfirmation | Mistake::NoConfirmation => {
+            Mistake::EarlyConfirmation | Mistake::NoConfirmation | Mistake::EarlyRange | Mistake::UnappliedRange => {
                 matches!(violation, V::StaleRead { .. } | V::Lists(_))
             }
+            Mistake::KeptRows => matches!(violation, V::StaleRead { .. }),
             // Relaxed replies depend on the age of the last confirmation as well. A home without
-            // writes to append never learns of its successor.
+            // writes to append never learns of its successor. A node that already knows a later
+            // term stops at the old answer.
             Mistake::StaleConfirmation => matches!(
                 violation,
-                V::StaleRead { .. } | V::AcknowledgedTooLong { .. } | V::Lists(_) | V::NeverAlike { .. }
+                V::StaleRead { .. }
+                    | V::AcknowledgedTooLong { .. }
+                    | V::Lists(_)
+                    | V::NeverAlike { .. }
+                    | V::Stopped {
+                        reason: StopReason::TermWentBack { .. },
+                        ..
+                    }
             ),
             Mistake::RelaxedForever => matches!(violation, V::AcknowledgedTooLong { .. }),
             Mistake::KeptCaches => matches!(violation, V::PhantomRead { .. }),
@@ -116,13 +138,16 @@ impl Mistake {
                     | V::Stopped { .. }
                     | V::PhantomRead { .. }
             ),
-            // Its history is another than the log's: the chain shows it as well.
-            Mistake::CutGroupApplied => {
-                matches!(
-                    violation,
-                    V::Diverged { .. } | V::HashDiffers { .. } | V::EndsDifferently { .. } | V::Stopped { .. }
-                )
-            }
+            // Its history is another than the log's: the chain shows it as well, and reads at a
+            // follower do.
+            Mistake::CutGroupApplied => matches!(
+                violation,
+                V::Diverged { .. }
+                    | V::HashDiffers { .. }
+                    | V::EndsDifferently { .. }
+                    | V::Stopped { .. }
+                    | V::PhantomRead { .. }
+            ),
             Mistake::PointerBeforeObject | Mistake::ObjectRemovedEarly => matches!(
                 violation,
                 V::WithoutObject { .. }
@@ -130,6 +155,11 @@ impl Mistake {
                         reason: StopReason::LostObject { .. },
                         ..
                     }
+            ),
+            // A state that no node compares never becomes like the others.
+            Mistake::UncomparedStates => matches!(
+                violation,
+                V::DivergedServes { .. } | V::EndsDifferently { .. } | V::NeverAlike { .. }
             ),
             Mistake::UncertifiedReads => matches!(violation, V::Lists(_) | V::Money { .. }),
         }

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use quartet_cluster::state::NodeState;
 use quartet_engine::{
     CopyError, CopySource, CopyTarget, Engine, EngineOptions, Parts, Replicated, Role, Space, StoreKind,
 };
 use quartet_env::{Clock, Fault, FaultyDisk, ManualClock, Next, Operation, Runtime};
 use quartet_log::{FileLogOpener, FileLogOptions};
-use quartet_log_replicated::{NodeId, ObjectOptions, Place, Writer};
+use quartet_log_replicated::{NodeId, ObjectOptions, PartitionId, Place, Writer};
 use quartet_model::{LogSequence, Version};
 
 use crate::cluster::judgement::Violation;
@@ -23,11 +24,21 @@ use crate::runtime::{COPY, SeededRuntime};
 
 /// Nodes of the cluster.
 pub const NODES: usize = 3;
+/// The only partition.
+pub const PARTITION: PartitionId = PartitionId(0);
 /// Records that the sequencer may hold, in bytes.
 const BUDGET_BYTES: u64 = 3 << 20;
 
 /// The answer of a node to a request for a copy of itself.
 pub type Given = Arc<Mutex<Option<Result<CopySource, CopyError>>>>;
+
+/// The stores of a node.
+#[derive(Clone, Copy)]
+pub struct Stores {
+    pub rows: StoreKind,
+    /// How large epochs are stored as objects; `None`: they are not.
+    pub objects: Option<ObjectOptions>,
+}
 
 pub struct Node {
     pub id: usize,
@@ -57,8 +68,16 @@ pub struct Node {
     pub counts: BTreeMap<&'static str, u64>,
     /// A layer's memory: what the row of a key says, by version.
     cache: BTreeMap<(Vec<u8>, Version), Vec<u8>>,
-    /// The cache must be dropped.
-    was_deposed: Arc<AtomicBool>,
+    /// A row differs from the log's, by damaged memory.
+    pub is_falsified: bool,
+    /// Since when it has served with another state than both others.
+    pub differs_since: Option<Duration>,
+    /// The rules that this process runs.
+    pub rules: NodeState,
+    /// The start of the simulation, for the rules.
+    began: Instant,
+    /// The end of its separation from the other nodes.
+    pub alone_until: Duration,
     mistake: Option<Mistake>,
     has_failed: Arc<AtomicBool>,
 }
@@ -68,10 +87,10 @@ impl Node {
         id: usize,
         place: &Place,
         post: Post,
-        store: StoreKind,
-        objects: Option<ObjectOptions>,
+        stores: Stores,
         random: &mut Random,
         mistake: Option<Mistake>,
+        began: Instant,
     ) -> Node {
         // One node's clock is an hour ahead: after its terms, versions increase by one.
         let ahead = if id == 0 { 3_600_000_000 } else { 0 };
@@ -89,7 +108,7 @@ impl Node {
             runtime,
             clock,
             options: EngineOptions {
-                store: Some(store),
+                store: Some(stores.rows),
                 kept_bytes: segment_bytes / 4,
                 checkpoint_log_bytes: random.pick(&[16 << 10, 256 << 10]),
                 unflushed_log_bytes: random.pick(&[16 << 10, 256 << 10]),
@@ -102,7 +121,7 @@ impl Node {
                 salt: random.next(),
                 ..FileLogOptions::default()
             },
-            objects,
+            objects: stores.objects,
             engine: None,
             is_empty: false,
             slow_until: Duration::ZERO,
@@ -113,7 +132,11 @@ impl Node {
             kept: LogSequence::ZERO,
             counts: BTreeMap::new(),
             cache: BTreeMap::new(),
-            was_deposed: Arc::default(),
+            rules: NodeState::new(NodeId(id as u64), 1, began),
+            began,
+            is_falsified: false,
+            differs_since: None,
+            alone_until: Duration::ZERO,
             mistake,
             has_failed: Arc::default(),
         }
@@ -140,9 +163,9 @@ impl Node {
     pub fn start(&mut self) -> Result<(), Violation> {
         self.incarnation += 1;
         self.cache.clear();
-        self.was_deposed = Arc::default();
+        self.rules = NodeState::new(NodeId(self.id as u64), 1, self.instant(self.runtime.now()));
         self.has_failed = Arc::default();
-        let (deposed, failed) = (self.was_deposed.clone(), self.has_failed.clone());
+        let failed = self.has_failed.clone();
         let replicated = Replicated {
             place: self.place.clone(),
             me: Writer {
@@ -151,11 +174,7 @@ impl Node {
             },
             nodes: NODES,
             sequencer: Box::new(self.post.handle()),
-            on_role: Box::new(move |role| {
-                if !matches!(role, Role::Home { .. } | Role::Candidate { .. }) {
-                    deposed.store(true, Ordering::SeqCst);
-                }
-            }),
+            on_role: Box::new(|_| {}),
             budget_bytes: BUDGET_BYTES,
             objects: self.objects,
         };
@@ -222,6 +241,7 @@ impl Node {
         self.disk = FaultyDisk::new();
         slow_syncs(&self.disk, &self.sync_micros, &self.runtime);
         self.is_empty = true;
+        self.is_falsified = false;
         self.kept = LogSequence::ZERO;
     }
 
@@ -335,8 +355,8 @@ impl Node {
 
     /// Requests a copy of this node, which its process returns in its own time.
     pub fn begin_copy(&self) -> Option<Given> {
-        let (engine, given) = (self.engine.clone()?, Given::default());
-        let slot = given.clone();
+        let (engine, shared) = (self.engine.clone()?, Given::default());
+        let slot = shared.clone();
         let mut engine = Some(engine);
         let step = move || {
             if let Some(engine) = engine.take() {
@@ -346,7 +366,7 @@ impl Node {
             Next::Done
         };
         self.runtime.start(COPY, Box::new(step)).expect("simulated work");
-        Some(given)
+        Some(shared)
     }
 
     pub fn incarnation(&self) -> u64 {
@@ -371,7 +391,7 @@ impl Node {
         self.runtime.now() > now
     }
 
-    /// Skips the time in which it was suspended.
+    /// Skips the time of its suspension.
     pub fn wake(&self, now: Duration) {
         self.runtime.skip(now.saturating_sub(self.runtime.now()));
     }
@@ -396,11 +416,38 @@ impl Node {
 
     /// Returns a layer's answer for a row: out of its memory, where it knows the row's version.
     pub fn through_cache(&mut self, key: &[u8], version: Version, value: Vec<u8>) -> Vec<u8> {
-        let is_over = self.was_deposed.swap(false, Ordering::SeqCst);
-        if is_over && self.mistake != Some(Mistake::KeptCaches) {
+        self.cache.entry((key.to_vec(), version)).or_insert(value).clone()
+    }
+
+    /// The layers end with their term, and a layer's memory with them.
+    pub fn drop_layers(&mut self) {
+        if self.mistake != Some(Mistake::KeptCaches) {
             self.cache.clear();
         }
-        self.cache.entry((key.to_vec(), version)).or_insert(value).clone()
+    }
+
+    /// The home that this node follows, which may be itself.
+    pub fn followed(&self) -> Option<NodeId> {
+        match self.role()? {
+            Role::Following { home, .. } => home.map(|home| home.node),
+            Role::Home { .. } => Some(NodeId(self.id as u64)),
+            _ => None,
+        }
+    }
+
+    /// Returns true if clients are served here.
+    pub fn serves(&self) -> bool {
+        self.engine.is_some() && self.rules.serves(PARTITION)
+    }
+
+    /// Returns true for a home that the sequencer leaves without answers: its layers refuse.
+    pub fn is_suspended(&self) -> bool {
+        !self.is_home() && matches!(self.role(), Some(Role::Home { .. }))
+    }
+
+    /// A simulated time, for the rules.
+    pub fn instant(&self, at: Duration) -> Instant {
+        self.began + at
     }
 
     /// Visits all rows, by full key, and returns the version that they are at.

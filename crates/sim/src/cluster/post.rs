@@ -61,6 +61,8 @@ enum Sent {
     ReadTerm,
     /// A piece of an object.
     Piece,
+    /// The records from one on, with the number of the read.
+    Range(u64),
     Other,
 }
 
@@ -80,6 +82,9 @@ pub struct Post {
     shown: BTreeMap<LogSequence, Vec<u8>>,
     /// The chunks as they are.
     chunks: BTreeMap<LogSequence, Vec<u8>>,
+    /// Reads of the log by this process, and the last that was answered to the end of the log.
+    ranges_sent: u64,
+    ranges_answered: u64,
     /// Number of answers of each kind.
     pub counts: BTreeMap<&'static str, u64>,
 }
@@ -96,15 +101,27 @@ impl Post {
             home_by: None,
             shown: BTreeMap::new(),
             chunks: BTreeMap::new(),
+            ranges_sent: 0,
+            ranges_answered: 0,
             counts: BTreeMap::new(),
         }
+    }
+
+    /// The number of reads of the log that were sent.
+    pub fn ranges_sent(&self) -> u64 {
+        self.ranges_sent
+    }
+
+    /// The number of the last range with an answer that reached the end of the log.
+    pub fn ranges_answered(&self) -> u64 {
+        self.ranges_answered
     }
 
     pub fn client(&self) -> usize {
         self.sequencer.client()
     }
 
-    /// The kind of record whose append is unanswered.
+    /// The kind of record with an unanswered append.
     pub fn appends(&self) -> Option<&'static str> {
         self.under_way.values().find_map(|(_, sent)| match sent {
             Sent::Append { kind, .. } => Some(*kind),
@@ -141,6 +158,9 @@ impl Post {
         }
         for (id, request) in sent {
             let sent = self.sent(&request);
+            if let Sent::Range(number) = sent {
+                self.ranges_sent = number;
+            }
             let request = self.on_its_way(request);
             let number = self.sequencer.send(request);
             self.under_way.insert(number, (id, sent));
@@ -172,6 +192,7 @@ impl Post {
             Request::Object(ObjectRequest::Put { name, .. }) if self.place.object_sequence(name).is_some() => {
                 Sent::Piece
             }
+            Request::Range { until, .. } if *until == self.place.records_end() => Sent::Range(self.ranges_sent + 1),
             Request::Get { key } if *key == self.place.term_key() => Sent::ReadTerm,
             Request::Transact {
                 compares, operations, ..
@@ -196,12 +217,15 @@ impl Post {
         {
             self.home_by = None;
         }
-        let what = match (sent, answer) {
+        if let (Sent::Range(number), Ok(Answer::Entries { more: false, .. })) = (sent, answer) {
+            self.ranges_answered = self.ranges_answered.max(*number);
+        }
+        let event = match (sent, answer) {
             (Sent::Append { .. }, Err(_)) => "append unknown",
-            (Sent::Append { term, record, .. }, Ok(Answer::Refused { found })) => {
-                let is_there = found.get(1).is_some_and(|found| found.as_ref() == Some(record));
+            (Sent::Append { term, record, .. }, Ok(Answer::Refused { values })) => {
+                let is_there = values.get(1).is_some_and(|value| value.as_ref() == Some(record));
                 match (
-                    found.first().is_some_and(|found| found.as_ref() == Some(term)),
+                    values.first().is_some_and(|value| value.as_ref() == Some(term)),
                     is_there,
                 ) {
                     (true, true) => "append had landed before",
@@ -213,9 +237,9 @@ impl Post {
             (Sent::Claim(_), Err(_)) => "claim unknown",
             (Sent::Claim(term), Ok(answer)) => {
                 let has_landed =
-                    |found: &[Option<Vec<u8>>]| found.first().is_some_and(|found| found.as_ref() == Some(term));
+                    |values: &[Option<Vec<u8>>]| values.first().is_some_and(|value| value.as_ref() == Some(term));
                 let outcome = match answer {
-                    Answer::Refused { found } if !has_landed(found) => "claim refused",
+                    Answer::Refused { values } if !has_landed(values) => "claim refused",
                     Answer::Refused { .. } => "claim had landed before",
                     _ => "claim won",
                 };
@@ -229,8 +253,8 @@ impl Post {
             (_, Err(_)) => "other answer unknown",
             _ => return,
         };
-        *self.counts.entry(what).or_default() += 1;
-        if what.starts_with("deposed") {
+        *self.counts.entry(event).or_default() += 1;
+        if event.starts_with("deposed") {
             self.home_by = None;
         }
     }
@@ -309,18 +333,18 @@ impl Post {
                 None => answer,
             }),
             (_, _, Ok(Answer::Entries { entries, more })) => {
-                let shown = |(key, value): (Vec<u8>, Vec<u8>)| {
+                let as_shown = |(key, value): (Vec<u8>, Vec<u8>)| {
                     let value = self.shown_record(&key, value);
                     (key, value)
                 };
-                let entries = entries.into_iter().map(shown).collect();
+                let entries = entries.into_iter().map(as_shown).collect();
                 Ok(Answer::Entries { entries, more })
             }
             (_, _, answer) => answer,
         }
     }
 
-    /// Replaces a record by a falsified one, and later records by ones that fit it.
+    /// Replaces a record by a falsified record, and later records by records that fit it.
     fn shown_record(&mut self, key: &[u8], value: Vec<u8>) -> Vec<u8> {
         let (Some(at), Some(mistake)) = (self.place.sequence_of(key), self.mistake) else {
             return value;
@@ -332,8 +356,8 @@ impl Post {
         if mistake == Mistake::CutGroupApplied && self.home_by.is_some() {
             return value;
         }
-        if let Some(shown) = self.shown.get(&at) {
-            return shown.clone();
+        if let Some(record) = self.shown.get(&at) {
+            return record.clone();
         }
         let body = match (mistake, &record.body) {
             (Mistake::SkippedGap, Body::Epoch(_)) if at.0.is_multiple_of(97) => Some(Body::Epoch(Vec::new())),

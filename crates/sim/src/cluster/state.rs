@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use quartet_engine::{Arrival, Dependency, StoreKind};
+use quartet_engine::{Arrival, Dependency, FollowingPeriod, ReadArrival, StoreKind, WatchId};
 use quartet_log_replicated::model::{Chaos, ModelSequencer, World};
 use quartet_log_replicated::{ClusterId, ObjectOptions, PartitionId, Place};
 use quartet_model::Version;
@@ -14,9 +16,21 @@ use crate::cluster::copying::{Copying, Holding};
 use crate::cluster::histories::Transaction;
 use crate::cluster::judgement::{Judge, Violation};
 use crate::cluster::mistake::Mistake;
-use crate::cluster::node::{NODES, Node};
+use crate::cluster::node::{NODES, Node, Stores};
 use crate::cluster::post::Post;
 use crate::random::{Random, mixed};
+
+/// A row's version and value, if there is one.
+pub type StoredRow = Option<(Version, Vec<u8>)>;
+
+/// Rows in the memory of a node that is not home, for one period of following. They are read again
+/// once one of them has changed, as the catalogue is with its credentials.
+pub struct KeptRows {
+    pub period: FollowingPeriod,
+    pub rows: BTreeMap<Vec<u8>, StoredRow>,
+    pub has_changed: Arc<AtomicBool>,
+    pub watches: Vec<WatchId>,
+}
 
 pub struct Cluster {
     pub random: Random,
@@ -31,6 +45,12 @@ pub struct Cluster {
     pub replies: Vec<Reply>,
     /// Reads that have arrived and are not executed yet.
     pub arrived: Vec<ArrivedRead>,
+    /// Reads at nodes that are not home, which wait until the node has what they must see.
+    pub followed: Vec<FollowedRead>,
+    /// The arrival of an earlier read at each node that was not home then, for a mistake.
+    pub earlier_followed: Vec<Option<(ReadArrival, Duration)>>,
+    /// The rows that the layers of a node that is not home keep in memory.
+    pub kept_rows: Vec<Option<KeptRows>>,
     /// The arrival of an earlier request at each node, for a mistake.
     pub earlier: Vec<Option<(Arrival, Duration)>>,
     pub written: u64,
@@ -68,6 +88,29 @@ pub struct ArrivedRead {
     /// It must see this version.
     pub required: Version,
     pub due: Duration,
+}
+
+/// A read at a node that is not home.
+pub struct FollowedRead {
+    pub node: usize,
+    pub incarnation: u64,
+    pub arrival: ReadArrival,
+    /// Ranges of the log that the node had sent, for a mistake.
+    pub ranges: u64,
+    pub asked: Asked,
+    pub began: Duration,
+}
+
+/// The object of a read at a node that is not home.
+pub enum Asked {
+    /// A register, which must be as of this version at least.
+    Register {
+        key: Vec<u8>,
+        required: Version,
+        /// It is read as layers read credentials: from rows in memory.
+        is_kept: bool,
+    },
+    Lists(Vec<Vec<u8>>),
 }
 
 /// A reply of a running process: replies of an ended process are dropped.
@@ -113,7 +156,7 @@ pub fn wild() -> Chaos {
 }
 
 impl Cluster {
-    /// Even seeds have all rows in memory, odd ones in the ssd store.
+    /// Even seeds have all rows in memory, odd seeds in the ssd store.
     pub fn begin(seed: u64, mistake: Option<Mistake>) -> Result<Cluster, Violation> {
         let mut random = Random::new(seed);
         let store = match seed % 2 {
@@ -122,12 +165,13 @@ impl Cluster {
         };
         // Every other pair of seeds has a store of objects.
         let objects = (seed % 4 >= 2).then_some(OBJECTS);
+        let stores = Stores { rows: store, objects };
         let place = Place::new("/sim", ClusterId(u128::from(seed) + 1), PartitionId(0));
         let world = World::new(random.next(), wild());
-        let mut nodes = Vec::new();
+        let (mut nodes, began) = (Vec::new(), Instant::now());
         for id in 0..NODES {
             let post = Post::new(place.clone(), ModelSequencer::new(&world), mistake);
-            nodes.push(Node::new(id, &place, post, store, objects, &mut random, mistake));
+            nodes.push(Node::new(id, &place, post, stores, &mut random, mistake, began));
         }
         let holds = (0..NODES).map(|id| Holding::new(ModelSequencer::new(&world), &place, id));
         let mut cluster = Cluster {
@@ -141,6 +185,9 @@ impl Cluster {
             now: Duration::ZERO,
             replies: Vec::new(),
             arrived: Vec::new(),
+            followed: Vec::new(),
+            earlier_followed: vec![None; NODES],
+            kept_rows: (0..NODES).map(|_| None).collect(),
             earlier: vec![None; NODES],
             written: 0,
             has_objects: objects.is_some(),
@@ -194,6 +241,8 @@ impl Cluster {
         self.world.borrow_mut().forget(self.nodes[at].post.client());
         self.replies.retain(|reply| reply.node != at);
         self.arrived.retain(|read| read.node != at);
-        self.earlier[at] = None;
+        self.followed.retain(|read| read.node != at);
+        (self.earlier[at], self.earlier_followed[at]) = (None, None);
+        self.kept_rows[at] = None;
     }
 }

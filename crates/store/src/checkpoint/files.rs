@@ -51,7 +51,7 @@ pub(crate) fn newest(disk: &dyn Disk) -> io::Result<Option<String>> {
 /// True for the name of a checkpoint.
 pub(crate) fn is_checkpoint(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX);
-    digits.is_some_and(|rest| rest.len() == 20 && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    digits.is_some_and(|digits| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The log sequence in a checkpoint's name.
@@ -150,10 +150,10 @@ impl CheckpointFiles {
     /// Truncates a partial file in small steps, so that concurrent syncs are not delayed.
     fn shrink_temporary(&self) -> io::Result<()> {
         let file = self.disk.open(TEMPORARY)?;
-        let mut left = file.len()?;
-        while left > 0 {
-            left = left.saturating_sub(SHRINK_BYTES);
-            file.set_len(left)?;
+        let mut length = file.len()?;
+        while length > 0 {
+            length = length.saturating_sub(SHRINK_BYTES);
+            file.set_len(length)?;
             file.sync_gently()?;
         }
         Ok(())
@@ -274,10 +274,10 @@ mod tests {
         );
         drop(writing);
         disk.crash();
-        let kept = disk.open("checkpoint").unwrap().len().unwrap();
+        let length = disk.open("checkpoint").unwrap().len().unwrap();
         assert!(
-            written - kept < UNSYNCED_BYTES_MAX,
-            "{kept} of {written} bytes were synced"
+            written - length < UNSYNCED_BYTES_MAX,
+            "{length} of {written} bytes were synced"
         );
     }
 }

@@ -25,7 +25,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
-use quartet_model::{LogSequence, Version};
+use quartet_model::{LogSequence, Version, format};
 
 use crate::hash::StateHasher;
 use crate::interface::Snapshot;
@@ -47,8 +47,6 @@ pub struct CheckpointSummary {
 }
 
 const MAGIC: &[u8; 8] = b"QUARTETC";
-/// Covers what layers put into rows too.
-const FORMAT_VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const TAG_ROWS: u8 = 1;
 pub(crate) const TAG_FOOTER: u8 = 2;
@@ -104,7 +102,7 @@ impl Writer<'_> {
     fn header(&mut self, position: Position) -> io::Result<()> {
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(MAGIC);
-        header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header.extend_from_slice(&format::written().to_le_bytes());
         header.extend_from_slice(&position.version.0.to_le_bytes());
         header.extend_from_slice(&position.sequence.0.to_le_bytes());
         header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
@@ -160,15 +158,15 @@ impl Writer<'_> {
         })
     }
 
-    fn part(&mut self, tag: u8, payload: &[u8], rest: &[u8]) -> io::Result<()> {
+    fn part(&mut self, tag: u8, payload: &[u8], tail: &[u8]) -> io::Result<()> {
         let mut frame = [0; FRAME_BYTES];
         frame[0] = tag;
-        frame[1..5].copy_from_slice(&((payload.len() + rest.len()) as u32).to_le_bytes());
-        let crc = crc_of_part(&frame, payload, rest);
+        frame[1..5].copy_from_slice(&((payload.len() + tail.len()) as u32).to_le_bytes());
+        let crc = crc_of_part(&frame, payload, tail);
         frame[5..].copy_from_slice(&crc.to_le_bytes());
         self.put(&frame)?;
         self.put(payload)?;
-        self.put(rest)
+        self.put(tail)
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -200,9 +198,9 @@ pub fn read(
             .map_err(|source| CheckpointError::Input { offset: 0, source })?;
         let mut rows = 0;
         for blocks in verified {
-            let mut rest: &[u8] = &blocks;
-            while let Some((row, behind)) = parse_row(rest) {
-                rest = behind;
+            let mut unread: &[u8] = &blocks;
+            while let Some((row, behind)) = parse_row(unread) {
+                unread = behind;
                 rows += 1;
                 sink(row);
             }
@@ -250,7 +248,7 @@ impl<'a> Reader<'a> {
             return Err(self.damaged("a wrong checksum"));
         }
         match u32_at(&header, 8) {
-            FORMAT_VERSION => {}
+            format if format::is_read(format) => {}
             other => return Err(CheckpointError::UnknownFormat(other)),
         }
         Ok(Position {
@@ -366,7 +364,7 @@ impl<'a> Verifier<'a> {
                 let footer = self.reader.payload.split_off(start);
                 return self.end(position, &footer, give);
             }
-            self.block(start).map_err(|what| self.reader.damaged(what))?;
+            self.block(start).map_err(|reason| self.reader.damaged(reason))?;
             if self.reader.payload.len() >= GIVEN_BYTES {
                 let mut next = used.try_recv().unwrap_or_default();
                 next.clear();
@@ -378,19 +376,19 @@ impl<'a> Verifier<'a> {
 
     /// Verifies the rows of the block that starts at `start`.
     fn block(&mut self, start: usize) -> Result<(), &'static str> {
-        let mut rest = &self.reader.payload[start..];
-        if rest.is_empty() {
+        let mut unread = &self.reader.payload[start..];
+        if unread.is_empty() {
             return Err("a block without rows");
         }
         let mut last: &[u8] = &self.last_key;
-        while !rest.is_empty() {
-            let (row, behind) = RowBytes::parse(rest).ok_or("a row beyond its block")?;
+        while !unread.is_empty() {
+            let (row, behind) = RowBytes::parse(unread).ok_or("a row beyond its block")?;
             if self.rows > 0 && last >= row.key {
                 return Err("rows out of order");
             }
             self.hasher.push_parts(row.key, row.value, row.version);
             self.rows += 1;
-            (last, rest) = (row.key, behind);
+            (last, unread) = (row.key, behind);
         }
         self.last_key = last.to_vec();
         Ok(())
@@ -424,24 +422,24 @@ struct RowBytes<'a> {
 impl RowBytes<'_> {
     /// The first row of `payload`, and the remaining bytes.
     fn parse(payload: &[u8]) -> Option<(RowBytes<'_>, &[u8])> {
-        let (header, rest) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
-        let (key, rest) = rest.split_at_checked(u32_at(header, 8) as usize)?;
-        let (value, rest) = rest.split_at_checked(u32_at(header, 12) as usize)?;
+        let (header, tail) = payload.split_first_chunk::<ROW_HEADER_BYTES>()?;
+        let (key, tail) = tail.split_at_checked(u32_at(header, 8) as usize)?;
+        let (value, tail) = tail.split_at_checked(u32_at(header, 12) as usize)?;
         let version = Version(u64_at(header, 0));
-        Some((RowBytes { key, value, version }, rest))
+        Some((RowBytes { key, value, version }, tail))
     }
 }
 
 pub(crate) fn parse_row(payload: &[u8]) -> Option<(Row, &[u8])> {
-    let (row, rest) = RowBytes::parse(payload)?;
-    Some((Row::new(row.key, row.value, row.version), rest))
+    let (row, tail) = RowBytes::parse(payload)?;
+    Some((Row::new(row.key, row.value, row.version), tail))
 }
 
-pub(crate) fn crc_of_part(frame: &FrameBytes, payload: &[u8], rest: &[u8]) -> u32 {
+pub(crate) fn crc_of_part(frame: &FrameBytes, payload: &[u8], tail: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[..5]);
     hasher.update(payload);
-    hasher.update(rest);
+    hasher.update(tail);
     hasher.finalize()
 }
 
@@ -539,21 +537,21 @@ mod tests {
     fn little_is_read_ahead_of_the_rows() {
         let (bytes, _) = written(store(100_000, 100).snapshot());
         assert!(bytes.len() > 10 * GIVEN_BYTES);
-        let (read_bytes, mut taken, mut most) = (AtomicUsize::new(0), 0, 0);
+        let (read_bytes, mut row_bytes, mut most) = (AtomicUsize::new(0), 0, 0);
         let mut input = Counting {
             bytes: &bytes,
             read: &read_bytes,
         };
         let mut sink = |row: Row| {
-            taken += ROW_HEADER_BYTES + row.key().len() + row.value().len();
-            if taken % 1000 == 0 {
+            row_bytes += ROW_HEADER_BYTES + row.key().len() + row.value().len();
+            if row_bytes % 1000 == 0 {
                 std::thread::yield_now();
             }
-            most = most.max(read_bytes.load(Ordering::Relaxed) - taken);
+            most = most.max(read_bytes.load(Ordering::Relaxed) - row_bytes);
         };
         read(&mut input, &mut sink, &mut |_| {}).expect("an undamaged checkpoint");
-        let (given, frames) = (GIVEN_BYTES + BLOCK_BYTES_MOST, bytes.len() - taken);
-        assert!(most <= 2 * given + frames, "{most} bytes ahead");
+        let (ahead_bytes, frames) = (GIVEN_BYTES + BLOCK_BYTES_MOST, bytes.len() - row_bytes);
+        assert!(most <= 2 * ahead_bytes + frames, "{most} bytes ahead");
     }
 
     /// Largest block of these rows.
@@ -602,23 +600,23 @@ mod tests {
         let repeated: Vec<&[u8]> = [&parts[..2], &parts[1..]].concat();
         let mut exchanged = parts.clone();
         exchanged.swap(1, 2);
-        for (parts, what) in [
+        for (parts, reason) in [
             (without, "row count"),
             (repeated, "out of order"),
             (exchanged, "out of order"),
         ] {
             let error = read_back(&parts.concat()).err().expect("refused").to_string();
-            assert!(error.contains(what), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 
     fn parts(bytes: &[u8]) -> Vec<&[u8]> {
-        let (header, mut rest) = bytes.split_at(HEADER_BYTES);
+        let (header, mut unread) = bytes.split_at(HEADER_BYTES);
         let mut parts = vec![header];
-        while !rest.is_empty() {
-            let (part, behind) = rest.split_at(FRAME_BYTES + u32_at(rest, 1) as usize);
+        while !unread.is_empty() {
+            let (part, behind) = unread.split_at(FRAME_BYTES + u32_at(unread, 1) as usize);
             parts.push(part);
-            rest = behind;
+            unread = behind;
         }
         parts
     }

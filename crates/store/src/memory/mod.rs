@@ -7,7 +7,7 @@ pub(crate) mod run;
 pub mod tree;
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use quartet_env::Disk;
@@ -49,15 +49,15 @@ impl MemoryStore {
     ) -> Result<(MemoryStore, Option<FoundCheckpoint>), OpenError> {
         let files = CheckpointFiles::new(disk, options);
         let mut builder = MemoryBuilder::new();
-        let found = files.load_newest(&mut |row| builder.push(row), progress)?;
+        let checkpoint = files.load_newest(&mut |row| builder.push(row), progress)?;
         let store = MemoryStore {
-            applied: found
+            applied: checkpoint
                 .as_ref()
-                .map_or(Position::default(), |found| found.summary.position),
+                .map_or(Position::default(), |checkpoint| checkpoint.summary.position),
             files: Some(files),
             ..builder.finish()
         };
-        Ok((store, found))
+        Ok((store, checkpoint))
     }
 
     /// Takes away what an unfinished checkpoint has left, and, with `remove_other`, what another
@@ -107,14 +107,14 @@ impl Fetched {
     /// The keys that have not been looked up yet, of these next keys to be written.
     fn missing<'a, 'k>(&mut self, keys: &'a [&'k [u8]]) -> &'a [&'k [u8]] {
         let ahead = &self.keys[self.written..];
-        let known = ahead.iter().zip(keys).take_while(|((next, _), key)| *next == mark(key));
-        let known = known.count();
-        if known < ahead.len() && known < keys.len() || self.written == self.keys.len() {
+        let matching = ahead.iter().zip(keys).take_while(|((next, _), key)| *next == mark(key));
+        let matching = matching.count();
+        if matching < ahead.len() && matching < keys.len() || self.written == self.keys.len() {
             self.keys.clear();
             self.written = 0;
             return keys;
         }
-        &keys[known..]
+        &keys[matching..]
     }
 }
 
@@ -210,8 +210,8 @@ impl Store for MemoryStore {
     }
 
     fn clear_nth(&mut self, start: &[u8], end: &[u8], index: u64) -> Result<Option<Row>, StoreError> {
-        let found = nth(&self.tree, start, end, index).map(|(rank, _)| rank);
-        Ok(found.and_then(|rank| self.tree.remove_nth(rank)))
+        let rank = nth(&self.tree, start, end, index).map(|(rank, _)| rank);
+        Ok(rank.and_then(|rank| self.tree.remove_nth(rank)))
     }
 
     fn clear_end(&mut self, start: &[u8], end: &[u8], last: bool) -> Result<Option<Row>, StoreError> {
@@ -324,11 +324,11 @@ impl<T: Rows> Read for T {
 
     fn scan_numbers(
         &self,
-        range: (&[u8], &[u8]),
+        range: Range<&[u8]>,
         key_bytes: usize,
         visit: &mut dyn FnMut(&[u64]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.tree().visit_numbers(range, key_bytes, visit);
+        self.tree().visit_numbers(range.start, range.end, key_bytes, visit);
         Ok(())
     }
 
@@ -399,8 +399,8 @@ mod tests {
     /// The number of keys that wait to be written, with a way or without.
     fn waiting(store: &MemoryStore) -> (usize, usize) {
         let keys = &store.fetched.keys[store.fetched.written..];
-        let known = keys.iter().filter(|(_, way)| way.is_some()).count();
-        (known, keys.len() - known)
+        let resolved = keys.iter().filter(|(_, way)| way.is_some()).count();
+        (resolved, keys.len() - resolved)
     }
 
     #[test]
@@ -477,8 +477,8 @@ mod tests {
                 (&number.to_be_bytes()[..], Version(number))
             );
         };
-        for kept in [1, 3, 1000] {
-            states.retain(|(number, _)| number % kept == 0);
+        for interval in [1, 3, 1000] {
+            states.retain(|(number, _)| number % interval == 0);
             for (number, state) in &states {
                 holds(state, 3, *number);
                 (4..10).for_each(|key| holds(state, key, 1));

@@ -141,11 +141,11 @@ impl Parts {
         let Some(frame) = self.frame(offset)? else {
             return Ok(lost(self.length));
         };
-        let by_length = self.end_by_frame(offset, &frame);
+        let length_end = self.end_by_frame(offset, &frame);
         let start = offset + FRAME_BYTES as u64;
         let mut at = start;
         while let Some((_, end)) = self.row(at)? {
-            if Some(end) == by_length {
+            if Some(end) == length_end {
                 return Ok(lost(end));
             }
             if self.sound(end)?.is_some() {
@@ -161,7 +161,7 @@ impl Parts {
             }
             at = end;
         }
-        if let Some(end) = by_length
+        if let Some(end) = length_end
             && self.sound(end)?.is_some()
         {
             return Ok(lost(end));
@@ -192,8 +192,8 @@ impl Parts {
 
 fn holds_rows(mut payload: &[u8]) -> bool {
     let is_empty = payload.is_empty();
-    while let Some((_, rest)) = parse_row(payload) {
-        payload = rest;
+    while let Some((_, remaining)) = parse_row(payload) {
+        payload = remaining;
     }
     !is_empty && payload.is_empty()
 }
@@ -250,8 +250,8 @@ impl Reading<'_> {
     }
 
     fn block(&mut self, mut payload: &[u8], offset: u64) -> Result<(), OpenError> {
-        while let Some((row, rest)) = parse_row(payload) {
-            payload = rest;
+        while let Some((row, remaining)) = parse_row(payload) {
+            payload = remaining;
             if self.last.as_ref().is_some_and(|last| last.key() >= row.key()) {
                 let key = row.key().to_vec();
                 self.lose(offset, "rows out of order", vec![key]);
@@ -304,9 +304,9 @@ impl Reading<'_> {
     }
 
     /// Records a gap after the last trusted row.
-    fn lose(&mut self, offset: u64, what: &str, likely: Vec<Vec<u8>>) {
+    fn lose(&mut self, offset: u64, reason: &str, likely: Vec<Vec<u8>>) {
         self.is_damaged = true;
-        let what = format!("{} from byte {offset} on: {what}", self.name);
+        let what = format!("{} from byte {offset} on: {reason}", self.name);
         match &mut self.lost {
             Some(lost) => {
                 lost.what = format!("{}; {what}", lost.what);

@@ -70,7 +70,7 @@ fn salvage_and_judge(disk: &FaultyDisk, rows: &BTreeMap<Vec<u8>, Row>) -> Outcom
     };
     let mut tell = |damage| match damage {
         Damage::Lost(piece) => lost.push(piece),
-        Damage::Mended(what) => mended.push(what),
+        Damage::Mended(name) => mended.push(name),
     };
     let salvaged = salvage(&shared, &mut keep, &mut tell).unwrap();
     assert_eq!(salvaged.rows, saved.len() as u64);
@@ -78,7 +78,7 @@ fn salvage_and_judge(disk: &FaultyDisk, rows: &BTreeMap<Vec<u8>, Row>) -> Outcom
     for (key, row) in rows {
         let is_lost = |piece: &&Lost| piece.from <= *key && piece.before.as_ref().is_none_or(|before| key < before);
         match saved.remove(key) {
-            Some(found) => assert_eq!(&found, row),
+            Some(stored) => assert_eq!(&stored, row),
             None => {
                 assert!(lost.iter().any(|piece| is_lost(&piece)), "{:?} is missing", row.key());
                 missing += 1;

@@ -156,17 +156,18 @@ fn leaves_are_requested_before_the_first_of_them_is_read() {
     let keys: Vec<[u8; 8]> = (0..ROWS).step_by(APART as usize).map(u64::to_be_bytes).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_slice()).collect();
     let leaves = keys.len() as u64;
-    let (announced, others) = disk.reads_of(|| assert!(store.get_each(&keys).unwrap().iter().all(Option::is_some)));
+    let (announced, unannounced) =
+        disk.reads_of(|| assert!(store.get_each(&keys).unwrap().iter().all(Option::is_some)));
     assert!(
-        announced > leaves / 2 && others < leaves / 8,
-        "{announced} and {others}"
+        announced > leaves / 2 && unannounced < leaves / 8,
+        "{announced} and {unannounced}"
     );
 
     let changed = (0..ROWS).step_by(APART as usize).map(|number| number + APART / 2);
     changed.for_each(|number| drop(store.set(row(number, 2)).unwrap()));
-    let (announced, others) = disk.reads_of(|| flush(&mut store, 2));
+    let (announced, unannounced) = disk.reads_of(|| flush(&mut store, 2));
     assert!(
-        announced > leaves / 2 && others < leaves / 8,
-        "{announced} and {others}"
+        announced > leaves / 2 && unannounced < leaves / 8,
+        "{announced} and {unannounced}"
     );
 }

@@ -238,7 +238,7 @@ impl Base {
         visit: &mut dyn FnMut(&Place),
     ) -> Result<(), StoreError> {
         visit(&child.place);
-        let wrong = |what| Err(damaged(&child.place, what));
+        let wrong = |reason| Err(damaged(&child.place, reason));
         let (mut rows, mut row_bytes, mut newest) = (0, 0, Version::ZERO);
         match self.files.read_node(&child.place)? {
             Node::Leaf(leaf) if height == 0 => {

@@ -288,11 +288,11 @@ impl Files {
     fn sweep(&self) {
         let mut pins = self.pins.lock();
         let oldest = pins.readers.keys().next().copied().unwrap_or(u64::MAX);
-        let (removed, kept) = pins
+        let (removed, pinned) = pins
             .doomed
             .drain(..)
             .partition(|(generation, ..)| *generation <= oldest);
-        pins.doomed = kept;
+        pins.doomed = pinned;
         drop(pins);
         let removed: Vec<(u64, u32, u64)> = removed;
         if removed.is_empty() {
@@ -313,8 +313,8 @@ const ENDS_BEFORE: &str = "the file ends before it";
 /// Bytes that are read without querying the file's length: any node.
 const UNASKED_BYTES_MAX: u32 = 64 << 10;
 
-pub(super) fn damaged(place: &Place, what: &'static str) -> StoreError {
-    StoreError::damaged(Files::name(place.file), place.offset.into(), what)
+pub(super) fn damaged(place: &Place, reason: &'static str) -> StoreError {
+    StoreError::damaged(Files::name(place.file), place.offset.into(), reason)
 }
 
 impl Pin {
@@ -366,11 +366,14 @@ pub(super) mod tests {
             let file = disk.create(&Files::name(number)).unwrap();
             files.keep_open(number, file.into());
         }
-        let kept = |files: &Files| files.open.lock().files.keys().copied().collect::<Vec<u32>>();
-        assert_eq!(kept(&files), (3..=last).collect::<Vec<u32>>());
+        let open_files = |files: &Files| files.open.lock().files.keys().copied().collect::<Vec<u32>>();
+        assert_eq!(open_files(&files), (3..=last).collect::<Vec<u32>>());
         files.file(1).unwrap();
         files.remove(4);
-        assert_eq!(kept(&files), [1].into_iter().chain(5..=last).collect::<Vec<u32>>());
+        assert_eq!(
+            open_files(&files),
+            [1].into_iter().chain(5..=last).collect::<Vec<u32>>()
+        );
         let open = files.open.lock();
         assert!(open.order.iter().copied().eq((5..=last).chain([1])));
     }

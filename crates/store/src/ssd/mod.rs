@@ -307,12 +307,14 @@ impl SsdStore {
 
     /// Reads everything that is on disk and verifies it, checksums, order and counts.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
-        let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut bytes_of_files: BTreeMap<u32, u64> = BTreeMap::new();
         self.view.base.verify(&mut |place| {
-            *found.entry(place.file).or_default() += u64::from(place.bytes);
+            *bytes_of_files.entry(place.file).or_default() += u64::from(place.bytes);
         })?;
         let said = self.uses.iter().filter(|(_, usage)| usage.live_bytes > 0);
-        let agrees = said.map(|(number, usage)| (*number, usage.live_bytes)).eq(found);
+        let agrees = said
+            .map(|(number, usage)| (*number, usage.live_bytes))
+            .eq(bytes_of_files);
         match agrees {
             true => Ok(()),
             false => Err(StoreError::damaged(

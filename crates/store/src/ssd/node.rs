@@ -124,9 +124,9 @@ pub(super) struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
+        let (bytes, remaining) = self.0.split_at_checked(count)?;
+        self.0 = remaining;
+        Some(bytes)
     }
 
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -398,11 +398,7 @@ impl Inner {
 impl Child {
     /// Appends it after a child with that low end, in a node with that newest version.
     fn put_after(&self, low: &[u8], newest: Version, output: &mut Vec<u8>) {
-        let shared = low
-            .iter()
-            .zip(&*self.low)
-            .take_while(|(left, right)| left == right)
-            .count();
+        let shared = low.iter().zip(&*self.low).take_while(|(a, b)| a == b).count();
         let own = &self.low[shared..];
         put_varint(shared as u64, output);
         put_varint(own.len() as u64, output);

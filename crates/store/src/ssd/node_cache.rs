@@ -61,11 +61,11 @@ impl OpenTree {
     /// leaf.
     pub fn step(&self, mut child_of: impl FnMut(&Inner) -> usize) -> Step<'_> {
         let (mut slot, mut place, mut height) = (&self.root, &self.tree.root.place, self.tree.height);
-        while let Some(Known::CachedNode(kept)) = slot.get()
-            && let Node::Inner(inner) = &*kept.node
+        while let Some(Known::CachedNode(cached)) = slot.get()
+            && let Node::Inner(inner) = &*cached.node
         {
             let index = child_of(inner);
-            (slot, place) = (&kept.children[index], &inner.children[index].place);
+            (slot, place) = (&cached.children[index], &inner.children[index].place);
             height = height.saturating_sub(1);
         }
         Step {
@@ -77,15 +77,15 @@ impl OpenTree {
     }
 
     fn know(&self, node: &Arc<Node>) -> Known {
-        let taken = |inner: &Inner| {
+        let reserve = |inner: &Inner| {
             let bytes = node.memory_bytes() + (inner.children.len() * size_of::<Slot>()) as u64;
-            let left = |left: u64| left.checked_sub(bytes);
+            let reduced = |budget: u64| budget.checked_sub(bytes);
             self.bytes_left
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, reduced)
                 .is_ok()
         };
         match &**node {
-            Node::Inner(inner) if taken(inner) => Known::CachedNode(CachedNode {
+            Node::Inner(inner) if reserve(inner) => Known::CachedNode(CachedNode {
                 node: node.clone(),
                 children: inner.children.iter().map(|_| Slot::new()).collect(),
             }),

@@ -172,17 +172,17 @@ impl Rebuild<'_> {
         let (mut low, mut edits) = (span.low, edits);
         for (index, below) in inner.children.iter().enumerate() {
             let high = inner.children.get(index + 1).map(|next| &*next.low);
-            let here = match high {
+            let split = match high {
                 Some(high) => edits.partition_point(|edit| edit.key() < high),
                 None => edits.len(),
             };
-            let (edits_below, later) = edits.split_at(here);
+            let (edits_below, later) = edits.split_at(split);
             let span_below = Span {
                 low,
                 high: high.or(span.high),
             };
-            if let Rebuilt::Others(others) = self.child(below, height - 1, span_below, edits_below)? {
-                rebuilt.push((index, others));
+            if let Rebuilt::Others(children) = self.child(below, height - 1, span_below, edits_below)? {
+                rebuilt.push((index, children));
             }
             edits = later;
             low = high.unwrap_or(low);
@@ -209,8 +209,8 @@ impl Rebuild<'_> {
     /// Joins small neighbours if either is new, as many together as fit.
     fn joined(&mut self, pieces: Vec<(Child, bool)>, height: u8) -> Result<Vec<Child>, StoreError> {
         let mut joined = Vec::with_capacity(pieces.len());
-        let mut rest = &pieces[..];
-        while !rest.is_empty() {
+        let mut remaining = &pieces[..];
+        while !remaining.is_empty() {
             let mut bytes = 0;
             let bytes_max = if height == 0 {
                 JOINED_BYTES_MAX
@@ -221,14 +221,14 @@ impl Rebuild<'_> {
                 bytes += u64::from(piece.0.place.bytes);
                 bytes <= bytes_max
             };
-            let count = rest.iter().take_while(fits).count().max(1);
-            let (together, later) = rest.split_at(count);
+            let count = remaining.iter().take_while(fits).count().max(1);
+            let (together, later) = remaining.split_at(count);
             match together {
                 [(alone, _)] => joined.push(alone.clone()),
                 _ if together.iter().any(|(_, is_new)| *is_new) => joined.push(self.join(together, height)?),
                 _ => joined.extend(together.iter().map(|(child, _)| child.clone())),
             }
-            rest = later;
+            remaining = later;
         }
         Ok(joined)
     }
@@ -284,9 +284,9 @@ impl Rebuild<'_> {
                 }
                 continue;
             }
-            let kept = self.moved(entry)?;
-            changed |= kept.is_some();
-            entries.push(kept.unwrap_or(entry));
+            let moved = self.moved(entry)?;
+            changed |= moved.is_some();
+            entries.push(moved.unwrap_or(entry));
         }
         for edit in edits {
             changed |= self.add(edit, &mut entries)?;
@@ -433,7 +433,7 @@ fn pieces(inner: &Inner, rebuilt: Vec<(usize, Vec<Child>)>) -> Vec<(Child, bool)
     let mut pieces = Vec::with_capacity(inner.children.len());
     for (index, child) in inner.children.iter().enumerate() {
         match rebuilt.next_if(|(at, _)| *at == index) {
-            Some((_, others)) => pieces.extend(others.into_iter().map(|other| (other, true))),
+            Some((_, children)) => pieces.extend(children.into_iter().map(|other| (other, true))),
             None => pieces.push((child.clone(), false)),
         }
     }
@@ -442,7 +442,7 @@ fn pieces(inner: &Inner, rebuilt: Vec<(usize, Vec<Child>)>) -> Vec<(Child, bool)
 
 /// A key above `left`, at most `right`, and no longer than needed.
 pub(super) fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
-    let shared = left.iter().zip(right).take_while(|(left, right)| left == right).count();
+    let shared = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     &right[..=shared]
 }
 

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use quartet_env::Disk;
-use quartet_model::{LogSequence, Version};
+use quartet_model::{LogSequence, Version, format};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::node::{Child, Input};
@@ -34,8 +34,6 @@ pub(super) const NAME: &str = "base";
 pub(super) const PARTIAL: &str = "base.partial";
 pub(super) const COPY: &str = "base.copy";
 const MAGIC: &[u8; 8] = b"QUARTETB";
-/// Covers the nodes too, and what layers put into rows.
-const FORMAT_VERSION: u32 = 1;
 /// Far more than any root has: a million files.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -151,7 +149,7 @@ impl Root {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&format::written().to_le_bytes());
         bytes.extend_from_slice(&self.position.version.0.to_le_bytes());
         bytes.extend_from_slice(&self.position.sequence.0.to_le_bytes());
         bytes.extend_from_slice(&self.next_file.to_le_bytes());
@@ -172,7 +170,7 @@ impl Root {
     }
 
     fn parse(bytes: &[u8]) -> Result<Root, OpenError> {
-        let damaged = |what| OpenError::Store(StoreError::damaged(NAME, 0, what));
+        let damaged = |reason| OpenError::Store(StoreError::damaged(NAME, 0, reason));
         let Some((content, checksum)) = bytes.split_last_chunk::<8>() else {
             return Err(damaged("a sudden end"));
         };
@@ -184,7 +182,7 @@ impl Root {
         }
         let mut input = Input(&content[MAGIC.len()..]);
         match input.u32() {
-            Some(FORMAT_VERSION) => Root::take(&mut input).ok_or_else(|| damaged("a sudden end")),
+            Some(format) if format::is_read(format) => Root::take(&mut input).ok_or_else(|| damaged("a sudden end")),
             Some(other) => Err(OpenError::UnknownFormat(other)),
             None => Err(damaged("a sudden end")),
         }

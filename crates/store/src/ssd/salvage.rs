@@ -75,8 +75,8 @@ impl Reading<'_> {
                 Ok(())
             }
             _ => {
-                let what = damaged(&child.place, "not the node that belongs here").to_string();
-                self.lose(child, high, what, Vec::new());
+                let reason = damaged(&child.place, "not the node that belongs here").to_string();
+                self.lose(child, high, reason, Vec::new());
                 Ok(())
             }
         }

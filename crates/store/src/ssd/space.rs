@@ -37,9 +37,9 @@ impl Bound {
     /// Returns the bound after a flush that has written `written` bytes of a tree that needs `live`
     /// bytes.
     fn after(written: u64, live: u64) -> Bound {
-        let of_writing = written.saturating_mul(FLUSHES_KEPT).clamp(live / 16, live / 8 * 5);
+        let written_share = written.saturating_mul(FLUSHES_KEPT).clamp(live / 16, live / 8 * 5);
         let for_the_next = (live + live / 4).saturating_sub(written + written / 2);
-        let unneeded = of_writing.min(for_the_next.max(live / 8));
+        let unneeded = written_share.min(for_the_next.max(live / 8));
         Bound {
             most_bytes: live + unneeded + SLACK_BYTES,
             goal_bytes: live + unneeded - (unneeded / 8).min(AHEAD_BYTES_MAX),

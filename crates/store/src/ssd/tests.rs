@@ -214,8 +214,8 @@ impl Walk {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         store.view.fetch(&keys);
         let each = store.get_each(&keys).unwrap();
-        let of_model = keys.iter().map(|key| self.model.get(*key));
-        assert!(each.iter().map(Option::as_ref).eq(of_model));
+        let stored = keys.iter().map(|key| self.model.get(*key));
+        assert!(each.iter().map(Option::as_ref).eq(stored));
         let limit = 1 + self.random.below(300) as usize;
         assert!(
             scan(store, &start, &end, false, limit)
@@ -269,11 +269,11 @@ impl Walk {
         self.snapshots.clear();
         self.store = open(&self.disk);
         self.store.verify().unwrap();
-        let found = all(&self.store).unwrap();
+        let rows = all(&self.store).unwrap();
         let mut possible = self.uncertain.drain(..).chain([std::mem::take(&mut self.durable)]);
-        assert!(possible.any(|model| found.iter().eq(model.values())));
+        assert!(possible.any(|model| rows.iter().eq(model.values())));
         drop(possible);
-        self.model = found.into_iter().map(|row| (row.key().to_vec(), row)).collect();
+        self.model = rows.into_iter().map(|row| (row.key().to_vec(), row)).collect();
         self.durable = self.model.clone();
     }
 
@@ -340,9 +340,9 @@ fn every_operation_of_a_flush_may_fail() {
             disk.crash_keeping_some(nth);
             let store = open(&disk);
             store.verify().unwrap();
-            let found = all(&store).unwrap();
-            let is_after = found == after && store.applied() == at(2);
-            let is_before = found == before && store.applied() == at(1);
+            let rows = all(&store).unwrap();
+            let is_after = rows == after && store.applied() == at(2);
+            let is_before = rows == before && store.applied() == at(1);
             assert!(is_after || (is_before && flushed.is_err()), "{operation:?} {nth}");
             if !came_up {
                 break;
@@ -357,15 +357,15 @@ fn every_operation_of_a_flush_may_fail() {
 fn a_full_disk_refuses_a_flush() {
     let disk = FaultyDisk::new();
     let mut store = filled(&disk, 3000, 100);
-    let taken = disk.taken_bytes();
+    let capacity = disk.taken_bytes();
     for number in 3000..9000 {
         store.set(row(number, 100, 2)).unwrap();
     }
     let expected = all(&store).unwrap();
-    disk.set_capacity(Some(taken));
+    disk.set_capacity(Some(capacity));
     assert!(flush(&mut store, 2).is_err());
     assert_eq!(all(&store).unwrap(), expected);
-    assert!(disk.taken_bytes() <= taken, "what a failed flush took is given back");
+    assert!(disk.taken_bytes() <= capacity, "what a failed flush took is given back");
     store.clear(&numbered(1)).unwrap();
     disk.set_capacity(None);
     flush(&mut store, 2).unwrap();
@@ -388,10 +388,10 @@ fn a_flipped_byte_is_refused_or_harmless() {
         for offset in (0..bytes).step_by(29) {
             let damaged = disk.fork();
             damaged.flip(name, offset, 1 << (offset % 8));
-            let found = try_open(&damaged).ok().and_then(|store| all(&store).ok());
-            match found {
-                Some(found) => {
-                    assert_eq!(found, expected, "{name} at {offset}");
+            let rows = try_open(&damaged).ok().and_then(|store| all(&store).ok());
+            match rows {
+                Some(rows) => {
+                    assert_eq!(rows, expected, "{name} at {offset}");
                     harmless += 1;
                 }
                 None => refused += 1,
@@ -788,14 +788,17 @@ fn a_load_that_fails_leaves_an_empty_store() {
 fn nodes_that_a_flush_has_replaced_are_not_cached() {
     let disk = FaultyDisk::new();
     let mut store = filled(&disk, 2_000, 100);
-    let mut kept = Vec::new();
+    let mut counts = Vec::new();
     for version in 2..6 {
         (0..2_000).for_each(|number| _ = store.set(row(number, 100, version)).unwrap());
         flush(&mut store, version).unwrap();
         (0..2_000).for_each(|number| _ = store.get(&numbered(number)).unwrap());
-        kept.push(store.files.kept_nodes());
+        counts.push(store.files.kept_nodes());
     }
-    assert!(kept[0] > 50 && kept.iter().all(|nodes| *nodes == kept[0]), "{kept:?}");
+    assert!(
+        counts[0] > 50 && counts.iter().all(|nodes| *nodes == counts[0]),
+        "{counts:?}"
+    );
 }
 
 /// The nodes below kept nodes are read from the cache, and read again from disk once they are
@@ -807,8 +810,8 @@ fn nodes_that_are_not_cached_any_more_are_read() {
     let store = open(&disk);
     for _ in 0..3 {
         for number in 0..30_000 {
-            let of_others = row(number, 100, 1);
-            assert_eq!(store.get(&numbered(number)).unwrap(), Some(of_others));
+            let foreign = row(number, 100, 1);
+            assert_eq!(store.get(&numbered(number)).unwrap(), Some(foreign));
         }
     }
     assert!(store.files.kept_nodes() < 500, "the cache has room for a part only");

@@ -65,18 +65,18 @@ impl SsdSnapshot {
         if rank >= self.len() {
             return Ok(None);
         }
-        let found = self
+        let position = self
             .base
             .last_before(|key, before| self.merged_below(key, before) <= rank)?;
-        let Some(found) = found else {
+        let Some(position) = position else {
             return Ok(self.overlay.rows.nth(rank).cloned());
         };
-        let before = found.before();
-        let Some(index) = found.index else {
-            let seen = self.seen_below(found.leaf().key(0), before);
+        let before = position.before();
+        let Some(index) = position.index else {
+            let seen = self.seen_below(position.leaf().key(0), before);
             return Ok(self.overlay.rows.nth(rank - seen).cloned());
         };
-        let entry = found.leaf().entry(index);
+        let entry = position.leaf().entry(index);
         let is_seen = !self.overlay.hides(entry.key);
         if is_seen && self.merged_below(entry.key, before) == rank {
             return self.base.row(entry).map(Some);
@@ -206,10 +206,10 @@ impl Below<'_> {
             if seen == view.base.rows() - view.overlay.unseen() {
                 return Ok(None);
             }
-            let Some((found, index)) = view.seen_row(seen)?.and_then(Found::with_index) else {
+            let Some((position, index)) = view.seen_row(seen)?.and_then(Found::with_index) else {
                 return Ok(None);
             };
-            self.cursor.seek(found.leaf().key(index))?;
+            self.cursor.seek(position.leaf().key(index))?;
         }
     }
 
@@ -241,10 +241,10 @@ impl Below<'_> {
             let Some(seen) = view.seen_below(entry.key, rank).checked_sub(1) else {
                 return Ok(None);
             };
-            let Some((found, index)) = view.seen_row(seen)?.and_then(Found::with_index) else {
+            let Some((position, index)) = view.seen_row(seen)?.and_then(Found::with_index) else {
                 return Ok(None);
             };
-            let key = found.leaf().key(index);
+            let key = position.leaf().key(index);
             self.cursor.seek(key)?;
             // Past the row that was found.
             self.cursor.after()?;

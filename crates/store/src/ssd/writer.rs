@@ -151,14 +151,14 @@ impl Writer {
     /// room of the next flush: on a full disk, the log may take room that is freed for a moment.
     pub fn abandon(&mut self) {
         self.current = None;
-        let mut begun = std::mem::take(&mut self.begun).into_iter();
-        if let Some(first) = begun.next()
+        let mut numbers = std::mem::take(&mut self.begun).into_iter();
+        if let Some(first) = numbers.next()
             && let Err(error) = self.files.rename(first, RESERVE)
         {
             tracing::warn!(%error, "no room is kept for the next flush");
             self.files.remove(first);
         }
-        begun.for_each(|number| self.files.remove(number));
+        numbers.for_each(|number| self.files.remove(number));
     }
 
     fn begin(&mut self) -> io::Result<()> {
