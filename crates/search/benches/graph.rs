@@ -5,11 +5,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use quartet_search::codes::Codes;
-use quartet_search::query::{Expander, Parameters, parse};
-use quartet_search::search::{Request, search};
-use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, Time, graph, index};
+use quartet_search::index;
+use quartet_search::index::document::Document;
+use quartet_search::index::schema::{Field, FieldKind, Schema};
+use quartet_search::index::vector_kind::{Component, Graph, Metric, VectorKind};
+use quartet_search::redis::execute::{Request, search};
+use quartet_search::redis::query::{Expander, Parameters, parse};
+use quartet_search::rows::MemoryRows;
+use quartet_search::time::Time;
+use quartet_search::vectors::fields::VectorFields;
+use quartet_search::vectors::flat::Codes;
+use quartet_search::vectors::hnsw;
 
 const QUERIES: u64 = 200;
 const NEAREST: usize = 10;
@@ -71,7 +77,7 @@ fn schema(dimensions: usize, graph: Option<Graph>) -> Schema {
 
 fn put(rows: &mut MemoryRows, schema: &Schema, key: u64, vector: &[u8]) {
     let document = Document::new(schema, &key.to_be_bytes(), |_| Some(vector.to_vec())).unwrap();
-    index::put(rows, &document);
+    index::put(rows, &document, &VectorFields);
 }
 
 /// Keys of the nearest, and the time that it took.
@@ -93,9 +99,9 @@ fn nearest(
         ..Request::default()
     };
     let start = Instant::now();
-    let found = search(rows, schema, &query, &request, Time::until(&|| false)).unwrap();
+    let answer = search(rows, schema, &query, &request, Time::until(&|| false)).unwrap();
     let time = start.elapsed().as_secs_f64();
-    (found.hits.into_iter().map(|hit| hit.key).collect(), time)
+    (answer.hits.into_iter().map(|hit| hit.key).collect(), time)
 }
 
 fn report(
@@ -106,16 +112,16 @@ fn report(
     dimensions: usize,
 ) {
     for candidates in [10, 20, 50, 100] {
-        let (mut found, mut time, mut exact_time) = (0, 0.0, 0.0);
+        let (mut matches, mut time, mut exact_time) = (0, 0.0, 0.0);
         for query in 0..QUERIES {
             let vector = vector(shape, 5_000_000_000 + query, dimensions);
-            let (exact, of_exact) = nearest(rows, schema.1, vector.clone(), 0, None);
-            let (near, of_graph) = nearest(rows, schema.0, vector, candidates, Some(codes));
-            found += near.iter().filter(|key| exact.contains(key)).count();
-            time += of_graph;
-            exact_time += of_exact;
+            let (exact, exact_seconds) = nearest(rows, schema.1, vector.clone(), 0, None);
+            let (near, graph_seconds) = nearest(rows, schema.0, vector, candidates, Some(codes));
+            matches += near.iter().filter(|key| exact.contains(key)).count();
+            time += graph_seconds;
+            exact_time += exact_seconds;
         }
-        let recall = found as f64 / (QUERIES as usize * NEAREST) as f64;
+        let recall = matches as f64 / (QUERIES as usize * NEAREST) as f64;
         let (micros, exact) = (time / QUERIES as f64 * 1e6, exact_time / QUERIES as f64 * 1e6);
         println!("{name}, EF_RUNTIME {candidates}: recall {recall:.3}, {micros:.0} us; comparing all {exact:.0} us");
     }
@@ -136,7 +142,7 @@ fn main() {
                 seed += 1;
                 put(&mut rows, &with_graph, key, &vector(shape, seed, dimensions));
             }
-            while graph::settle(&mut rows, &with_graph, Some(&codes), SETTLED_AT_A_TIME) {}
+            while hnsw::settle(&mut rows, &with_graph, Some(&codes), SETTLED_AT_A_TIME) {}
             let micros = start.elapsed().as_secs_f64() * 1e6 / count as f64;
             println!("{name}, round {round}: {micros:.0} us a vector");
             if round == 0 || round == ROUNDS {

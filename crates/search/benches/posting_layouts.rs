@@ -16,9 +16,15 @@ use std::sync::atomic::Ordering;
 
 use documents::{Texts, TransactionRows, WORDS, engine, schema, space};
 use quartet_engine::Engine;
-use quartet_search::query::{Expander, Parameters, parse};
-use quartet_search::search::{Request, search};
-use quartet_search::{Document, Field, Schema, Time, WriteRows, analysis, index};
+use quartet_search::index;
+use quartet_search::index::document::Document;
+use quartet_search::index::schema::{Field, Schema};
+use quartet_search::redis::execute::{Request, search};
+use quartet_search::redis::query::{Expander, Parameters, parse};
+use quartet_search::rows::WriteRows;
+use quartet_search::text::analysis;
+use quartet_search::time::Time;
+use quartet_search::vectors::fields::VectorFields;
 
 const SEARCHES: u32 = 200;
 
@@ -97,13 +103,13 @@ fn write(engine: &Engine, schema: &Schema, layout: Layout, at: usize, fields: &[
         let document = Document::new(schema, key.as_bytes(), value).expect("the values fit");
         match layout {
             Layout::Settled(at_a_time) => {
-                index::put(&mut rows, &document);
+                index::put(&mut rows, &document, &VectorFields);
                 if index::State::read(&mut rows).unsettled() >= at_a_time {
                     index::settle(&mut rows, at_a_time as usize);
                 }
             }
             _ => {
-                index::put(&mut rows, &document);
+                index::put(&mut rows, &document, &VectorFields);
                 rows_of_postings(&mut rows, at, &fields[0].1);
             }
         }

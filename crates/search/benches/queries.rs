@@ -11,9 +11,13 @@ mod documents;
 
 use documents::{Texts, TransactionRows, engine, schema, space};
 use quartet_engine::Engine;
-use quartet_search::query::{Expander, Parameters, Query, parse};
-use quartet_search::search::{Request, search};
-use quartet_search::{Document, Field, Schema, Time, index};
+use quartet_search::index;
+use quartet_search::index::document::Document;
+use quartet_search::index::schema::{Field, Schema};
+use quartet_search::redis::execute::{Request, search};
+use quartet_search::redis::query::{Expander, Parameters, Query, parse};
+use quartet_search::time::Time;
+use quartet_search::vectors::fields::VectorFields;
 
 const ROUNDS: usize = 30;
 const QUERIES: usize = 20;
@@ -24,14 +28,14 @@ fn main() {
     let documents = words
         .next()
         .map_or(20_000, |count| count.parse().expect("a number of documents"));
-    let wanted = words.next().unwrap_or_default();
+    let filter = words.next().unwrap_or_default();
     let (engine, schema) = (engine(), schema());
     let began = cpu_seconds();
     fill(&engine, &schema, documents);
     let micros = (cpu_seconds() - began) * 1e6 / documents as f64;
     println!("{documents} documents, {micros:.1} us each");
     for (name, count, query) in kinds() {
-        if name.contains(&wanted) {
+        if name.contains(&filter) {
             measure(&engine, &schema, (name, count), query);
         }
     }
@@ -44,12 +48,12 @@ fn fill(engine: &Engine, schema: &Schema, documents: usize) {
             for at in first..documents.min(first + IN_A_TRANSACTION) {
                 let (key, fields) = (format!("document:{at:07}"), texts.fields(at));
                 let value = |field: &Field| {
-                    let of_field = fields.iter().find(|(name, _)| *name == field.path);
-                    of_field.map(|(_, value)| value.clone().into())
+                    let text_of_field = fields.iter().find(|(name, _)| *name == field.path);
+                    text_of_field.map(|(_, value)| value.clone().into())
                 };
                 let document = Document::new(schema, key.as_bytes(), value).expect("the values fit");
                 let mut rows = TransactionRows(tx);
-                index::put(&mut rows, &document);
+                index::put(&mut rows, &document, &VectorFields);
                 if index::State::read(&mut rows).unsettled() >= index::UNSETTLED_MAX {
                     index::settle(&mut rows, 4 * index::UNSETTLED_MAX as usize);
                 }
@@ -101,8 +105,8 @@ fn measure(engine: &Engine, schema: &Schema, (name, count): (&str, usize), query
         for query in &queries {
             let mut transaction = frozen.transaction();
             let rows = &mut TransactionRows(&mut transaction);
-            let found = search(rows, schema, query, &request, Time::until(&|| false)).expect("an answer");
-            total += found.total;
+            let answer = search(rows, schema, query, &request, Time::until(&|| false)).expect("an answer");
+            total += answer.total;
         }
         least = least.min(cpu_seconds() - began);
     }

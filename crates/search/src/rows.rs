@@ -1,19 +1,35 @@
 //! How this crate sees what is stored: ordered rows of bytes, at one snapshot.
 //!
 //! The rows of one index are below a prefix that the implementation adds, so keys here start with a
-//! tag of `layout`. A transaction that reads its own writes, a reader of a frozen snapshot and a
-//! map in memory can all be rows.
+//! tag of `index::layout`. A transaction that reads its own writes, a reader of a frozen snapshot
+//! and a map in memory can all be rows.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::layout::{DocumentId, id_of};
+/// A document's number. Counts up from 1 within an index.
+pub type DocumentId = u64;
+
+/// The id that a key ends with.
+pub(crate) fn id_of(key: &[u8]) -> DocumentId {
+    let id = key.last_chunk().expect("the key ends with an id");
+    u64::from_be_bytes(*id)
+}
 
 /// Takes a key and its value; breaks to end the scan.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
 /// Takes ids; breaks to end the scan.
 pub type VisitIds<'v> = &'v mut dyn FnMut(&[DocumentId]) -> ControlFlow<()>;
+
+/// Keys from `start` to before `end`.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRange<'k> {
+    /// The first key.
+    pub start: &'k [u8],
+    /// The key after the last.
+    pub end: &'k [u8],
+}
 
 /// Returns the key of a row that has a number below its tag.
 pub fn numbered(tag: u8, number: u64) -> [u8; 9] {
@@ -50,10 +66,10 @@ pub trait Rows {
     /// Visits keys and values of `start..end` in key order until `visit` breaks.
     fn scan(&mut self, start: &[u8], end: &[u8], visit: Visit<'_>);
 
-    /// Visits the ids with which the keys of `start..end` end, in the order of the keys and several
-    /// at a time, until `visit` breaks. Every key of the range is `key_bytes` long.
-    fn scan_ids(&mut self, (start, end): (&[u8], &[u8]), _key_bytes: usize, visit: VisitIds<'_>) {
-        self.scan(start, end, &mut |key, _| visit(&[id_of(key)]));
+    /// Visits the ids with which the keys of a range end, in the order of the keys and several at a
+    /// time, until `visit` breaks. Every key of the range is `key_bytes` long.
+    fn scan_ids(&mut self, keys: KeyRange<'_>, _key_bytes: usize, visit: VisitIds<'_>) {
+        self.scan(keys.start, keys.end, &mut |key, _| visit(&[id_of(key)]));
     }
 
     /// The number of rows in `start..end`. Takes no longer for more rows.

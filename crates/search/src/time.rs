@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use crate::SearchError;
+use crate::error::SearchError;
 
 /// The deadline of a search, and the action at the deadline.
 #[derive(Clone, Copy)]
@@ -64,13 +64,13 @@ impl<'t> Time<'t> {
     }
 
     /// Returns `found`, or nothing of it if it was not found in time and parts are an answer.
-    pub fn found<T: Default>(&self, found: Result<T, SearchError>) -> Result<T, SearchError> {
-        match (found, self.parts) {
+    pub fn found<T: Default>(&self, outcome: Result<T, SearchError>) -> Result<T, SearchError> {
+        match (outcome, self.parts) {
             (Err(SearchError::Timeout), Some(parts)) => {
                 parts.was_over.set(true);
                 Ok(T::default())
             }
-            (found, _) => found,
+            (outcome, _) => outcome,
         }
     }
 }

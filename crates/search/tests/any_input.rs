@@ -3,11 +3,16 @@
 //! `search_query` and `search_expression` go further.
 
 use proptest::prelude::*;
-use quartet_search::aggregate::{Expression, Record, Value};
-use quartet_search::query::{Expander, Parameters, parse, parse_first};
-use quartet_search::search::{Request, search};
-use quartet_search::vectors::{Component, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, Time, index};
+use quartet_search::index;
+use quartet_search::index::document::Document;
+use quartet_search::index::schema::{Field, FieldKind, Schema};
+use quartet_search::index::vector_kind::{Component, Metric, VectorKind};
+use quartet_search::redis::aggregate::{Expression, Record, Value};
+use quartet_search::redis::execute::{Request, search};
+use quartet_search::redis::query::{Expander, Parameters, parse, parse_first};
+use quartet_search::rows::MemoryRows;
+use quartet_search::time::Time;
+use quartet_search::vectors::fields::VectorFields;
 
 const OF_QUERIES: &[&str] = &[
     "hello",
@@ -140,7 +145,7 @@ fn rows(schema: &Schema) -> [MemoryRows; 2] {
             "m" => None,
             _ => Some(text.as_bytes().to_vec()),
         });
-        index::put(&mut rows, &document.unwrap());
+        index::put(&mut rows, &document.unwrap(), &VectorFields);
     }
     let mut settled = rows.clone();
     index::settle(&mut settled, 100);

@@ -8,10 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use quartet_search::query::{Expander, Parameters, parse};
-use quartet_search::search::{Request, Revision, Scorer, search};
-use quartet_search::vectors::{Component, Graph, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, Json, MemoryRows, Schema, SearchError, Time, index};
+use quartet_search::error::SearchError;
+use quartet_search::index;
+use quartet_search::index::document::Document;
+use quartet_search::index::schema::{Field, FieldKind, Schema};
+use quartet_search::index::values::Json;
+use quartet_search::index::vector_kind::{Component, Graph, Metric, VectorKind};
+use quartet_search::redis::execute::{Request, Revision, Scorer, search};
+use quartet_search::redis::query::{Expander, Parameters, parse};
+use quartet_search::rows::MemoryRows;
+use quartet_search::time::Time;
+use quartet_search::vectors::fields::VectorFields;
 use serde_json::Value;
 
 fn recordings(name: &str) -> Vec<Value> {
@@ -77,11 +84,11 @@ fn queries_are_read_as_the_original_reads_them() {
     let lines = recordings("explain.jsonl");
     for line in &lines {
         let query = line["query"].as_str().unwrap();
-        if READ_OTHERWISE.iter().any(|(known, _)| *known == query) {
+        if READ_OTHERWISE.iter().any(|(query_text, _)| *query_text == query) {
             continue;
         }
         let parsed = parse(&schema, query.as_bytes(), &parameters, Expander::All);
-        let found = match &parsed {
+        let outcome = match &parsed {
             Ok(query) => query.explain(&schema),
             Err(error) => format!("ERR {error}"),
         };
@@ -89,8 +96,8 @@ fn queries_are_read_as_the_original_reads_them() {
             Some(error) => format!("ERR {error}"),
             None => line["explained"].as_str().unwrap().to_owned(),
         };
-        if found != expected {
-            wrong.push(format!("{query}\n-- expected\n{expected}\n-- found\n{found}"));
+        if outcome != expected {
+            wrong.push(format!("{query}\n-- expected\n{expected}\n-- found\n{outcome}"));
         }
     }
     assert!(
@@ -139,7 +146,7 @@ fn schema() -> Schema {
 fn put(rows: &mut MemoryRows, schema: &Schema, key: &str, fields: &BTreeMap<String, String>) {
     let value = |field: &Field| fields.get(&field.path).map(|value| value.as_bytes().to_vec());
     let document = Document::new(schema, key.as_bytes(), value).unwrap();
-    index::put(rows, &document);
+    index::put(rows, &document, &VectorFields);
 }
 
 fn scorer(name: &str) -> Scorer {
@@ -162,18 +169,18 @@ fn found(
         scorer,
         ..Request::default()
     };
-    let found = search(rows, schema, &query, &request, Time::until(&|| false))?;
-    assert_eq!(found.total as usize, found.hits.len());
-    let ordered = found
+    let answer = search(rows, schema, &query, &request, Time::until(&|| false))?;
+    assert_eq!(answer.total as usize, answer.hits.len());
+    let ordered = answer
         .hits
         .windows(2)
         .all(|pair| pair[0].score > pair[1].score || pair[0].score == pair[1].score && pair[0].key < pair[1].key);
     assert!(ordered, "by score, and by key");
-    let by_key = found
+    let keyed = answer
         .hits
         .into_iter()
         .map(|hit| (String::from_utf8(hit.key).unwrap(), hit.score));
-    Ok(by_key.collect())
+    Ok(keyed.collect())
 }
 
 /// A pattern's words all count here; the original counts the first that its tree has.
@@ -196,21 +203,23 @@ fn differences(rows: &mut MemoryRows, schema: &Schema, searches: &[Value]) -> Ve
                 continue;
             }
         };
-        let found = match found(rows, schema, query, scorer(name)) {
-            Ok(found) => found,
+        let answer = match found(rows, schema, query, scorer(name)) {
+            Ok(answer) => answer,
             Err(error) => {
                 differences.push(format!("{query}: refused: {error}"));
                 continue;
             }
         };
         let keys = |hits: &BTreeMap<String, f64>| hits.keys().cloned().collect::<BTreeSet<_>>();
-        let (ours, theirs) = (keys(&found), keys(&expected));
+        let (ours, theirs) = (keys(&answer), keys(&expected));
         if ours != theirs {
             let more: Vec<_> = ours.difference(&theirs).collect();
             let less: Vec<_> = theirs.difference(&ours).collect();
             differences.push(format!("{query}: too many {more:?}, too few {less:?}"));
         } else if !has_pattern(query) {
-            let other = found.iter().find(|(key, score)| (*score - expected[*key]).abs() > 1e-6);
+            let other = answer
+                .iter()
+                .find(|(key, score)| (*score - expected[*key]).abs() > 1e-6);
             differences
                 .extend(other.map(|(key, score)| format!("{query} {name} {key}: {score}, not {}", expected[key])));
         }
@@ -255,7 +264,7 @@ fn neither_settling_nor_earlier_documents_show() {
             if at.is_multiple_of(3) {
                 index::settle(&mut rows, settled_at_a_time);
             }
-            assert!(index::remove(&mut rows, format!("gone{at}").as_bytes()));
+            assert!(index::remove(&mut rows, format!("gone{at}").as_bytes(), &VectorFields));
         }
         check(&mut rows, &schema, &recording.searches);
         while index::settle(&mut rows, settled_at_a_time) {}
@@ -304,8 +313,8 @@ fn json_values_are_indexed_as_the_original_indexes_them() {
     let parameters: Parameters = [("b".to_owned(), blob)].into();
     for line in recordings("values.jsonl") {
         let schema = Schema::new(vec![declared(line["field"].as_str().unwrap())]).unwrap();
-        let found: Vec<Json> = line["found"].as_array().unwrap().iter().map(json).collect();
-        let document = match Document::of_json(&schema, b"k", |_| found.clone()) {
+        let values: Vec<Json> = line["found"].as_array().unwrap().iter().map(json).collect();
+        let document = match Document::of_json(&schema, b"k", |_| values.clone()) {
             Ok(document) => document,
             Err(failure) => {
                 assert_eq!(Some(failure.reason.as_str()), line["error"].as_str(), "{line}");
@@ -314,14 +323,14 @@ fn json_values_are_indexed_as_the_original_indexes_them() {
         };
         assert!(line["error"].is_null(), "{line}");
         let mut rows = MemoryRows::default();
-        index::put(&mut rows, &document);
+        index::put(&mut rows, &document, &VectorFields);
         for query in line["asked"].as_array().unwrap() {
             let matches = line["matches"].as_array().unwrap().contains(query);
             let query = parse(&schema, query.as_str().unwrap().as_bytes(), &parameters, Expander::All).unwrap();
-            let found = search(&mut rows, &schema, &query, &Request::default(), Time::until(&|| false)).unwrap();
-            assert_eq!(found.total, u64::from(matches), "{line}: {query:?}");
+            let answer = search(&mut rows, &schema, &query, &Request::default(), Time::until(&|| false)).unwrap();
+            assert_eq!(answer.total, u64::from(matches), "{line}: {query:?}");
         }
-        assert!(index::remove(&mut rows, b"k"));
+        assert!(index::remove(&mut rows, b"k", &VectorFields));
         assert_eq!(rows.len(), 1, "only the counts are left: {line}");
     }
 }
@@ -333,8 +342,8 @@ fn vector_fields() -> Vec<(String, VectorKind)> {
     let mut fields = Vec::new();
     for component in ["FLOAT32", "FLOAT64", "FLOAT16", "BFLOAT16"] {
         for metric in ["L2", "IP", "COSINE"] {
-            let (of_name, of_metric) = (Component::of_name(component), Metric::of_name(metric));
-            let kind = VectorKind::new(of_name.unwrap(), DIMENSIONS, of_metric.unwrap()).unwrap();
+            let (named_component, named_metric) = (Component::of_name(component), Metric::of_name(metric));
+            let kind = VectorKind::new(named_component.unwrap(), DIMENSIONS, named_metric.unwrap()).unwrap();
             fields.push((format!("{component}_{metric}"), kind));
         }
     }
@@ -376,8 +385,8 @@ fn fields_schema() -> Schema {
     Schema::new(fields).unwrap()
 }
 
-fn near(found: f64, expected: f64) -> bool {
-    (found - expected).abs() <= 1e-6 * expected.abs().max(1.0)
+fn near(actual: f64, expected: f64) -> bool {
+    (actual - expected).abs() <= 1e-6 * expected.abs().max(1.0)
 }
 
 #[test]
@@ -394,7 +403,7 @@ fn places_and_vectors_are_found_as_the_original_finds_them() {
             _ => Some(line["fields"][&field.path].as_str().unwrap().as_bytes().to_vec()),
         };
         let document = Document::new(&schema, line["key"].as_str().unwrap().as_bytes(), value).unwrap();
-        index::put(&mut rows, &document);
+        index::put(&mut rows, &document, &VectorFields);
     }
     for _ in 0..2 {
         let differences: Vec<_> = searches
@@ -420,18 +429,22 @@ fn difference(rows: &mut MemoryRows, schema: &Schema, line: &Value) -> Option<St
         scorer: Scorer::Bm25Std(Revision::Search2_10),
         ..Request::default()
     };
-    let found = search(rows, schema, &query, &request, Time::until(&|| false)).unwrap();
+    let answer = search(rows, schema, &query, &request, Time::until(&|| false)).unwrap();
     let expected = line["hits"].as_array().unwrap();
-    let mut ours: Vec<_> = found.hits.iter().map(|hit| String::from_utf8_lossy(&hit.key)).collect();
+    let mut ours: Vec<_> = answer
+        .hits
+        .iter()
+        .map(|hit| String::from_utf8_lossy(&hit.key))
+        .collect();
     let mut theirs: Vec<_> = expected.iter().map(|hit| hit[0].as_str().unwrap()).collect();
     ours.sort();
     theirs.sort();
     if ours != theirs {
         return Some(format!("{text}: {ours:?}, not {theirs:?}"));
     }
-    for hit in &found.hits {
-        let of_key = |other: &&Value| other[0].as_str().unwrap().as_bytes() == hit.key;
-        let expected = expected.iter().find(of_key).unwrap();
+    for hit in &answer.hits {
+        let has_key = |other: &&Value| other[0].as_str().unwrap().as_bytes() == hit.key;
+        let expected = expected.iter().find(has_key).unwrap();
         if !near(hit.score, expected[1].as_f64().unwrap()) {
             return Some(format!("{text}: score {} of {expected}", hit.score));
         }
@@ -442,7 +455,7 @@ fn difference(rows: &mut MemoryRows, schema: &Schema, line: &Value) -> Option<St
         let same = theirs.iter().all(|(name, distance)| {
             distances
                 .get(name)
-                .is_some_and(|found| near(*found, distance.as_f64().unwrap()))
+                .is_some_and(|own| near(*own, distance.as_f64().unwrap()))
         });
         if !same || theirs.len() != distances.len() {
             return Some(format!("{text}: {distances:?} of {expected}"));

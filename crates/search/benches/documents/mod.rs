@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quartet_engine::{Durability, Engine, EngineOptions, Space, Transaction};
 use quartet_env::{FaultyDisk, SystemClock};
 use quartet_model::{DatabaseId, LayerId};
-use quartet_search::rows::Visit;
-use quartet_search::{Field, Rows, Schema, WriteRows};
+use quartet_search::index::schema::{Field, Schema};
+use quartet_search::rows::{Rows, Visit, WriteRows};
 
 pub const WORDS: usize = 60;
 const VOCABULARY: usize = 20_000;
