@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use quartet_engine::{Durability, Engine, EngineOptions, Space};
 use quartet_env::{MemoryDisk, SystemClock};
+use quartet_layer_redis::commands;
 use quartet_layer_redis::{Identity, Redis, Session};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::encode_command;
@@ -72,11 +73,11 @@ if count > tonumber(ARGV[1]) then return {0, redis.call('PTTL', KEYS[1])} end
 return {1, tonumber(ARGV[1]) - count}";
 
 fn main() {
-    let given: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let number = |index: usize, usual: u64| given.get(index).map_or(usual, |text| text.parse().expect("a number"));
+    let names: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let number = |index: usize, usual: u64| names.get(index).map_or(usual, |text| text.parse().expect("a number"));
     let (count, rounds) = (number(0, 100_000), number(1, 5));
     for (name, template) in COMMANDS {
-        if given.get(2).is_some_and(|only| only != name) {
+        if names.get(2).is_some_and(|only| only != name) {
             continue;
         }
         let figures = [1, 16].map(|pipeline| {
@@ -85,7 +86,7 @@ fn main() {
         });
         println!("{name:12} {:6} ns alone {:6} ns of sixteen", figures[0], figures[1]);
     }
-    if given.get(2).is_none_or(|only| only == HAND_OFF) {
+    if names.get(2).is_none_or(|only| only == HAND_OFF) {
         let measured = (0..rounds).map(|_| nanoseconds_each_hand_off(count));
         println!("{HAND_OFF:12} {:6} ns", measured.min().unwrap_or_default());
     }
@@ -196,7 +197,13 @@ fn layer() -> Arc<Redis> {
         durability: Durability::Interval,
     };
     let engine = Arc::new(engine.expect("an empty disk opens"));
-    Arc::new(Redis::new(engine, space, Identity::default(), Box::new(|| {})))
+    Arc::new(Redis::new(
+        engine,
+        space,
+        commands::own(),
+        Identity::default(),
+        Box::new(|| {}),
+    ))
 }
 
 fn connect_to(layer: &Arc<Redis>) -> Session {
@@ -237,9 +244,9 @@ fn requests(template: &str, pipeline: u64, batches: u64, random: &mut Random) ->
 fn run(session: &mut Session, requests: &[Vec<u8>]) {
     let mut replies = Vec::new();
     for request in requests {
-        let mut rest = request.as_slice();
-        while !rest.is_empty() {
-            rest = &rest[session.receive(rest, &mut replies).consumed..];
+        let mut input = request.as_slice();
+        while !input.is_empty() {
+            input = &input[session.receive(input, &mut replies).consumed..];
         }
         assert_ne!(replies[0], b'-', "{}", String::from_utf8_lossy(&replies));
         replies.clear();

@@ -1,10 +1,11 @@
 //! State that all connections of one logical database share.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Admission, Busy, Engine, Space};
+use quartet_engine::{Admission, Busy, Engine, FollowingPeriod, Space};
 use quartet_model::DatabaseId;
 
 use crate::access::acl::{UserFile, Users};
@@ -21,12 +22,13 @@ use crate::connections::outbox::Outbox;
 use crate::connections::pause::Pause;
 use crate::connections::pending_disconnects::PendingDisconnects;
 use crate::connections::tracking::Tracking;
-use crate::indexes::{Cursors, Indexes};
+use crate::facts::RedisVersion;
 use crate::keyspace::KeyCount;
 use crate::keyspace::changes::Changes;
 use crate::keyspace::found_expired::FoundExpired;
 use crate::keyspace::random::Random;
 use crate::keyspace::recency::Recency;
+use crate::module_states::ModuleStates;
 use crate::observation::latency::LatencyEvents;
 use crate::observation::slowlog::Slowlog;
 use crate::observation::statistics::Statistics;
@@ -41,12 +43,16 @@ pub type Log = Arc<dyn Fn(u8, &str) + Send + Sync>;
 pub struct Redis {
     pub engine: Arc<Engine>,
     pub space: Space,
+    /// Another node is home: the layer reads this node's replica, in this period, and never writes.
+    /// It is busy for all that is for the home.
+    pub replica: Option<FollowingPeriod>,
+    /// Every command with its handler, and the modules: [`Redis::commands`] has the type.
+    pub command_set: &'static (dyn Any + Send + Sync),
     pub table: &'static Table,
     pub config: Config,
     pub changes: Changes,
-    /// Search indexes, as far as they are known in memory.
-    pub indexes: Indexes,
-    pub cursors: Cursors,
+    /// The state of modules in this layer.
+    pub module_states: ModuleStates,
     pub outbox: Outbox,
     /// The stream to replicas.
     pub replication: Replication,
@@ -129,10 +135,12 @@ pub struct Access {
     /// The prefix of this database's users' names in a token: `NAME/`, and nothing in the default
     /// database.
     pub realm: Vec<u8>,
-    /// Maps passwords to logical databases; `None` if there is only this one.
+    /// Maps passwords to logical databases; `None` if there is only this database.
     pub directory: Option<Box<dyn Directory>>,
     /// Slows down password guessing.
     pub login_guard: Arc<LoginGuard>,
+    /// Other nodes read the users from their row.
+    pub is_followed: bool,
 }
 
 /// Maps passwords to logical databases; a connection with such a password continues in that
@@ -214,6 +222,7 @@ pub struct Resources {
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     pub quartet_version: String,
+    pub redis_version: RedisVersion,
     /// Forty hexadecimal digits, new with each start.
     pub run_id: String,
     pub process_id: u32,
@@ -246,10 +255,6 @@ impl Announcement {
         }
     }
 }
-
-/// A part of the command set that Redis has as a module: its name, and the version of the module
-/// that it agrees with.
-pub const MODULES: &[(&str, i64)] = &[("ReJSON", 20_800), ("search", 20_810), ("vectorset", 1)];
 
 impl Identity {
     /// The name of the server's mode in HELLO and INFO.
@@ -388,19 +393,19 @@ impl Redis {
     /// not yet one that is closed for what is kept for it.
     #[inline]
     pub fn reply_memory_max(&self) -> u64 {
-        let of_clients = self
+        let client_limit = self
             .config
             .client_bytes_max()
             .map_or(u64::MAX, |bytes| bytes as u64 / 2);
-        of_clients.min(self.engine.memory().request_bytes_max())
+        client_limit.min(self.engine.memory().request_bytes_max())
     }
 
-    /// Fewer replicas have been heard of lately than `min-replicas-to-write` asks for.
+    /// Fewer replicas have been heard of lately than `min-replicas-to-write` requires.
     pub fn lacks_replicas(&self) -> bool {
         let number = |field: &AtomicI64| field.load(Ordering::Relaxed).max(0) as u64;
-        let wanted = number(&self.config.min_replicas_to_write);
+        let replicas_min = number(&self.config.min_replicas_to_write);
         let lag_seconds = number(&self.config.min_replicas_max_lag);
-        wanted > 0 && lag_seconds > 0 && self.good_replicas(lag_seconds) < wanted
+        replicas_min > 0 && lag_seconds > 0 && self.good_replicas(lag_seconds) < replicas_min
     }
 
     fn good_replicas(&self, lag_seconds: u64) -> u64 {

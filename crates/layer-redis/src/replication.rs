@@ -69,6 +69,8 @@ pub struct Follower {
     position: AtomicU64,
     /// The position that it claims.
     pub acknowledged: AtomicU64,
+    /// The position up to which it claims to have everything on its disk; 0 if it never says.
+    pub on_disk: AtomicU64,
     pub acknowledged_micros: AtomicU64,
     /// The time of its last message of any kind: a replica that reads a large copy from its disk
     /// sends empty lines meanwhile.
@@ -97,6 +99,8 @@ pub struct ClusterNode {
 pub struct ClusterNodes {
     /// Records of the log.
     pub records: u64,
+    /// How clients reach this server; `None` if it has no listener for them.
+    pub own: Option<(String, u16)>,
     pub others: Vec<ClusterNode>,
 }
 
@@ -204,13 +208,18 @@ impl Replication {
     pub fn nodes(&self) -> Vec<(ClusterNode, u64)> {
         let cluster = self.list_nodes.get().map(|list| list()).unwrap_or_default();
         let end = self.end_beside(&cluster);
-        let others = cluster.others.into_iter();
-        others
+        let other_nodes = cluster.others.into_iter();
+        other_nodes
             .map(|node| {
                 let offset = end.saturating_sub(node.lag_records);
                 (node, offset)
             })
             .collect()
+    }
+
+    /// How clients reach this server, if it is the home of a cluster.
+    pub fn own_address(&self) -> Option<(String, u16)> {
+        self.list_nodes.get().and_then(|list| list().own)
     }
 
     /// The end of the stream, as INFO and ROLE show it.
@@ -343,19 +352,21 @@ impl Replication {
     }
 
     /// Attaches a replica, with the partition's lock held. `from`: the position after its data, to
-    /// continue. `None`: there are too many. Returns true if it continues; otherwise a first copy
-    /// as of now must be sent before the stream.
+    /// continue. `bytes_kept` and `bytes_max`: the backlog without and with replicas that lag.
+    /// `None`: there are too many. Returns true if it continues; otherwise a first copy as of now
+    /// must be sent before the stream.
     pub fn attach(
         &self,
         replica: Attachment,
         from: Option<u64>,
-        limits: (usize, usize),
+        bytes_kept: usize,
+        bytes_max: usize,
     ) -> Option<(Arc<Follower>, bool)> {
         let mut feed = self.feed.lock();
         if feed.followers.len() >= REPLICAS_MAX {
             return None;
         }
-        (feed.bytes_kept, feed.bytes_max) = limits;
+        (feed.bytes_kept, feed.bytes_max) = (bytes_kept, bytes_max);
         let goes_on = from.filter(|from| self.is_on() && (feed.start..=feed.end).contains(from));
         if !self.on.swap(true, Ordering::Relaxed) {
             self.pinged_micros.store(replica.now_micros, Ordering::Relaxed);
@@ -371,6 +382,7 @@ impl Replication {
             port: replica.port,
             position: AtomicU64::new(position),
             acknowledged: AtomicU64::new(position),
+            on_disk: AtomicU64::new(0),
             acknowledged_micros: AtomicU64::new(replica.now_micros),
             heard_micros: AtomicU64::new(replica.now_micros),
             has_spoken: AtomicBool::new(false),
@@ -507,7 +519,7 @@ mod tests {
             port: 1,
             now_micros: 0,
         };
-        replication.attach(replica, from, (100, 300)).expect("there is room")
+        replication.attach(replica, from, 100, 300).expect("there is room")
     }
 
     fn given(replication: &Replication, follower: &Follower) -> (String, Dependency) {

@@ -22,15 +22,15 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let (rest, tls) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
-            (Some(rest), _) => (rest, None),
-            (None, Some(rest)) => (rest, Some(Tls::default())),
+        let (authority, tls) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
+            (Some(authority), _) => (authority, None),
+            (None, Some(authority)) => (authority, Some(Tls::default())),
             (None, None) => return Err("an address is redis:// or rediss://[USER:PASSWORD@]HOST[:PORT]".into()),
         };
-        let rest = rest.trim_end_matches('/');
-        let (credential, place) = rest
+        let authority = authority.trim_end_matches('/');
+        let (credential, place) = authority
             .rsplit_once('@')
-            .map_or((None, rest), |(left, right)| (Some(left), right));
+            .map_or((None, authority), |(credential, right)| (Some(credential), right));
         let (user, password) = match credential.map(|credential| (credential, credential.split_once(':'))) {
             None => (None, None),
             // A single word is a password, as redis-cli has it for tokens without a user.
@@ -72,11 +72,11 @@ impl Address {
 /// Replaces %41 by A.
 fn decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
+    let mut remaining = text.bytes();
+    while let Some(byte) = remaining.next() {
         let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
         bytes.push(match byte {
-            b'%' => match (digit(rest.next()), digit(rest.next())) {
+            b'%' => match (digit(remaining.next()), digit(remaining.next())) {
                 (Some(high), Some(low)) => (high << 4 | low) as u8,
                 _ => return Err("two hexadecimal digits must follow % in a credential".into()),
             },

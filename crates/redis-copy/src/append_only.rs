@@ -34,8 +34,8 @@ pub struct Copied {
 pub fn copy(path: &Path, target: &mut dyn Target, watcher: &mut dyn Watcher, merges: bool) -> Result<Copied> {
     let files = files_of(path)?;
     let source = name_of_source(path, &files)?;
-    let found = progress::prepare(target, &source, u64::from(quartet_wire_rdb::DATABASES), merges)?;
-    let mut place = Begin::of(&files, found)?;
+    let progress = progress::prepare(target, &source, u64::from(quartet_wire_rdb::DATABASES), merges)?;
+    let mut place = Begin::of(&files, progress)?;
     let bytes_max = files
         .iter()
         .filter_map(|file| file.metadata().ok())
@@ -84,11 +84,11 @@ struct Begin {
 }
 
 impl Begin {
-    fn of(files: &[PathBuf], found: Option<Progress>) -> Result<Begin> {
+    fn of(files: &[PathBuf], progress: Option<Progress>) -> Result<Begin> {
         let Some(Progress {
             step: Step::File { name, offset, db },
             ..
-        }) = found
+        }) = progress
         else {
             return Ok(Begin {
                 index: 0,
@@ -187,12 +187,12 @@ fn copy_commands(mut file: File, path: &Path, carrier: &mut Carrier<'_>, part: &
     let mut mark = carrier.mark();
     let (mut buffer, mut start, mut at) = (Vec::new(), 0, part.skip_before);
     loop {
-        let taken = commands.take(&buffer[start..], carrier).map_err(|what| {
+        let applied = commands.take(&buffer[start..], carrier).map_err(|reason| {
             Error::Source(format!(
-                "{name}, byte {at}: {what}; an append-only file is repaired by redis-check-aof --fix"
+                "{name}, byte {at}: {reason}; an append-only file is repaired by redis-check-aof --fix"
             ))
         })?;
-        if let Some((count, _)) = taken {
+        if let Some((count, _)) = applied {
             start += count;
             at += count as u64;
             if !commands.is_in_transaction() {
@@ -277,7 +277,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// The base's name, then the increments' names. The error is a line of unknown form.
 fn manifest_files(text: &str) -> std::result::Result<Vec<String>, String> {
-    let mut found: Vec<(bool, u64, String)> = Vec::new();
+    let mut files: Vec<(bool, u64, String)> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let value = |key: &str| words.chunks_exact(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
@@ -288,13 +288,13 @@ fn manifest_files(text: &str) -> std::result::Result<Vec<String>, String> {
         let number = number.parse().map_err(|_| line.to_owned())?;
         match kind {
             _ if name.contains('/') => return Err(line.into()),
-            "b" | "i" => found.push((kind == "i", number, name.into())),
+            "b" | "i" => files.push((kind == "i", number, name.into())),
             "h" => {}
             _ => return Err(line.into()),
         }
     }
-    found.sort();
-    Ok(found.into_iter().map(|(_, _, name)| name).collect())
+    files.sort();
+    Ok(files.into_iter().map(|(_, _, name)| name).collect())
 }
 
 /// Identifies the copied source, so that a later run recognizes it. A folder's last file may grow,

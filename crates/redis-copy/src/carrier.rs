@@ -145,10 +145,14 @@ impl<'c> Carrier<'c> {
         (self.target, self.watcher)
     }
 
-    pub fn reject(&mut self, db: u64, what: String, reason: impl Into<String>) {
+    pub fn reject(&mut self, db: u64, description: String, reason: impl Into<String>) {
         self.rejected += 1;
         let reason = reason.into();
-        self.watcher.rejected(Rejected { db, what, reason });
+        self.watcher.rejected(Rejected {
+            db,
+            what: description,
+            reason,
+        });
     }
 
     /// Adds a request.
@@ -190,16 +194,16 @@ impl<'c> Carrier<'c> {
     /// Sends the added requests for keys, which may be repeated. `step` is the copy's progress with
     /// them.
     pub fn send_keys(&mut self, step: Step) -> Result<()> {
-        let told = self.confirmed.clone();
-        self.send(step, &told)?;
+        let resume_step = self.confirmed.clone();
+        self.send(step, &resume_step)?;
         self.settle(IN_FLIGHT_MAX, IN_FLIGHT_BYTES_MAX)
     }
 
     /// Sends the added commands, which must be executed exactly once, and waits until they are.
     pub fn bring_commands(&mut self, step: Step) -> Result<()> {
         self.settle(0, 0)?;
-        let told = step.clone();
-        self.send(step, &told)?;
+        let resume_step = step.clone();
+        self.send(step, &resume_step)?;
         self.settle(0, 0)
     }
 
@@ -208,15 +212,15 @@ impl<'c> Carrier<'c> {
         self.settle(0, 0)
     }
 
-    fn send(&mut self, step: Step, told: &Step) -> Result<()> {
+    fn send(&mut self, step: Step, resume_step: &Step) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        self.send_batch(batch, step, told)
+        self.send_batch(batch, step, resume_step)
     }
 
-    fn send_batch(&mut self, batch: Batch, step: Step, told: &Step) -> Result<()> {
+    fn send_batch(&mut self, batch: Batch, step: Step, resume_step: &Step) -> Result<()> {
         let progress = Progress {
             source: self.source.clone(),
-            step: told.clone(),
+            step: resume_step.clone(),
         };
         let (written, own_replies) = self.keeper.requests(&progress);
         let mut requests = Vec::with_capacity(batch.requests.len() + written.len() + 50);
@@ -247,9 +251,9 @@ impl<'c> Carrier<'c> {
     }
 
     fn settle_one(&mut self, sent: Sent) -> Result<()> {
-        let begun = self.receive()?;
-        if !matches!(begun, Value::Simple(_)) {
-            return Err(refused(&begun));
+        let reply = self.receive()?;
+        if !matches!(reply, Value::Simple(_)) {
+            return Err(refused(&reply));
         }
         let mut refusals: Vec<(usize, String)> = Vec::new();
         for index in 0..sent.batch.ends.len() {
@@ -281,7 +285,7 @@ impl<'c> Carrier<'c> {
                 None => {}
             }
         }
-        // Transactions are confirmed in the order in which they were sent.
+        // Transactions are confirmed in the order of their sending.
         self.confirmed = sent.step.clone();
         let (done, bytes) = (self.done, self.bytes_read);
         self.watcher.progress(done, bytes);
@@ -298,16 +302,16 @@ impl<'c> Carrier<'c> {
 
     /// Resends a discarded transaction without the requests that were not queued.
     fn bring_without(&mut self, sent: Sent, refusals: &[(usize, String)]) -> Result<()> {
-        let mut rest = Batch::default();
+        let mut remaining = Batch::default();
         for (index, request) in sent.batch.ends.iter().enumerate() {
             match refusals.iter().find(|(refused, _)| *refused == index) {
                 Some((_, text)) => self.refuse(request, text.clone())?,
-                None => rest.append(request, &sent.batch.requests),
+                None => remaining.append(request, &sent.batch.requests),
             }
         }
         // Other transactions, of keys, may be in flight: this one is settled after them, and the
         // progress that they report is before it.
-        let told = match sent.step {
+        let resume_step = match sent.step {
             Step::Following { .. } => sent.step.clone(),
             _ => self.confirmed.clone(),
         };
@@ -318,7 +322,7 @@ impl<'c> Carrier<'c> {
             self.confirmed = confirmed;
             settled?;
         }
-        self.send_batch(rest, sent.step, &told)?;
+        self.send_batch(remaining, sent.step, &resume_step)?;
         self.settle(0, 0)
     }
 }

@@ -59,7 +59,7 @@ impl Commands {
     /// arrive. The error is what is wrong with the bytes.
     pub fn take(&mut self, bytes: &[u8], carrier: &mut Carrier<'_>) -> Result<Option<(usize, Said)>, String> {
         if bytes.first() == Some(&b'#') {
-            // A comment between commands, such as the time of the next ones.
+            // A comment between commands, such as the time of the next commands.
             return Ok(bytes
                 .iter()
                 .position(|&byte| byte == b'\n')
@@ -79,7 +79,7 @@ impl Commands {
         let parser = std::mem::take(&mut self.parser);
         let mut parser = parser;
         let parsed = parser.parse(bytes, &limits);
-        let taken = match parsed {
+        let applied = match parsed {
             Ok(Parsed::Incomplete { .. }) => None,
             Ok(Parsed::Nothing { consumed }) => Some((consumed, Said::Nothing)),
             Ok(Parsed::Request { consumed }) => {
@@ -89,7 +89,7 @@ impl Commands {
             Err(error) => return Err(error.to_string()),
         };
         self.parser = parser;
-        Ok(taken)
+        Ok(applied)
     }
 
     fn apply(&mut self, arguments: Arguments<'_>, carrier: &mut Carrier<'_>) -> Result<Said, String> {
@@ -110,12 +110,12 @@ impl Commands {
             self.in_transaction = false;
         } else if IGNORED.iter().any(|word| is(word)) || !self.brings_messages && MESSAGES.iter().any(|word| is(word)) {
         } else if self.db >= u64::from(DATABASES) {
-            let what = format!(
+            let description = format!(
                 "{} {}",
                 arguments[0].escape_ascii(),
                 shown(arguments.get(1).unwrap_or_default())
             );
-            carrier.reject(self.db, what, format!("there are {DATABASES} databases"));
+            carrier.reject(self.db, description, format!("there are {DATABASES} databases"));
         } else {
             let mut words: Vec<&[u8]> = arguments.iter().collect();
             words[0] = public_name(words[0]);

@@ -53,8 +53,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and authenticates. Errors are [`Error::Link`], or [`Error::Source`] if one side
-    /// does not trust the other.
+    /// Connects and authenticates. Errors are [`Error::Link`], or [`Error::Source`] if a peer
+    /// rejects the other's certificate.
     pub fn open(address: &Address) -> Result<Connection> {
         let failed = |error: io::Error| Error::Link(format!("connecting to {address}: {error}"));
         let places = (address.host.as_str(), address.port)
@@ -68,6 +68,14 @@ impl Connection {
             }
         }
         Err(failed(last))
+    }
+
+    /// Connects to the target. Errors are [`Error::Target`].
+    pub fn open_target(address: &Address) -> Result<Connection> {
+        Connection::open(address).map_err(|error| match error {
+            Error::Link(text) | Error::Source(text) => Error::Target(text),
+            error => error,
+        })
     }
 
     fn new(mut socket: TcpStream, address: &Address) -> Result<Connection> {

@@ -94,9 +94,9 @@ pub fn copy(
     wishes: &CopyOptions,
 ) -> Result<(Copied, Option<Verdict>)> {
     let name = source.to_string();
-    let found = progress::prepare(target, &name, u64::from(DATABASES), wishes.merges)?;
-    let must_clear = found.is_some();
-    let begin = found.map_or(Step::FirstCopy, |progress| progress.step);
+    let progress = progress::prepare(target, &name, u64::from(DATABASES), wishes.merges)?;
+    let must_clear = progress.is_some();
+    let begin = progress.map_or(Step::FirstCopy, |progress| progress.step);
     let mut carrier = Carrier::new(target, watcher, &name, begin, Keeper::Key);
     carrier.begin()?;
     let mut copy = Copy {
@@ -173,8 +173,8 @@ impl Copy<'_, '_> {
         };
         let mut connection = Connection::open(self.source)?;
         connection.ends_with(self.carrier.watcher.stop_flag());
-        let begun = link::begin(connection, self.source, position.as_ref(), self.purpose.port())?;
-        match (begun, position) {
+        let start = link::begin(connection, self.source, position.as_ref(), self.purpose.port())?;
+        match (start, position) {
             (LinkStart::GoesOn(link), Some(position)) => {
                 self.carrier.watcher.note("the stream of commands goes on");
                 self.follow(link, position.offset, db)
@@ -204,8 +204,8 @@ impl Copy<'_, '_> {
         self.carrier.begin()?;
         bring(&mut records, &mut self.carrier, &mut place, 0, &|_, _| Step::FirstCopy)?;
         let bytes = records.offset();
-        let (rest, first) = records.into_rest();
-        let link = first.into_link(rest, bytes)?;
+        let (unread, first) = records.into_rest();
+        let link = first.into_link(unread, bytes)?;
         // From here on the copy can resume at this position.
         self.carrier.bring_commands(Step::Following {
             id: position.id,
@@ -255,16 +255,16 @@ impl Copy<'_, '_> {
 
     /// Sends every whole command that has been read.
     fn drain(&mut self, link: &mut Link, stream: &mut Stream) -> Result<()> {
-        let mut asked = false;
+        let mut must_answer = false;
         loop {
-            let taken = stream.commands.take(link.connection.unread(), &mut self.carrier);
-            let taken =
-                taken.map_err(|what| Error::Source(format!("its stream of commands at {}: {what}", stream.read)))?;
-            let Some((count, said)) = taken else { break };
+            let applied = stream.commands.take(link.connection.unread(), &mut self.carrier);
+            let applied = applied
+                .map_err(|reason| Error::Source(format!("its stream of commands at {}: {reason}", stream.read)))?;
+            let Some((count, said)) = applied else { break };
             link.connection.consume(count);
             stream.read += count as u64;
             self.carrier.bytes_read = stream.read;
-            asked |= said == Said::Asked;
+            must_answer |= said == Said::Asked;
             if self.carrier.is_full() {
                 self.bring(link, stream)?;
             }
@@ -272,7 +272,7 @@ impl Copy<'_, '_> {
         if stream.read > self.arrived() {
             self.bring(link, stream)?;
         }
-        if asked {
+        if must_answer {
             link.acknowledge(self.arrived(), true)?;
         }
         Ok(())

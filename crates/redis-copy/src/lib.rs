@@ -28,6 +28,7 @@ pub mod progress;
 pub mod records;
 pub mod tls;
 pub mod upstash;
+pub mod users;
 pub mod verify;
 pub mod watcher;
 

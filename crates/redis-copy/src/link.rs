@@ -76,19 +76,24 @@ pub fn begin(
     port: Option<u16>,
 ) -> Result<LinkStart> {
     let port = port.map(|port| port.to_string());
-    let told = port.as_ref().map(|port| ["REPLCONF", "listening-port", port]);
-    begin_with(connection, address, position, told.as_ref().map_or(&[], |told| told))
+    let port_words = port.as_ref().map(|port| ["REPLCONF", "listening-port", port]);
+    begin_with(
+        connection,
+        address,
+        position,
+        port_words.as_ref().map_or(&[], |words| words),
+    )
 }
 
 fn begin_with(
     mut connection: Connection,
     address: &Address,
     position: Option<&Position>,
-    told: &[&str],
+    port_words: &[&str],
 ) -> Result<LinkStart> {
     for (words, needed) in [
         (&["REPLCONF", "capa", "eof", "capa", "psync2"][..], true),
-        (told, false),
+        (port_words, false),
     ] {
         if !words.is_empty() {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
@@ -109,12 +114,12 @@ fn begin_with(
     answered(connection, position, address)
 }
 
-fn answered(mut connection: Connection, asked: Option<&Position>, address: &Address) -> Result<LinkStart> {
+fn answered(mut connection: Connection, position: Option<&Position>, address: &Address) -> Result<LinkStart> {
     let line = String::from_utf8_lossy(&connection.line()?).into_owned();
     let words: Vec<&str> = line.split(' ').collect();
-    match (words.as_slice(), asked) {
-        (["+CONTINUE", id @ ..], Some(asked)) => {
-            let id = id.first().map_or_else(|| asked.id.clone(), |id| (*id).to_owned());
+    match (words.as_slice(), position) {
+        (["+CONTINUE", id @ ..], Some(position)) => {
+            let id = id.first().map_or_else(|| position.id.clone(), |id| (*id).to_owned());
             Ok(LinkStart::GoesOn(Link::new(connection, id)))
         }
         (["+FULLRESYNC", id, offset], _) => {
@@ -174,13 +179,13 @@ impl Read for FirstCopy {
 }
 
 impl FirstCopy {
-    /// Continues after the records: `rest` was read beyond them.
-    pub fn into_link(mut self, mut rest: Vec<u8>, records_bytes: u64) -> Result<Link> {
+    /// Continues after the records: `unread` was read beyond them.
+    pub fn into_link(mut self, mut unread: Vec<u8>, records_bytes: u64) -> Result<Link> {
         if self.bytes.is_some_and(|bytes| bytes != records_bytes) {
             return Err(Error::Link("the copy ended before its announced length".into()));
         }
         if let Some(mark) = &self.mark {
-            while rest.len() < mark.len() {
+            while unread.len() < mark.len() {
                 let mut more = [0; MARK_BYTES];
                 let count = self
                     .connection
@@ -189,14 +194,14 @@ impl FirstCopy {
                 if count == 0 {
                     return Err(Error::Link("the copy ended without its mark".into()));
                 }
-                rest.extend_from_slice(&more[..count]);
+                unread.extend_from_slice(&more[..count]);
             }
-            if !rest.starts_with(mark) {
+            if !unread.starts_with(mark) {
                 return Err(Error::Link("the copy ended with another mark".into()));
             }
-            rest.drain(..mark.len());
+            unread.drain(..mark.len());
         }
-        self.connection.give_back(rest);
+        self.connection.give_back(unread);
         Ok(Link::new(self.connection, self.position.id))
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 pub use quartet_wire_rdb::file::Record;
-use quartet_wire_rdb::file::{Found, Key, Scanner};
+use quartet_wire_rdb::file::{Found, Key, Scanner, SearchKey};
 use quartet_wire_rdb::search_index::SearchIndex;
 use quartet_wire_rdb::suggestions::Dictionary;
 use quartet_wire_rdb::{DATABASES, NAME_BYTES_MAX};
@@ -56,8 +56,8 @@ impl<R: Read> Records<R> {
                 Ok(Found::Nothing { missing }) => {
                     // The scanner rescans all of it, so a large record is read in large parts;
                     // never the whole announced length.
-                    let wanted = missing.min(unread.len()).clamp(READ_BYTES, READ_BYTES_MAX);
-                    self.fill(wanted)?;
+                    let bytes = missing.min(unread.len()).clamp(READ_BYTES, READ_BYTES_MAX);
+                    self.fill(bytes)?;
                 }
                 Err(unreadable) => {
                     let name = self.name.clone();
@@ -67,11 +67,11 @@ impl<R: Read> Records<R> {
         }
     }
 
-    fn fill(&mut self, wanted: usize) -> Result<()> {
+    fn fill(&mut self, bytes: usize) -> Result<()> {
         self.buffer.drain(..self.start);
         self.start = 0;
         let old = self.buffer.len();
-        self.buffer.resize(old + wanted, 0);
+        self.buffer.resize(old + bytes, 0);
         let read = loop {
             match self.source.read(&mut self.buffer[old..]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -130,6 +130,11 @@ pub fn bring<R: Read>(
             Record::SearchIndexes(indexes) => {
                 last.extend(indexes.iter().flat_map(SearchIndex::requests));
             }
+            Record::SearchKey(key) => last.extend(search_requests(key)),
+            Record::SearchAliases(aliases) => {
+                let request = |[alias, index]: [Vec<u8>; 2]| vec![b"SEARCH.ALIASADD".to_vec(), alias, index];
+                last.extend(aliases.into_iter().map(request));
+            }
             Record::Dictionaries(dictionaries) if is_new => {
                 dictionaries
                     .iter()
@@ -179,15 +184,30 @@ fn kind_of(module: &str) -> String {
     format!("{kind} (a value of the module {module})")
 }
 
+/// Creates the key and fills it with the stored content, also if it was created to skip that.
+fn search_requests(key: SearchKey) -> Vec<Vec<Vec<u8>>> {
+    let (name, deadline_ms) = (key.name, key.deadline_ms);
+    let skips = key
+        .words
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case(b"SKIPINITIALSCAN"));
+    let mut create = vec![b"SEARCH.CREATE".to_vec(), name.clone()];
+    create.extend(key.words);
+    let fill = skips.then(|| vec![b"SEARCH.REINDEX".to_vec(), name.clone()]);
+    let expire = deadline_ms.map(|ms| vec![b"PEXPIREAT".to_vec(), name.clone(), ms.to_string().into_bytes()]);
+    [Some(create), fill, expire].into_iter().flatten().collect()
+}
+
 /// `is_resumed`: an earlier run may have sent it without receiving the reply.
 fn add_definition(carrier: &mut Carrier<'_>, words: &[Vec<u8>], is_resumed: bool) {
     let mut request: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     if is_resumed {
-        request[0] = match request[0] {
-            b"FT.CREATE" => b"FT._CREATEIFNX",
-            b"FT.ALIASADD" => b"FT._ALIASADDIFNX",
-            other => other,
-        };
+        match request[0] {
+            b"FT.CREATE" => request[0] = b"FT._CREATEIFNX",
+            b"FT.ALIASADD" => request[0] = b"FT._ALIASADDIFNX",
+            b"SEARCH.CREATE" => request.insert(2, b"EXISTSOK"),
+            _ => {}
+        }
     }
     carrier.add(0, &request);
 }

@@ -85,10 +85,10 @@ impl Secured {
     /// Writes the bytes that have room. The socket does not block.
     pub fn write(&mut self, socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
         self.send_pending(socket)?;
-        let taken = self.session.writer().write(bytes)?;
+        let count = self.session.writer().write(bytes)?;
         match self.send_pending(socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(taken),
+            _ => Ok(count),
         }
     }
 

@@ -96,9 +96,9 @@ impl Rest {
     }
 
     fn post_once(&self, path: &str, body: String) -> std::result::Result<Value, String> {
-        let asked = self.agent.post(format!("{}{path}", self.url));
-        let asked = asked.header("authorization", &self.authorization);
-        let response = asked.header("upstash-encoding", "base64").send(body);
+        let request = self.agent.post(format!("{}{path}", self.url));
+        let request = request.header("authorization", &self.authorization);
+        let response = request.header("upstash-encoding", "base64").send(body);
         let response = response.map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
         let mut bytes = Vec::new();
@@ -169,8 +169,8 @@ fn list(value: &Value) -> impl Iterator<Item = Vec<u8>> + '_ {
 
 /// Copies all keys into database 0 of the target.
 pub fn copy(source: &Rest, target: &mut dyn Target, watcher: &mut dyn Watcher, merges: bool) -> Result<Copied> {
-    let found = progress::prepare(target, &source.url, u64::from(DATABASES), merges)?;
-    let begin = match found.map(|progress| progress.step) {
+    let progress = progress::prepare(target, &source.url, u64::from(DATABASES), merges)?;
+    let begin = match progress.map(|progress| progress.step) {
         Some(step @ Step::Scan { .. }) => step,
         _ => Step::Scan { cursor: "0".into() },
     };
@@ -207,16 +207,16 @@ pub fn copy(source: &Rest, target: &mut dyn Target, watcher: &mut dyn Watcher, m
 }
 
 fn copy_keys(source: &Rest, names: &[Vec<u8>], carrier: &mut Carrier<'_>) -> Result<()> {
-    let asked: Vec<Words> = names
+    let requests: Vec<Words> = names
         .iter()
         .flat_map(|name| [words(&[b"TYPE", name]), words(&[b"PTTL", name])])
         .collect();
-    if asked.is_empty() {
+    if requests.is_empty() {
         return Ok(());
     }
-    let told = source.ask(&asked)?;
-    for (name, told) in names.iter().zip(told.chunks(2)) {
-        let [Ok(kind), Ok(remaining)] = told else {
+    let answers = source.ask(&requests)?;
+    for (name, pair) in names.iter().zip(answers.chunks(2)) {
+        let [Ok(kind), Ok(remaining)] = pair else {
             carrier.reject(0, shown(name), "the source does not list its keys");
             continue;
         };
@@ -267,8 +267,8 @@ impl Key<'_, '_> {
         Ok(brought)
     }
 
-    fn ask(&self, asked: &[&[u8]]) -> Result<Answer> {
-        self.source.ask_one(words(asked))
+    fn ask(&self, arguments: &[&[u8]]) -> Result<Answer> {
+        self.source.ask_one(words(arguments))
     }
 
     fn whole(&mut self, read: &[u8], write: &[u8], between: &[&[u8]]) -> Brought {
@@ -357,12 +357,12 @@ impl Key<'_, '_> {
 
     /// Copies the groups, and the last ID, which may be a deleted entry's, after the entries.
     fn groups(&mut self) -> Brought {
-        let asked = [
+        let requests = [
             words(&[b"XINFO", b"GROUPS", self.name]),
             words(&[b"XINFO", b"STREAM", self.name]),
         ];
-        let mut told = self.source.ask(&asked)?.into_iter();
-        let (Some(Ok(groups)), Some(Ok(stream))) = (told.next(), told.next()) else {
+        let mut answers = self.source.ask(&requests)?.into_iter();
+        let (Some(Ok(groups)), Some(Ok(stream))) = (answers.next(), answers.next()) else {
             return Ok(Err("the source does not report its groups".into()));
         };
         for group in groups.as_array().into_iter().flatten() {
@@ -370,8 +370,8 @@ impl Key<'_, '_> {
             self.carrier
                 .add(0, &[b"XGROUP", b"CREATE", self.name, &name, &last, b"MKSTREAM"]);
             if field(group, "pending") != b"0" {
-                let what = format!("{}: what is pending in the group {}", shown(self.name), shown(&name));
-                self.carrier.reject(0, what, "groups begin without it");
+                let description = format!("{}: what is pending in the group {}", shown(self.name), shown(&name));
+                self.carrier.reject(0, description, "groups begin without it");
             }
         }
         let last = field(&stream, "last-generated-id");
@@ -383,8 +383,8 @@ impl Key<'_, '_> {
 }
 
 /// A field of an XINFO reply: name and value alternate.
-fn field(told: &Value, name: &str) -> Vec<u8> {
-    let told: Words = list(told).collect();
-    let found = told.chunks_exact(2).find(|pair| pair[0] == name.as_bytes());
-    found.map_or_else(Vec::new, |pair| pair[1].clone())
+fn field(reply: &Value, name: &str) -> Vec<u8> {
+    let fields: Words = list(reply).collect();
+    let pair = fields.chunks_exact(2).find(|pair| pair[0] == name.as_bytes());
+    pair.map_or_else(Vec::new, |pair| pair[1].clone())
 }

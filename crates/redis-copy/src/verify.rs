@@ -88,9 +88,9 @@ impl Comparison<'_> {
             names.extend(scan(self.source, &mut cursor)?);
             let is_over = cursor == b"0";
             while names.len() >= AT_ONCE || is_over && !names.is_empty() {
-                let rest = names.split_off(names.len().min(AT_ONCE));
+                let remaining = names.split_off(names.len().min(AT_ONCE));
                 self.compare_keys(db, &names)?;
-                names = rest;
+                names = remaining;
                 alive()?;
             }
             if is_over {
@@ -137,23 +137,23 @@ impl Comparison<'_> {
     }
 
     fn compare_keys(&mut self, db: u64, names: &[Vec<u8>]) -> Result<()> {
-        let here = look(self.source, names, self.tells_times)?;
-        let there = look(self.target, names, self.tells_times)?;
+        let at_source = look(self.source, names, self.tells_times)?;
+        let at_target = look(self.target, names, self.tells_times)?;
         self.verdict.keys += names.len() as u64;
-        for ((name, here), there) in names.iter().zip(&here).zip(&there) {
-            if let Some(what) = difference(here, there, self.tells_times) {
-                self.differ(db, name, what);
+        for ((name, source), target) in names.iter().zip(&at_source).zip(&at_target) {
+            if let Some(reason) = difference(source, target, self.tells_times) {
+                self.differ(db, name, reason);
             }
         }
         self.watcher.progress(self.verdict.keys, 0);
         Ok(())
     }
 
-    fn differ(&mut self, db: u64, name: &[u8], what: &str) {
+    fn differ(&mut self, db: u64, name: &[u8], reason: &str) {
         self.verdict.differences += 1;
         if self.verdict.differences <= TOLD_MAX {
             self.watcher
-                .note(&format!("differs: database {db}, {}: {what}", shown(name)));
+                .note(&format!("differs: database {db}, {}: {reason}", shown(name)));
         }
     }
 }
@@ -230,19 +230,19 @@ fn look(side: &mut dyn Target, names: &[Vec<u8>], tells_times: bool) -> Result<V
     Ok(seen)
 }
 
-fn difference(here: &Seen, there: &Seen, tells_times: bool) -> Option<&'static str> {
-    let (here_value, there_value) = match (&here.value, &there.value) {
+fn difference(source: &Seen, target: &Seen, tells_times: bool) -> Option<&'static str> {
+    let (here_value, there_value) = match (&source.value, &target.value) {
         (None, None) => return None,
-        (None, Some(_)) if there.is_ending() => return None,
-        (Some(_), None) if here.is_ending() => return None,
+        (None, Some(_)) if target.is_ending() => return None,
+        (Some(_), None) if source.is_ending() => return None,
         // It expired between the scan of its name and this look-up.
         (None, Some(_)) => return Some("only the target has it"),
         (Some(_), None) => return Some("the target does not have it"),
-        (Some(Ok(here)), Some(Ok(there))) => (here, there),
+        (Some(Ok(source)), Some(Ok(target))) => (source, target),
         (Some(_), Some(_)) => return Some("it cannot be compared: DUMP refuses"),
     };
-    let same_deadline = match (here.deadline_ms, there.deadline_ms) {
-        (Some(here), Some(there)) => here.abs_diff(there) <= if tells_times { 0 } else { DISTANCE_MS_MAX },
+    let same_deadline = match (source.deadline_ms, target.deadline_ms) {
+        (Some(source), Some(target)) => source.abs_diff(target) <= if tells_times { 0 } else { DISTANCE_MS_MAX },
         (None, None) => true,
         _ => false,
     };
@@ -258,18 +258,18 @@ fn difference(here: &Seen, there: &Seen, tells_times: bool) -> Option<&'static s
 const TRAILER_BYTES: usize = 10;
 
 /// Two payloads mean the same value.
-fn is_same(here: &[u8], there: &[u8]) -> bool {
+fn is_same(source: &[u8], target: &[u8]) -> bool {
     let body = |payload: &[u8]| {
         payload
             .len()
             .checked_sub(TRAILER_BYTES)
             .map(|end| payload[..end].to_vec())
     };
-    if body(here) == body(there) {
+    if body(source) == body(target) {
         return true;
     }
-    match (value::restore(here), value::restore(there)) {
-        (Ok(here), Ok(there)) => is_same_value(in_order(here), in_order(there)),
+    match (value::restore(source), value::restore(target)) {
+        (Ok(source), Ok(target)) => is_same_value(in_order(source), in_order(target)),
         _ => false,
     }
 }
@@ -281,16 +281,16 @@ fn in_order(value: Stored) -> Stored {
             Stored::Set(members)
         }
         Stored::Hash(mut fields) => {
-            fields.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+            fields.sort_unstable_by(|a, b| a.name.cmp(&b.name));
             Stored::Hash(fields)
         }
         Stored::SortedSet(mut pairs) => {
-            pairs.sort_unstable_by(|left, right| left.0.cmp(&right.0));
+            pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
             Stored::SortedSet(pairs)
         }
         Stored::Stream(stream) => Stored::Stream(stream_in_order(stream)),
         Stored::Suggestions(mut suggestions) => {
-            suggestions.sort_unstable_by(|left, right| left.text.cmp(&right.text));
+            suggestions.sort_unstable_by(|a, b| a.text.cmp(&b.text));
             Stored::Suggestions(suggestions)
         }
         value => value,
@@ -301,9 +301,9 @@ fn in_order(value: Stored) -> Stored {
 /// query.
 fn stream_in_order(mut stream: Stream) -> Stream {
     stream.nodes = vec![stream.nodes.into_iter().flatten().collect()];
-    stream.groups.sort_by(|left, right| left.name.cmp(&right.name));
+    stream.groups.sort_by(|a, b| a.name.cmp(&b.name));
     for group in &mut stream.groups {
-        group.consumers.sort_by(|left, right| left.name.cmp(&right.name));
+        group.consumers.sort_by(|a, b| a.name.cmp(&b.name));
         for consumer in &mut group.consumers {
             (consumer.seen_ms, consumer.active_ms) = (0, 0);
             consumer.pending.sort_by_key(|pending| pending.id);
@@ -313,27 +313,27 @@ fn stream_in_order(mut stream: Stream) -> Stream {
 }
 
 /// Numbers of a document may be written in two ways.
-fn is_same_document(here: &[u8], there: &[u8]) -> bool {
+fn is_same_document(source: &[u8], target: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde_json::Value>;
-    here == there || matches!((read(here), read(there)), (Ok(here), Ok(there)) if here == there)
+    source == target || matches!((read(source), read(target)), (Ok(source), Ok(target)) if source == target)
 }
 
-fn is_same_value(here: Stored, there: Stored) -> bool {
-    if let (Stored::Json(here), Stored::Json(there)) = (&here, &there) {
-        return is_same_document(here, there);
+fn is_same_value(source: Stored, target: Stored) -> bool {
+    if let (Stored::Json(source), Stored::Json(target)) = (&source, &target) {
+        return is_same_document(source, target);
     }
-    let (Stored::Stream(mut here), Stored::Stream(mut there)) = (here.clone(), there.clone()) else {
-        return here == there;
+    let (Stored::Stream(mut source), Stored::Stream(mut target)) = (source.clone(), target.clone()) else {
+        return source == target;
     };
     // Before Redis 7.0 these were not counted.
-    if here.entries_added.is_none() || there.entries_added.is_none() {
-        for stream in [&mut here, &mut there] {
+    if source.entries_added.is_none() || target.entries_added.is_none() {
+        for stream in [&mut source, &mut target] {
             stream.entries_added = None;
             stream.max_deleted = Default::default();
             stream.groups.iter_mut().for_each(|group| group.entries_read = None);
         }
     }
-    here == there
+    source == target
 }
 
 #[cfg(test)]

@@ -18,11 +18,11 @@ const END: u8 = 0xff;
 /// mark.
 fn entries_of(bytes: &[u8], header_bytes: usize) -> Result<Reader<'_>, Malformed> {
     let announced = Reader::new(bytes).array().map(u32::from_le_bytes)?;
-    let rest = bytes.get(header_bytes..).ok_or(Malformed)?;
-    if announced as usize != bytes.len() || rest.last() != Some(&END) {
+    let entries = bytes.get(header_bytes..).ok_or(Malformed)?;
+    if announced as usize != bytes.len() || entries.last() != Some(&END) {
         return Err(Malformed);
     }
-    Ok(Reader::new(rest))
+    Ok(Reader::new(entries))
 }
 
 /// Sign-extends the lowest `bits` of `number`.
@@ -211,7 +211,7 @@ pub fn intset(bytes: &[u8]) -> Result<Elements, Malformed> {
     while !reader.is_done() {
         integers.push(signed(little(&mut reader, width)?, 8 * width as u32));
     }
-    if !integers.is_sorted_by(|left, right| left < right) {
+    if !integers.is_sorted_by(|a, b| a < b) {
         return Err(Malformed);
     }
     Ok(integers.into_iter().map(text).collect())

@@ -43,14 +43,14 @@ pub struct Crc64(u64);
 impl Crc64 {
     /// Adds bytes to the checksum.
     pub fn add(&mut self, bytes: &[u8]) {
-        let (eights, rest) = bytes.as_chunks::<8>();
+        let (eights, remainder) = bytes.as_chunks::<8>();
         let eight = |crc: u64, bytes: &[u8; 8]| {
             let mixed = (crc ^ u64::from_le_bytes(*bytes)).to_le_bytes();
             let terms = mixed.iter().enumerate();
             terms.fold(0, |crc, (place, &byte)| crc ^ TABLES[7 - place][usize::from(byte)])
         };
-        let one = |crc: u64, byte: &u8| TABLES[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8;
-        self.0 = rest.iter().fold(eights.iter().fold(self.0, eight), one);
+        let add_byte = |crc: u64, byte: &u8| TABLES[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8;
+        self.0 = remainder.iter().fold(eights.iter().fold(self.0, eight), add_byte);
     }
 
     /// Returns the checksum of all bytes added.

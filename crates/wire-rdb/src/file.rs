@@ -11,6 +11,10 @@
 //!   247 module 2 when    what a module has saved beside its keys, before them (1) or behind (2)
 //!   kind name value     a key
 //!   255 CRC-64 (8 bytes, from version 5; zero if nobody computed it)
+//! facts (250) that only Quartet reads, and that Redis skips like any unknown fact:
+//!   quartet-key             deadline (8 bytes, 0: never) name value      a key without a form of Redis', its value as DUMP has it
+//!   quartet-search-index    deadline name words                          a key that SEARCH.CREATE with these words makes
+//!   quartet-search-aliases  pairs of an alias and an index
 //! ```
 //!
 //! [`Scanner`] returns one record after the other from bytes that may still be arriving. It keeps
@@ -74,6 +78,10 @@ pub enum Record {
         /// The module's name.
         module: String,
     },
+    /// A key that is a search index.
+    SearchKey(SearchKey),
+    /// The aliases of keys that are search indexes, each with the index's name.
+    SearchAliases(Vec<[Vec<u8>; 2]>),
     /// Search indexes.
     SearchIndexes(Vec<SearchIndex>),
     /// Dictionaries.
@@ -100,6 +108,17 @@ pub struct Key {
     pub frequency: Option<u8>,
     /// The value as DUMP would give it, for RESTORE.
     pub payload: Vec<u8>,
+}
+
+/// A key that is a search index, as a file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchKey {
+    /// The key's name.
+    pub name: Vec<u8>,
+    /// The time at which the key expires, in milliseconds since the Unix epoch; `None`: never.
+    pub deadline_ms: Option<u64>,
+    /// The words of SEARCH.CREATE after the name.
+    pub words: Vec<Vec<u8>>,
 }
 
 /// Why a file can not be read on, and where.
@@ -179,14 +198,14 @@ impl Scanner {
             }
             Err(Stop::Short(missing)) if bytes.len() < RECORD_BYTES_MAX => Ok(Found::Nothing { missing }),
             Err(Stop::Short(_)) => Err(self.unreadable("a record of more than 1 GB")),
-            Err(Stop::Malformed(what)) => Err(self.unreadable(what)),
+            Err(Stop::Malformed(reason)) => Err(self.unreadable(reason)),
         }
     }
 
-    fn unreadable(&self, what: impl Into<String>) -> Unreadable {
+    fn unreadable(&self, reason: impl Into<String>) -> Unreadable {
         Unreadable {
             offset: self.offset,
-            what: what.into(),
+            what: reason.into(),
         }
     }
 
@@ -203,7 +222,7 @@ impl Scanner {
                 walk.string()?;
                 let mut texts = Texts::behind_kind(bytes, walk);
                 let (name, value) = (texts.next()?, texts.next()?);
-                Record::About { name, value }
+                own_record(&name, &value)?.unwrap_or(Record::About { name, value })
             }
             SELECT => Record::Select(walk.length()?),
             FUNCTION => {
@@ -307,7 +326,7 @@ impl Scanner {
         checksum.add(&[END]);
         match u64::from_le_bytes(walk.array()?) {
             0 => Ok(()),
-            told if told == checksum.value() => Ok(()),
+            stored if stored == checksum.value() => Ok(()),
             _ => Err(Stop::Malformed("the checksum is wrong: the file is damaged")),
         }
     }
@@ -377,6 +396,67 @@ fn beside_keys(number: u64, parts: &[u8]) -> Record {
     })
 }
 
+const OWN_KEY: &str = "quartet-key";
+const SEARCH_INDEX: &str = "quartet-search-index";
+const SEARCH_ALIASES: &str = "quartet-search-aliases";
+
+/// Reads a fact that is a record of Quartet's own.
+fn own_record(name: &[u8], value: &[u8]) -> Result<Option<Record>, Stop> {
+    let mut reader = Reader::new(value);
+    let record = match std::str::from_utf8(name) {
+        Ok(OWN_KEY) => read_own_key(&mut reader),
+        Ok(SEARCH_INDEX) => read_search_key(&mut reader),
+        Ok(SEARCH_ALIASES) => read_aliases(&mut reader),
+        _ => return Ok(None),
+    };
+    record
+        .map(Some)
+        .map_err(|Malformed| Stop::Malformed("a malformed record of Quartet's own"))
+}
+
+fn read_own_key(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+    let (deadline_ms, name) = read_name(reader)?;
+    Ok(Record::Key(Key {
+        name,
+        deadline_ms,
+        idle_seconds: None,
+        frequency: None,
+        payload: reader.rest.to_vec(),
+    }))
+}
+
+fn read_search_key(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+    let (deadline_ms, name) = read_name(reader)?;
+    let mut words = Vec::new();
+    while !reader.is_done() {
+        words.push(reader.string()?);
+    }
+    Ok(Record::SearchKey(SearchKey {
+        name,
+        deadline_ms,
+        words,
+    }))
+}
+
+fn read_aliases(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+    let mut aliases = Vec::new();
+    while !reader.is_done() {
+        aliases.push([reader.string()?, reader.string()?]);
+    }
+    Ok(Record::SearchAliases(aliases))
+}
+
+fn read_name(reader: &mut Reader<'_>) -> Result<(Option<u64>, Vec<u8>), Malformed> {
+    let deadline_ms = u64::from_le_bytes(reader.array()?);
+    Ok(((deadline_ms > 0).then_some(deadline_ms), reader.string()?))
+}
+
+fn write_name(name: &[u8], deadline_ms: Option<u64>) -> Vec<u8> {
+    let mut value = deadline_ms.unwrap_or(0).to_le_bytes().to_vec();
+    write_string(name, &mut value);
+    value
+}
+
 /// The value as DUMP would give it, of the version that knows its kind.
 fn payload(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(body.len() + 11);
@@ -418,11 +498,36 @@ impl Writer {
 
     /// Writes a fact about the file.
     pub fn about(&mut self, name: &str, value: &str, out: &mut Vec<u8>) {
+        self.fact(name, value.as_bytes(), out);
+    }
+
+    fn fact(&mut self, name: &str, value: &[u8], out: &mut Vec<u8>) {
         self.append(out, |out| {
             out.push(AUX);
             write_string(name.as_bytes(), out);
-            write_string(value.as_bytes(), out);
+            write_string(value, out);
         });
+    }
+
+    /// Writes a key of a kind that Redis does not have into the current database. Redis skips it.
+    pub fn own_key(&mut self, name: &[u8], deadline_ms: Option<u64>, value: &Value, out: &mut Vec<u8>) {
+        let mut fact = write_name(name, deadline_ms);
+        fact.extend_from_slice(&value::dump(value));
+        self.fact(OWN_KEY, &fact, out);
+    }
+
+    /// Writes a key that is a search index. Redis skips it.
+    pub fn search_key(&mut self, key: &SearchKey, out: &mut Vec<u8>) {
+        let mut fact = write_name(&key.name, key.deadline_ms);
+        key.words.iter().for_each(|word| write_string(word, &mut fact));
+        self.fact(SEARCH_INDEX, &fact, out);
+    }
+
+    /// Writes the aliases of keys that are search indexes. Redis skips them.
+    pub fn search_aliases(&mut self, aliases: &[[Vec<u8>; 2]], out: &mut Vec<u8>) {
+        let mut fact = Vec::new();
+        aliases.iter().flatten().for_each(|name| write_string(name, &mut fact));
+        self.fact(SEARCH_ALIASES, &fact, out);
     }
 
     /// Writes a library of functions.

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_older_form_is_read_and_others_are_not() {
-        let older = |rest: &[u8]| restore(&crate::seal([b"\x07\x81E\xe2R8\xdf\x91,\x02\x05\x011", rest].concat()));
+        let older = |tail: &[u8]| restore(&crate::seal([b"\x07\x81E\xe2R8\xdf\x91,\x02\x05\x011", tail].concat()));
         assert_eq!(older(b"\x02\x00\x00"), Ok(Value::Json(b"1".to_vec())));
         assert_eq!(older(b"\x02\x01\x05\x01i\x05\x01p\x00"), Ok(Value::Json(b"1".to_vec())));
         assert!(older(b"\x02\x01\x00").is_err());

@@ -19,6 +19,8 @@ mod lzf;
 mod module;
 mod primitives;
 pub mod search_index;
+pub mod series;
+pub mod sketch;
 pub mod stream;
 pub mod stream_id;
 pub mod suggestions;
@@ -26,6 +28,7 @@ pub mod value;
 pub mod vector_set;
 mod walk;
 
+pub use module::Part;
 pub use stream_id::StreamId;
 
 use crc64::crc64;

@@ -19,13 +19,13 @@ pub fn decompress(mut bytes: &[u8], length: usize) -> Option<Vec<u8>> {
         return None;
     }
     let mut out: Vec<u8> = Vec::with_capacity(length);
-    while let Some((&control, rest)) = bytes.split_first() {
+    while let Some((&control, remaining)) = bytes.split_first() {
         let control = usize::from(control);
-        bytes = rest;
+        bytes = remaining;
         if control < LITERALS_MAX {
-            let (literals, rest) = bytes.split_at_checked(control + 1)?;
+            let (literals, remaining) = bytes.split_at_checked(control + 1)?;
             out.extend_from_slice(literals);
-            bytes = rest;
+            bytes = remaining;
         } else {
             let mut count = (control >> 5) + 2;
             if count == 9 {
@@ -45,8 +45,8 @@ pub fn decompress(mut bytes: &[u8], length: usize) -> Option<Vec<u8>> {
 }
 
 fn next(bytes: &mut &[u8]) -> Option<u8> {
-    let (&byte, rest) = bytes.split_first()?;
-    *bytes = rest;
+    let (&byte, remaining) = bytes.split_first()?;
+    *bytes = remaining;
     Some(byte)
 }
 

@@ -9,6 +9,17 @@
 
 use crate::primitives::{Malformed, Reader, write_length, write_string};
 
+/// One part of a module's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// A number. One with a sign is written as the number without a sign that has its bits.
+    Number(u64),
+    /// A double.
+    Double(f64),
+    /// A string.
+    Text(Vec<u8>),
+}
+
 const END: u64 = 0;
 const SIGNED: u64 = 1;
 const NUMBER: u64 = 2;
@@ -67,6 +78,25 @@ pub fn write_c_text(text: &[u8], out: &mut Vec<u8>) {
 
 pub fn write_end(out: &mut Vec<u8>) {
     write_length(END as usize, out);
+}
+
+pub fn write_part(part: &Part, out: &mut Vec<u8>) {
+    match part {
+        Part::Number(number) => write_number(*number, out),
+        Part::Double(number) => write_double(*number, out),
+        Part::Text(text) => write_text(text, out),
+    }
+}
+
+/// Reads a part; `None` at the end of the value.
+pub fn part(reader: &mut Reader<'_>) -> Result<Option<Part>, Malformed> {
+    Ok(Some(match reader.length()? {
+        END => return Ok(None),
+        SIGNED | NUMBER => Part::Number(reader.length()?),
+        DOUBLE => Part::Double(f64::from_le_bytes(reader.array()?)),
+        STRING => Part::Text(reader.string()?),
+        _ => return Err(Malformed),
+    }))
 }
 
 pub fn number(reader: &mut Reader<'_>) -> Result<u64, Malformed> {

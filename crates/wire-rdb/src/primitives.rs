@@ -49,9 +49,9 @@ impl<'a> Reader<'a> {
     }
 
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
-        self.rest = rest;
-        Ok(taken)
+        let (bytes, remaining) = self.rest.split_at_checked(count).ok_or(Malformed)?;
+        self.rest = remaining;
+        Ok(bytes)
     }
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {

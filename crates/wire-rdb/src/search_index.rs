@@ -143,7 +143,7 @@ const CODES: [(&str, u64); 6] = [
     ("LeanVec4x8", 4 | 8 << 8 | 1 << 16),
     ("LeanVec8x8", 8 | 8 << 8 | 1 << 16),
 ];
-/// The codes that take the place of Intel's elsewhere.
+/// The codes that replace Intel's on other processors.
 const SCALAR_CODES: u64 = 1;
 const EPSILON: f64 = 0.01;
 
@@ -293,28 +293,25 @@ pub enum Algorithm {
 
 /// Returns the known name of a language that equals `name`.
 pub fn language(name: &str) -> Option<&'static str> {
-    LANGUAGES.into_iter().find(|known| *known == name)
+    LANGUAGES.into_iter().find(|language| *language == name)
 }
 
 /// Returns the known name of a vector's component that equals `name`.
 pub fn component(name: &str) -> Option<&'static str> {
     COMPONENTS
         .into_iter()
-        .find(|(known, _)| *known == name)
-        .map(|(known, _)| known)
+        .find(|(component, _)| *component == name)
+        .map(|(component, _)| component)
 }
 
 /// Returns the known name of a distance that equals `name`.
 pub fn metric(name: &str) -> Option<&'static str> {
-    METRICS.into_iter().find(|known| *known == name)
+    METRICS.into_iter().find(|metric| *metric == name)
 }
 
 /// Returns the known name of codes that equals `name`.
 pub fn codes(name: &str) -> Option<&'static str> {
-    CODES
-        .into_iter()
-        .find(|(known, _)| *known == name)
-        .map(|(known, _)| known)
+    CODES.into_iter().find(|(code, _)| *code == name).map(|(code, _)| code)
 }
 
 impl SearchIndex {
@@ -325,7 +322,7 @@ impl SearchIndex {
         let mut groups: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
         for (word, names) in &self.synonyms {
             for name in names {
-                match groups.iter_mut().find(|(known, _)| known == name) {
+                match groups.iter_mut().find(|(group, _)| group == name) {
                     Some((_, words)) => words.push(word),
                     None => groups.push((name, vec![word])),
                 }
@@ -487,7 +484,7 @@ impl Vector {
     }
 
     fn needs_newer_form(&self) -> bool {
-        let component = COMPONENTS.iter().position(|(known, _)| *known == self.component);
+        let component = COMPONENTS.iter().position(|(name, _)| *name == self.component);
         matches!(self.algorithm, Algorithm::SvsVamana { .. })
             || component.is_none_or(|at| at as u64 >= COMPONENTS_OF_23)
     }
@@ -551,9 +548,9 @@ fn write_index(version: u64, index: &SearchIndex, out: &mut Vec<u8>) {
     write_c_text(&index.name, out);
     write_number(flags(index), out);
     write_number(index.fields.len() as u64, out);
-    let (mut texts, mut sortable) = (0, 0);
+    let mut numbers = FieldNumbers::default();
     for field in &index.fields {
-        write_field(version, field, (&mut texts, &mut sortable), out);
+        write_field(version, field, &mut numbers, out);
     }
     write_rule(version, index, out);
     if let Some(words) = &index.stop_words {
@@ -613,7 +610,14 @@ fn flags(index: &SearchIndex) -> u64 {
     flags
 }
 
-fn write_field(version: u64, field: &SearchField, (texts, sortable): (&mut u64, &mut u64), out: &mut Vec<u8>) {
+/// Numbers of the next text field and of the next sortable field.
+#[derive(Default)]
+struct FieldNumbers {
+    texts: u64,
+    sortable: u64,
+}
+
+fn write_field(version: u64, field: &SearchField, numbers: &mut FieldNumbers, out: &mut Vec<u8>) {
     write_c_text(&field.name, out);
     write_optional((field.path != field.name).then_some(&field.path), out);
     let kind = match &field.kind {
@@ -646,10 +650,17 @@ fn write_field(version: u64, field: &SearchField, (texts, sortable): (&mut u64, 
         }
     }
     write_number(options, out);
-    write_number(if field.sortable { counted(sortable) } else { NOWHERE }, out);
+    write_number(
+        if field.sortable {
+            counted(&mut numbers.sortable)
+        } else {
+            NOWHERE
+        },
+        out,
+    );
     match &field.kind {
         SearchFieldKind::Text { weight, .. } => {
-            write_number(counted(texts), out);
+            write_number(counted(&mut numbers.texts), out);
             write_double(*weight, out);
         }
         SearchFieldKind::Tag {
@@ -679,11 +690,11 @@ fn write_optional(text: Option<&Vec<u8>>, out: &mut Vec<u8>) {
 }
 
 fn write_vector(version: u64, vector: &Vector, out: &mut Vec<u8>) {
-    let component = COMPONENTS.iter().position(|(known, _)| *known == vector.component);
+    let component = COMPONENTS.iter().position(|(name, _)| *name == vector.component);
     let component = component.unwrap_or_default();
     let metric = METRICS
         .iter()
-        .position(|known| *known == vector.metric)
+        .position(|metric| *metric == vector.metric)
         .unwrap_or_default();
     let shared = [
         component as u64,
@@ -729,7 +740,7 @@ fn write_vector(version: u64, vector: &Vector, out: &mut Vec<u8>) {
         } => {
             write_all(&[TIERED, SVS, *training_threshold]);
             write_all(&shared);
-            let codes = codes.and_then(|codes| CODES.iter().find(|(known, _)| *known == codes));
+            let codes = codes.and_then(|codes| CODES.iter().find(|(name, _)| *name == codes));
             write_all(&[
                 codes.map_or(0, |(_, number)| *number),
                 *links,
@@ -755,7 +766,7 @@ fn write_rule(version: u64, index: &SearchIndex, out: &mut Vec<u8>) {
     }
     write_double(index.score, out);
     let language = index.language.unwrap_or(LANGUAGES[0]);
-    let language = LANGUAGES.iter().position(|known| *known == language);
+    let language = LANGUAGES.iter().position(|name| *name == language);
     write_number(language.unwrap_or_default() as u64, out);
     if version >= VERSION_OF_ALL_DOCUMENTS {
         write_number(index.indexes_all.into(), out);
@@ -935,8 +946,8 @@ fn read_svs(training_threshold: u64, reader: &mut Reader<'_>) -> Result<Algorith
         0 => None,
         SCALAR_CODES => Some("LVQ8"),
         _ => {
-            let known = CODES.iter().find(|(_, known)| *known == codes);
-            Some(known.ok_or(Malformed)?.0)
+            let row = CODES.iter().find(|(_, code)| *code == codes);
+            Some(row.ok_or(Malformed)?.0)
         }
     };
     Ok(Algorithm::SvsVamana {

@@ -208,7 +208,7 @@ pub(crate) fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Stream, Malforme
 }
 
 fn check_entries(stream: &Stream) -> Result<(), Malformed> {
-    let ascend = stream.entries().is_sorted_by(|left, right| left.id < right.id);
+    let ascend = stream.entries().is_sorted_by(|a, b| a.id < b.id);
     let latest = stream.nodes.last().and_then(|node| node.last());
     let is_last = latest.is_none_or(|latest| latest.id <= stream.last);
     if ascend && is_last {
@@ -289,7 +289,7 @@ fn read_node(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Malformed> {
 
 /// An entry; none if it was deleted.
 fn read_entry(elements: &mut Elements, master: StreamId, fields: &[Vec<u8>]) -> Result<Option<Entry>, Malformed> {
-    let left = elements.0.len();
+    let before = elements.0.len();
     let flags = elements.number()?;
     let ms = master.ms().wrapping_add(elements.number()? as u64);
     let seq = master.seq().wrapping_add(elements.number()? as u64);
@@ -305,7 +305,7 @@ fn read_entry(elements: &mut Elements, master: StreamId, fields: &[Vec<u8>]) -> 
         let count = elements.count()?;
         elements.texts(2 * count)?
     };
-    let count = left - elements.0.len();
+    let count = before - elements.0.len();
     if elements.number()? != count as i64 || words.is_empty() {
         return Err(Malformed);
     }

@@ -160,16 +160,16 @@ mod tests {
         for length in 1..body.len() {
             assert!(restore(&crate::seal(body[..length].to_vec())).is_err(), "{length}");
         }
-        let one = |text: &str, score| {
+        let single = |text: &str, score| {
             vec![Suggestion {
                 text: text.into(),
                 score,
                 payload: Vec::new(),
             }]
         };
-        let twice = [one("a", 1.0), one("a", 2.0)].concat();
-        assert!(restore(&dump(&Value::Suggestions(one("a", 1e300)))).is_ok());
-        for suggestions in [Vec::new(), one("", 1.0), one("a", f64::NAN), twice] {
+        let twice = [single("a", 1.0), single("a", 2.0)].concat();
+        assert!(restore(&dump(&Value::Suggestions(single("a", 1e300)))).is_ok());
+        for suggestions in [Vec::new(), single("", 1.0), single("a", f64::NAN), twice] {
             assert!(restore(&dump(&Value::Suggestions(suggestions))).is_err());
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The plain forms are written, which every Redis since 4.0 reads and converts as it needs
 //! (streams: that of 7.0); read are all forms that Redis 7.0 writes, the older forms that it still
-//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9. Vector sets, JSON documents
-//! and suggestions are modules' values; no other is known.
+//! reads, and the sets, streams and hashes of 7.2, 7.4 and Valkey 9. Vector sets, JSON documents,
+//! suggestions, sketches and time series are modules' values; no other is known.
 
 use std::collections::HashSet;
 
@@ -13,6 +13,8 @@ use crate::compact::{intset, listpack, ziplist, zipmap};
 use crate::json;
 use crate::module;
 use crate::primitives::{Malformed, Reader, write_length, write_string};
+use crate::series::{self, Series};
+use crate::sketch::{self, Sketch};
 use crate::stream::{self, Stream};
 use crate::suggestions::{self, Suggestion};
 use crate::vector_set::{self, VectorSet};
@@ -65,6 +67,10 @@ pub enum Value {
     Json(Vec<u8>),
     /// Suggestions, in no order.
     Suggestions(Vec<Suggestion>),
+    /// A sketch, not verified to be one.
+    Sketch(Sketch),
+    /// A time series, not verified to be one.
+    Series(Series),
 }
 
 /// A field of a hash.
@@ -131,6 +137,14 @@ pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) -> u8 {
         }
         Value::Suggestions(suggestions) => {
             suggestions::write(suggestions, out);
+            MODULE
+        }
+        Value::Sketch(sketch) => {
+            sketch::write(sketch, out);
+            MODULE
+        }
+        Value::Series(series) => {
+            series::write(series, out);
             MODULE
         }
         Value::Hash(fields) => match fields.iter().filter_map(|field| field.deadline_ms).min() {
@@ -234,7 +248,8 @@ fn of_module(reader: &mut Reader<'_>) -> Result<Value, Malformed> {
         (vector_set::MODULE_OF_INDEXES, 0) => Value::VectorIndex(vector_set::read(reader)?),
         (json::MODULE, version) => Value::Json(json::read(version, reader)?),
         (suggestions::MODULE, version) => Value::Suggestions(suggestions::read(version, reader)?),
-        _ => return Err(Malformed),
+        (series::MODULE, version) => Value::Series(series::read(version, reader)?),
+        (module, version) => Value::Sketch(sketch::read(module, version, reader)?),
     })
 }
 
@@ -244,7 +259,8 @@ pub(crate) fn is_known_module(number: u64) -> bool {
         (vector_set::MODULE, version) => version == 0,
         (json::MODULE, version) => json::is_known(version),
         (suggestions::MODULE, version) => suggestions::is_known(version),
-        _ => false,
+        (series::MODULE, version) => series::is_known(version),
+        (module, version) => sketch::is_known(module, version),
     }
 }
 
@@ -370,8 +386,9 @@ fn triples(elements: Vec<Vec<u8>>) -> Result<Vec<Field>, Malformed> {
 /// Returns true if no collection is empty, no member is repeated, and no score is NaN.
 fn is_sound(value: &Value) -> bool {
     match value {
-        // A stream may be empty; the rest was looked at when it was read.
-        Value::String(_) | Value::Stream(_) => true,
+        // A stream may be empty, and the layer verifies sketches and series; the rest was looked at
+        // when it was read.
+        Value::String(_) | Value::Stream(_) | Value::Sketch(_) | Value::Series(_) => true,
         Value::Json(document) => !document.is_empty(),
         Value::Suggestions(suggestions) => {
             let is_sound = |suggestion: &Suggestion| !suggestion.text.is_empty() && suggestion.score.is_finite();

@@ -160,9 +160,9 @@ fn element(reader: &mut Reader<'_>, has_attributes: bool) -> Result<Element, Mal
     let name = text(reader)?;
     let attributes = if has_attributes { text(reader)? } else { Vec::new() };
     let code = text(reader)?;
-    let mut left = number(reader)?;
+    let mut remaining = number(reader)?;
     let mut next = || {
-        left = left.checked_sub(1).ok_or(Malformed)?;
+        remaining = remaining.checked_sub(1).ok_or(Malformed)?;
         number(reader)
     };
     let id = next()?;
@@ -180,7 +180,7 @@ fn element(reader: &mut Reader<'_>, has_attributes: bool) -> Result<Element, Mal
         levels.push(Links { max, to, farthest });
     }
     let (length, range) = unpacked(next()?);
-    if left > 0 {
+    if remaining > 0 {
         return Err(Malformed);
     }
     Ok(Element {

@@ -27,10 +27,12 @@ impl<'a> Walk<'a> {
     }
 
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Stop> {
-        let rest = &self.bytes[self.at..];
-        let taken = rest.get(..count).ok_or_else(|| Stop::Short(count - rest.len()))?;
+        let remaining = &self.bytes[self.at..];
+        let bytes = remaining
+            .get(..count)
+            .ok_or_else(|| Stop::Short(count - remaining.len()))?;
         self.at += count;
-        Ok(taken)
+        Ok(bytes)
     }
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {

@@ -21,18 +21,18 @@ fn main() {
         let mut stream = Vec::new();
         (0..REQUESTS).for_each(|_| encode_command(command, &mut stream));
         report(&format!("parse, {name}"), || {
-            walk(&stream, |rest| match parse(black_box(rest), &limits, &mut args) {
+            walk(&stream, |input| match parse(black_box(input), &limits, &mut args) {
                 Ok(Parsed::Request { consumed }) => {
-                    black_box(args.of(rest).get(1));
+                    black_box(args.of(input).get(1));
                     consumed
                 }
                 other => panic!("{other:?}"),
             })
         });
         report(&format!("Parser::parse, {name}"), || {
-            walk(&stream, |rest| match parser.parse(black_box(rest), &limits) {
+            walk(&stream, |input| match parser.parse(black_box(input), &limits) {
                 Ok(Parsed::Request { consumed }) => {
-                    black_box(parser.arguments(rest).get(1));
+                    black_box(parser.arguments(input).get(1));
                     consumed
                 }
                 other => panic!("{other:?}"),
@@ -46,7 +46,7 @@ fn main() {
     });
     let bulks = b"$5\r\nvalue\r\n".repeat(REQUESTS);
     report("skip, $5", || {
-        walk(&bulks, |rest| skip(black_box(rest)).unwrap().unwrap())
+        walk(&bulks, |input| skip(black_box(input)).unwrap().unwrap())
     });
     report("Reply::double, 3.25", || {
         out.clear();
@@ -55,9 +55,9 @@ fn main() {
 }
 
 fn walk(stream: &[u8], mut consume: impl FnMut(&[u8]) -> usize) {
-    let mut rest = stream;
-    while !rest.is_empty() {
-        rest = &rest[consume(rest)..];
+    let mut remaining = stream;
+    while !remaining.is_empty() {
+        remaining = &remaining[consume(remaining)..];
     }
 }
 

@@ -12,8 +12,8 @@ use quartet_wire_resp::value::{Item, Reader};
 pub fn write_events(messages: &[u8], out: &mut Vec<u8>) -> usize {
     let mut consumed = 0;
     let mut text = Vec::new();
-    while let Some(taken) = write_message(&messages[consumed..], &mut text) {
-        consumed += taken;
+    while let Some(bytes) = write_message(&messages[consumed..], &mut text) {
+        consumed += bytes;
         for line in text.split(|&byte| byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             out.extend_from_slice(b"data: ");
@@ -54,9 +54,9 @@ fn write_message(messages: &[u8], text: &mut Vec<u8>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn check(messages: &str, expected: &str, rest: usize) {
+    fn check(messages: &str, expected: &str, unconsumed: usize) {
         let mut out = Vec::new();
-        assert_eq!(write_events(messages.as_bytes(), &mut out), messages.len() - rest);
+        assert_eq!(write_events(messages.as_bytes(), &mut out), messages.len() - unconsumed);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

@@ -113,13 +113,13 @@ fn text_bytes(bytes: &[u8]) -> usize {
         return 6 * bytes.len() + 2;
     }
     // A byte that is no UTF-8 becomes three, twice for a while.
-    let of_others = if std::str::from_utf8(bytes).is_ok() { 1 } else { 6 };
+    let other_bytes = if std::str::from_utf8(bytes).is_ok() { 1 } else { 6 };
     let sizes = bytes.iter().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
         0..0x20 => 6,
-        0x20..0x80 if of_others == 1 => 1,
+        0x20..0x80 if other_bytes == 1 => 1,
         0x20..0x80 => 2,
-        0x80.. => of_others,
+        0x80.. => other_bytes,
     });
     sizes.sum::<usize>() + 2
 }
@@ -146,7 +146,7 @@ pub fn write_result(replies: &[u8], out: &mut Json<'_>) -> Option<Written> {
 /// Appends the whole replies of `replies`, `count` at most, as an array of objects, each with a
 /// result or an error. Returns their number.
 pub fn write_results(replies: &[u8], count: usize, out: &mut Json<'_>) -> usize {
-    let mut rest = replies;
+    let mut remaining = replies;
     let mut written_count = 0;
     out.bytes.push(b'[');
     while written_count < count {
@@ -154,11 +154,11 @@ pub fn write_results(replies: &[u8], count: usize, out: &mut Json<'_>) -> usize 
         if written_count > 0 {
             out.bytes.push(b',');
         }
-        let Some(written) = write_result(rest, out) else {
+        let Some(written) = write_result(remaining, out) else {
             out.bytes.truncate(start);
             break;
         };
-        rest = &rest[written.consumed..];
+        remaining = &remaining[written.consumed..];
         written_count += 1;
     }
     out.bytes.push(b']');
@@ -169,16 +169,16 @@ pub fn write_results(replies: &[u8], count: usize, out: &mut Json<'_>) -> usize 
 /// for which none was executed. `replies` are those of MULTI, the queued commands and EXEC. `None`
 /// if they are not whole.
 pub fn write_transaction(replies: &[u8], out: &mut Json<'_>) -> Option<Written> {
-    let mut rest = replies;
+    let mut remaining = replies;
     loop {
-        let is_error = rest.first() == Some(&b'-');
-        let mut reader = Reader::new(rest);
+        let is_error = remaining.first() == Some(&b'-');
+        let mut reader = Reader::new(remaining);
         match reader.item(0).ok()?? {
-            _ if is_error => return write_result(rest, out),
-            Item::Simple(_) => rest = &rest[reader.consumed()..],
+            _ if is_error => return write_result(remaining, out),
+            Item::Simple(_) => remaining = &remaining[reader.consumed()..],
             Item::Elements(_, len) => {
                 let count = usize::try_from(len).ok()?;
-                let written_count = write_results(&rest[reader.consumed()..], count, out);
+                let written_count = write_results(&remaining[reader.consumed()..], count, out);
                 return (written_count == count).then_some(Written {
                     consumed: replies.len(),
                     is_error: false,

@@ -43,6 +43,11 @@ impl Commands {
         self.ends.len()
     }
 
+    /// The memory that the requests take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// There is no request.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -165,9 +170,8 @@ pub fn token_of_query(query: Option<&str>) -> Option<String> {
 
 /// The first value of this name in the query, decoded; `None` if there is none.
 pub fn query_value(query: Option<&str>, name: &str) -> Result<Option<Vec<u8>>, Malformed> {
-    let found = query.and_then(|query| pairs(query).find(|(known, _)| *known == name));
-    found
-        .map(|(_, value)| decoded(value.unwrap_or_default(), true))
+    let pair = query.and_then(|query| pairs(query).find(|(key, _)| *key == name));
+    pair.map(|(_, value)| decoded(value.unwrap_or_default(), true))
         .transpose()
 }
 
@@ -184,12 +188,12 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 /// blank.
 pub fn decoded(text: &str, is_query: bool) -> Result<Vec<u8>, Malformed> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
+    let mut remaining = text.bytes();
+    while let Some(byte) = remaining.next() {
         bytes.push(match byte {
             b'%' => {
                 let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
-                let (high, low) = (digit(rest.next()), digit(rest.next()));
+                let (high, low) = (digit(remaining.next()), digit(remaining.next()));
                 let (Some(high), Some(low)) = (high, low) else {
                     return Err(Malformed::Path);
                 };
@@ -205,7 +209,7 @@ pub fn decoded(text: &str, is_query: bool) -> Result<Vec<u8>, Malformed> {
 /// The value of a JSON item, if it can be seen without rewriting it: a string without escapes, or
 /// no string.
 fn plain(json: &str) -> Option<&str> {
-    match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+    match json.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
         Some(inner) => (!inner.contains('\\')).then_some(inner),
         None => Some(json),
     }
@@ -219,9 +223,9 @@ fn unescaped(json: &str) -> Option<String> {
 
 /// Replaces the escapes of half a surrogate pair in a JSON string by escapes of U+FFFD.
 fn without_half_pairs(json: &str) -> String {
-    let (mut mended, mut rest) = (String::with_capacity(json.len()), json);
-    while let Some(start) = rest.find('\\') {
-        let (before, escape) = rest.split_at(start);
+    let (mut mended, mut remaining) = (String::with_capacity(json.len()), json);
+    while let Some(start) = remaining.find('\\') {
+        let (before, escape) = remaining.split_at(start);
         mended.push_str(before);
         let (is_half, length) = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
             (Some(Half::High), Some(Half::Low)) => (false, 12),
@@ -230,9 +234,9 @@ fn without_half_pairs(json: &str) -> String {
             (None, _) => (false, 1 + escape[1..].chars().next().map_or(0, char::len_utf8)),
         };
         mended.push_str(if is_half { "\\ufffd" } else { &escape[..length] });
-        rest = &escape[length..];
+        remaining = &escape[length..];
     }
-    mended + rest
+    mended + remaining
 }
 
 enum Half {
@@ -334,23 +338,23 @@ mod tests {
         let body = br#"[["SET","a",1],["GET","a"]]"#;
         assert_eq!(shown(commands_of_body(body)), ["SET a 1", "GET a"]);
         assert!(commands_of_body(b"[]").unwrap().is_empty());
-        let both = commands_of_body(body).unwrap();
-        assert_eq!(both.range(1, 2), both.get(1).unwrap());
-        let first_bytes = both.get(0).unwrap().len();
+        let commands = commands_of_body(body).unwrap();
+        assert_eq!(commands.range(1, 2), commands.get(1).unwrap());
+        let first_bytes = commands.get(0).unwrap().len();
         assert_eq!(
-            (both.count_in(0, first_bytes), both.count_in(0, first_bytes - 1)),
+            (commands.count_in(0, first_bytes), commands.count_in(0, first_bytes - 1)),
             (1, 0)
         );
-        assert_eq!(both.count_in(1, both.get(1).unwrap().len()), 1);
+        assert_eq!(commands.count_in(1, commands.get(1).unwrap().len()), 1);
         assert_eq!(
-            shown(Ok(both.into_transaction())),
+            shown(Ok(commands.into_transaction())),
             ["MULTI", "SET a 1", "GET a", "EXEC"]
         );
     }
 
     #[test]
     fn an_unreadable_request_is_refused() {
-        let of_body = |body: &str| Commands::of_path("/", None, body.as_bytes()).unwrap_err();
+        let refusal = |body: &str| Commands::of_path("/", None, body.as_bytes()).unwrap_err();
         for body in [
             "",
             "{}",
@@ -361,9 +365,9 @@ mod tests {
             "[\"\\ud80\"]",
             "[\"\\ud800\\x\"]",
         ] {
-            assert_eq!(of_body(body), Malformed::Command, "{body}");
+            assert_eq!(refusal(body), Malformed::Command, "{body}");
         }
-        assert_eq!(of_body("[]"), Malformed::Empty);
+        assert_eq!(refusal("[]"), Malformed::Empty);
         assert_eq!(commands_of_body(b"[[]]"), Err(Malformed::Empty));
         for body in ["", "[\"GET\"]", "[[\"GET\"], 1]", "{}"] {
             assert_eq!(commands_of_body(body.as_bytes()), Err(Malformed::Commands), "{body}");

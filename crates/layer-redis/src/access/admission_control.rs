@@ -30,11 +30,22 @@ pub trait AdmissionControl: Send + Sync {
 pub struct Admission {
     pub cost: Cost,
     pub request_bytes: usize,
-    /// It may make the database larger.
-    pub grows: bool,
-    /// Memory of the database beside its rows, in bytes: its users.
-    pub beside_rows_bytes: u64,
+    pub growth: Growth,
     pub now_micros: u64,
+}
+
+/// Whether a command may make the database larger. `beside_rows_bytes` is the database's memory
+/// beside its rows: its users and loaded scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    None,
+    /// It works data off, or moves it, and leaves a little more: it may use the database's reserve.
+    Little {
+        beside_rows_bytes: u64,
+    },
+    Full {
+        beside_rows_bytes: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,8 +17,6 @@ pub const REPLY_OUT_OF_MEMORY: &str = "OOM the reply takes more memory than ther
 /// The same of what a connection asks the server to keep for it.
 pub const CONNECTION_OUT_OF_MEMORY: &str = "OOM there is no memory for what the connection asks to be kept";
 pub const EFFECTS_TOO_LARGE: &str = "ERR the command's effects exceed the maximum size";
-pub const TOO_MUCH_FOR_INDEXES: &str =
-    "SEARCH_LIMIT_OVER The key has more bytes for all its indexes together than one write may have them take in";
 pub const KEY_TOO_LARGE: &str = "ERR key exceeds the maximum size of 65000 bytes";
 pub const TIMEOUT_NOT_FLOAT: &str = "ERR timeout is not a float or out of range";
 pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";

@@ -60,7 +60,7 @@ fn set(pattern: &[u8], mut p: usize, byte: u8, ignore_case: bool) -> Option<usiz
     if negated {
         p += 1;
     }
-    let mut found = false;
+    let mut matches = false;
     loop {
         match pattern.get(p) {
             None => break,
@@ -69,20 +69,20 @@ fn set(pattern: &[u8], mut p: usize, byte: u8, ignore_case: bool) -> Option<usiz
                 break;
             }
             Some(b'\\') if p + 1 < pattern.len() => {
-                found |= same(pattern[p + 1], byte, ignore_case);
+                matches |= same(pattern[p + 1], byte, ignore_case);
                 p += 2;
             }
             Some(&low) if pattern.get(p + 1) == Some(&b'-') && p + 2 < pattern.len() => {
-                found |= in_range(low, pattern[p + 2], byte, ignore_case);
+                matches |= in_range(low, pattern[p + 2], byte, ignore_case);
                 p += 3;
             }
             Some(&literal) => {
-                found |= same(literal, byte, ignore_case);
+                matches |= same(literal, byte, ignore_case);
                 p += 1;
             }
         }
     }
-    (found != negated).then_some(p)
+    (matches != negated).then_some(p)
 }
 
 fn in_range(a: u8, b: u8, byte: u8, ignore_case: bool) -> bool {

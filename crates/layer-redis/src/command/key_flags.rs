@@ -62,8 +62,8 @@ impl Access {
         })
     }
 
-    pub fn includes(self, wanted: Access) -> bool {
-        (self.reads || !wanted.reads) && (self.writes || !wanted.writes)
+    pub fn includes(self, access: Access) -> bool {
+        (self.reads || !access.reads) && (self.writes || !access.writes)
     }
 
     pub fn with(self, other: Access) -> Access {
@@ -112,7 +112,7 @@ const FLAGS: &[(&[&str], &str)] = &[
     (&["RW delete"], "delifeq hdel lrem ltrim srem xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim zrem zremrangebylex zremrangebyrank zremrangebyscore"),
     (&["RO"], "exists hexists hlen hstrlen llen memory|usage object|encoding object|freq object|idletime object|refcount scard sismember strlen touch type watch xlen zcard"),
     (&["RW access insert", "RO access"], "pfmerge"),
-    (&["OW update"], "mset msetex psetex restore setex"),
+    (&["OW update"], "mset msetex psetex restore restore-asking setex"),
     (&["OW insert"], "msetnx setnx"),
     (&["RM delete"], "del unlink"),
     (&["RW access"], "pfcount pfdebug"),

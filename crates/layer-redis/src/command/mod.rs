@@ -1,14 +1,15 @@
 //! A command: one entry of the table, from which dispatch, COMMAND replies, help and documents
 //! derive.
 
+pub mod arguments;
 pub(crate) mod error_reply;
 pub mod errors;
 pub mod glob;
 pub(crate) mod key_flags;
 pub mod migration;
-pub(crate) mod parse;
+pub mod parse;
 pub(crate) mod repetition;
-pub(crate) mod table;
+pub mod table;
 
 use quartet_wire_resp::Arguments;
 
@@ -175,8 +176,6 @@ pub enum Group {
     Stream,
     Geo,
     Json,
-    Search,
-    VectorSet,
     Generic,
     Transactions,
     Scripting,
@@ -184,6 +183,25 @@ pub enum Group {
     PubSub,
     Server,
     Cluster,
+    /// A family of a module.
+    Module(ModuleGroup),
+}
+
+/// A command family of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleGroup {
+    /// The name in COMMAND DOCS.
+    pub name: &'static str,
+    /// The ACL category of the family's commands. One that Redis 7.0 has not is added to
+    /// [`CATEGORIES`].
+    pub category: Option<&'static str>,
+    /// The module of Redis that has these commands, for COMMAND LIST; `None` if no module does.
+    pub module: Option<&'static str>,
+    /// Commands that only read may visit much more than they reply: if that takes long, they
+    /// continue without the partition's lock.
+    pub looks_at_much: bool,
+    /// Commands that only read find everything in rows: the module keeps no state of its own.
+    pub is_all_in_rows: bool,
 }
 
 impl Group {
@@ -200,8 +218,7 @@ impl Group {
             Group::Stream => "stream",
             Group::Geo => "geo",
             Group::Json => "json",
-            Group::Search => "search",
-            Group::VectorSet => "module",
+            Group::Module(group) => group.name,
             Group::Generic => "generic",
             Group::Transactions => "transactions",
             Group::Scripting => "scripting",
@@ -226,12 +243,12 @@ impl Group {
             Group::Stream => Some("stream"),
             Group::Geo => Some("geo"),
             Group::Json => Some("json"),
-            Group::Search => Some("search"),
+            Group::Module(group) => group.category,
             Group::Generic => Some("keyspace"),
             Group::Transactions => Some("transaction"),
             Group::Scripting => Some("scripting"),
             Group::Connection => Some("connection"),
-            Group::VectorSet | Group::PubSub | Group::Server | Group::Cluster => None,
+            Group::PubSub | Group::Server | Group::Cluster => None,
         }
     }
 }
@@ -270,6 +287,14 @@ pub const KEYSPACE_CATEGORY: u32 = 1 << 21;
 pub const CONNECTION_CATEGORY: u32 = 1 << 22;
 /// Not shown: the command may look at much, and knows at how many elements before it does.
 pub const KNOWS_SIZE: u32 = 1 << 23;
+/// Not shown: the command leaves something lasting, though Redis does not refuse it when memory is
+/// short.
+pub const GROWS: u32 = 1 << 24;
+/// Not shown: the command works data off, or moves it, and leaves a little more.
+pub const GROWS_A_LITTLE: u32 = 1 << 25;
+
+/// Not shown: a read-only user may run it though it is dangerous.
+pub const FOR_READERS: u32 = 1 << 24;
 
 pub const FLAG_NAMES: &[(u32, &str)] = &[
     (WRITE, "write"),
@@ -293,7 +318,8 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
 ];
 
 /// ACL categories: every category of Redis 7.0, those without a command here included, and that of
-/// JSON, which Redis has since 8.0.
+/// JSON, which Redis has since 8.0. Those of modules follow them: see
+/// [`Table::categories`](table::Table::categories).
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -317,14 +343,12 @@ pub const CATEGORIES: &[&str] = &[
     "transaction",
     "scripting",
     "json",
-    "search",
 ];
 
 impl Command {
-    /// The command makes the database larger: rows, or users, which Redis does not refuse when
-    /// memory is short.
+    /// The command makes the database larger: it is refused when memory is short.
     pub fn grows(&self) -> bool {
-        self.has(DENYOOM) || self.name == "acl|setuser"
+        self.has(DENYOOM | GROWS)
     }
 
     pub fn has(&self, flag: u32) -> bool {
@@ -333,11 +357,11 @@ impl Command {
 
     /// The arity that COMMAND INFO shows and that is checked: both words of a subcommand count.
     pub fn accepts(&self, argument_count: usize) -> bool {
-        let wanted = self.arity.unsigned_abs() as usize;
+        let count = self.arity.unsigned_abs() as usize;
         if self.arity < 0 {
-            argument_count >= wanted
+            argument_count >= count
         } else {
-            argument_count == wanted
+            argument_count == count
         }
     }
 
@@ -353,8 +377,12 @@ impl Command {
     /// Returns true if it only reads, and may visit much more than it replies: if that takes long,
     /// it continues without the partition's lock.
     pub fn may_look_at_much(&self) -> bool {
-        let looks_at_much =
-            matches!(self.group, Group::Search | Group::VectorSet) || ["keys", "dump"].contains(&self.name);
+        // By group first: it is called for each request.
+        let looks_at_much = match self.group {
+            Group::Module(group) => group.looks_at_much,
+            Group::Generic => ["keys", "dump"].contains(&self.name),
+            _ => false,
+        };
         self.has(KNOWS_SIZE) || looks_at_much && self.reads_keys()
     }
 
@@ -366,12 +394,12 @@ impl Command {
     /// The ACL categories, derived from the family and the flags as Redis derives them.
     pub fn categories(&self) -> Vec<&'static str> {
         let mut categories = Vec::new();
-        let by_flag = [
+        let flag_categories = [
             (ORDERED_CATEGORIES, ["list", "set", "sortedset"].as_slice()),
             (KEYSPACE_CATEGORY, &["keyspace"]),
             (CONNECTION_CATEGORY, &["connection"]),
         ];
-        match by_flag.iter().find(|(flag, _)| self.has(*flag)) {
+        match flag_categories.iter().find(|(flag, _)| self.has(*flag)) {
             Some((_, names)) => categories.extend(*names),
             None if self.is_container() => {}
             None => categories.extend(self.group.category()),

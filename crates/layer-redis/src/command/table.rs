@@ -3,8 +3,8 @@
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashMap;
 
-use crate::command::Command;
 use crate::command::error_reply::ErrorReply;
+use crate::command::{CATEGORIES, Command};
 
 /// Longest name of a command or subcommand; a longer word is neither.
 const NAME_BYTES_MAX: usize = 32;
@@ -16,6 +16,7 @@ pub struct Table {
     /// The index in `all` by address: a faster look-up than by name for commands from this table.
     by_address: FxHashMap<usize, usize>,
     all: Vec<&'static Command>,
+    categories: Vec<&'static str>,
 }
 
 fn address(command: &'static Command) -> usize {
@@ -31,19 +32,31 @@ impl std::fmt::Debug for Table {
 impl Table {
     /// Each container is directly followed by its subcommands. Panics if a name is repeated.
     pub fn new(all: Vec<&'static Command>) -> Table {
-        let by_name: FxHashMap<_, _> = all
+        let names: FxHashMap<_, _> = all
             .iter()
             .enumerate()
             .map(|(index, command)| (command.name.as_bytes(), index))
             .collect();
-        assert_eq!(by_name.len(), all.len(), "a command stands in the table twice");
+        assert_eq!(names.len(), all.len(), "a command stands in the table twice");
         let numbered = all.iter().enumerate();
-        let by_address = numbered.map(|(index, command)| (address(command), index)).collect();
-        Table {
-            by_name,
-            by_address,
-            all,
+        let addresses = numbered.map(|(index, command)| (address(command), index)).collect();
+        let mut categories = CATEGORIES.to_vec();
+        for category in all.iter().filter_map(|command| command.group.category()) {
+            if !categories.contains(&category) {
+                categories.push(category);
+            }
         }
+        Table {
+            by_name: names,
+            by_address: addresses,
+            all,
+            categories,
+        }
+    }
+
+    /// All ACL categories: [`CATEGORIES`], then those that only modules have.
+    pub fn categories(&self) -> &[&'static str] {
+        &self.categories
     }
 
     /// Number of commands, subcommands included.
@@ -67,8 +80,8 @@ impl Table {
 
     /// The command's number, below [`Table::size`].
     pub fn index(&self, command: &'static Command) -> usize {
-        let known = self.by_address.get(&address(command)).copied();
-        known.unwrap_or_else(|| self.by_name[command.name.as_bytes()])
+        let index_of_command = self.by_address.get(&address(command)).copied();
+        index_of_command.unwrap_or_else(|| self.by_name[command.name.as_bytes()])
     }
 
     /// Looks a full name up, letters in any case: `GET`, `config|get`.
@@ -131,15 +144,15 @@ impl Table {
 }
 
 fn unknown(arguments: Arguments<'_>) -> ErrorReply {
-    let mut shown = String::new();
+    let mut text = String::new();
     for argument in arguments.iter().skip(1) {
-        if shown.len() >= 128 {
+        if text.len() >= 128 {
             break;
         }
-        shown += &format!("'{}' ", printable(argument, 128 - shown.len()));
+        text += &format!("'{}' ", printable(argument, 128 - text.len()));
     }
     format!(
-        "ERR unknown command '{}', with args beginning with: {shown}",
+        "ERR unknown command '{}', with args beginning with: {text}",
         printable(&arguments[0], 128)
     )
     .into()

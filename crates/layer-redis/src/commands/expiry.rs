@@ -6,17 +6,19 @@ use crate::command::parse;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 
+const FAMILY: Family = Family::of(Group::Generic).keys(ONE_KEY).since("2.6.0");
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command("expire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Lets a key expire after a number of seconds.", expire),
-    command("pexpire", -3, WRITE | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Lets a key expire after a number of milliseconds.", pexpire),
-    command("expireat", -3, WRITE | FAST, ONE_KEY, Group::Generic, "1.2.0", "O(1)", "Lets a key expire at a Unix time in seconds.", expireat),
-    command("pexpireat", -3, WRITE | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Lets a key expire at a Unix time in milliseconds.", pexpireat),
-    command("ttl", 2, READONLY | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Tells the seconds until a key expires.", ttl),
-    command("pttl", 2, READONLY | FAST, ONE_KEY, Group::Generic, "2.6.0", "O(1)", "Tells the milliseconds until a key expires.", pttl),
-    command("expiretime", 2, READONLY | FAST, ONE_KEY, Group::Generic, "7.0.0", "O(1)", "Tells the Unix time in seconds at which a key expires.", expiretime),
-    command("pexpiretime", 2, READONLY | FAST, ONE_KEY, Group::Generic, "7.0.0", "O(1)", "Tells the Unix time in milliseconds at which a key expires.", pexpiretime),
-    command("persist", 2, WRITE | FAST, ONE_KEY, Group::Generic, "2.2.0", "O(1)", "Takes a key's deadline away.", persist),
+    FAMILY.row("expire", -3, WRITE | FAST, "Lets a key expire after a number of seconds.", Answers(expire)).since("1.0.0"),
+    FAMILY.row("pexpire", -3, WRITE | FAST, "Lets a key expire after a number of milliseconds.", Answers(pexpire)),
+    FAMILY.row("expireat", -3, WRITE | FAST, "Lets a key expire at a Unix time in seconds.", Answers(expireat)).since("1.2.0"),
+    FAMILY.row("pexpireat", -3, WRITE | FAST, "Lets a key expire at a Unix time in milliseconds.", Answers(pexpireat)),
+    FAMILY.row("ttl", 2, READONLY | FAST, "Tells the seconds until a key expires.", Answers(ttl)).since("1.0.0"),
+    FAMILY.row("pttl", 2, READONLY | FAST, "Tells the milliseconds until a key expires.", Answers(pttl)),
+    FAMILY.row("expiretime", 2, READONLY | FAST, "Tells the Unix time in seconds at which a key expires.", Answers(expiretime)).since("7.0.0"),
+    FAMILY.row("pexpiretime", 2, READONLY | FAST, "Tells the Unix time in milliseconds at which a key expires.", Answers(pexpiretime)).since("7.0.0"),
+    FAMILY.row("persist", 2, WRITE | FAST, "Takes a key's deadline away.", Answers(persist)).since("2.2.0"),
 ];
 
 fn expire(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

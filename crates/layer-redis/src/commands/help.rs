@@ -7,17 +7,8 @@ use crate::handler::definition::*;
 
 /// The row of a container's HELP subcommand.
 pub const fn help_command(name: &'static str, group: Group, since: &'static str) -> Definition {
-    command(
-        name,
-        2,
-        LOADING | STALE,
-        NO_KEYS,
-        group,
-        since,
-        "O(1)",
-        "Lists the subcommands.",
-        help,
-    )
+    let family = Family::of(group).since(since);
+    family.row(name, 2, LOADING | STALE, "Lists the subcommands.", Answers(help))
 }
 
 /// Replies the help of the called container.

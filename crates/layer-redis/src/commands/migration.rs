@@ -25,17 +25,15 @@ const THE_KEY: Specification = Specification::new("RW access delete", Begin::Ind
 const BEHIND_KEYS: Specification =
     Specification::new("RW access delete incomplete", Begin::Keyword("KEYS", -2), Find::REST);
 
-pub const COMMANDS: &[Definition] = &[entry(
-    "migrate",
-    -6,
-    WRITE | MOVABLE_KEYS | DANGEROUS,
-    Keys::Computed(key_positions, &[THE_KEY, BEHIND_KEYS]),
-    Group::Generic,
-    "2.6.0",
-    "O(N) in the size of the values, twice here and once there",
-    "Moves keys to another server.",
-    Decides(migrate),
-)];
+const FAMILY: Family = Family::of(Group::Generic)
+    .keys(Keys::Computed(key_positions, &[THE_KEY, BEHIND_KEYS]))
+    .since("2.6.0")
+    .complexity("O(N) in the size of the values, twice here and once there");
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Definition] = &[
+    FAMILY.row("migrate", -6, WRITE | MOVABLE_KEYS | DANGEROUS, "Moves keys to another server.", Decides(migrate)),
+];
 
 /// The position of KEYS.
 fn keys_word(arguments: Arguments<'_>) -> Option<usize> {

@@ -13,7 +13,6 @@ pub(crate) mod lists;
 pub(crate) mod migration;
 pub(crate) mod pubsub;
 pub(crate) mod scripting;
-pub(crate) mod search;
 pub(crate) mod serialization;
 pub(crate) mod server;
 pub(crate) mod sets;
@@ -22,15 +21,16 @@ pub(crate) mod sorted_sets;
 pub(crate) mod streams;
 pub(crate) mod strings;
 pub(crate) mod transactions;
-pub(crate) mod vector_indexes;
-pub(crate) mod vector_sets;
 
 use std::sync::LazyLock;
 
+#[cfg(test)]
 use crate::command::table::Table;
-use crate::handler::definition::{Definition, Handler};
+use crate::command_set::Commands;
+use crate::handler::definition::Definition;
+use crate::module::Module;
 
-/// Every family's part of the table.
+/// The layer's own families that precede the commands of modules in the table.
 static FAMILIES: &[&[Definition]] = &[
     strings::COMMANDS,
     bits::COMMANDS,
@@ -42,10 +42,10 @@ static FAMILIES: &[&[Definition]] = &[
     streams::COMMANDS,
     geo::COMMANDS,
     json::COMMANDS,
-    search::COMMANDS,
-    search::upstash::COMMANDS,
-    vector_indexes::COMMANDS,
-    vector_sets::COMMANDS,
+];
+
+/// The layer's own families that follow them.
+static GENERAL_FAMILIES: &[&[Definition]] = &[
     keys::COMMANDS,
     expiry::COMMANDS,
     serialization::COMMANDS,
@@ -70,26 +70,21 @@ static FAMILIES: &[&[Definition]] = &[
     server::slowlog::COMMANDS,
 ];
 
-/// Every command, followed by its subcommands if it is a container.
-fn definitions() -> impl Iterator<Item = &'static Definition> {
-    let top = FAMILIES.iter().flat_map(|family| family.iter());
-    top.flat_map(|definition| std::iter::once(definition).chain(definition.subcommands))
+/// The layer's own commands and those of modules. Panics if a name is repeated.
+pub fn with(modules: &'static [&'static dyn Module]) -> Commands {
+    Commands::gather(FAMILIES, modules, GENERAL_FAMILIES)
 }
 
-static TABLE: LazyLock<Table> =
-    LazyLock::new(|| Table::new(definitions().map(|definition| &definition.command).collect()));
+/// The commands without those of modules.
+pub fn own() -> &'static Commands {
+    static OWN: LazyLock<Commands> = LazyLock::new(|| with(&[]));
+    &OWN
+}
 
-static HANDLERS: LazyLock<Vec<Handler>> =
-    LazyLock::new(|| definitions().map(|definition| definition.handler).collect());
-
-/// The table of all commands.
+/// The table of the layer's own commands.
+#[cfg(test)]
 pub fn table() -> &'static Table {
-    &TABLE
-}
-
-/// The handler of each command, by its number in the table.
-pub fn handlers() -> &'static [Handler] {
-    &HANDLERS
+    &own().table
 }
 
 #[cfg(test)]
@@ -99,8 +94,9 @@ mod tests {
 
     #[test]
     fn every_row_is_whole() {
-        for index in 0..table().size() {
-            let command = table().at(index);
+        let table = &own().table;
+        for index in 0..table.size() {
+            let command = table.at(index);
             assert!(
                 !command.summary.is_empty() && command.summary.ends_with('.'),
                 "{}",
@@ -108,7 +104,7 @@ mod tests {
             );
             assert!(!(command.has(READONLY) && command.has(WRITE)), "{}", command.name);
             assert_eq!(command.name, command.name.to_lowercase());
-            for subcommand in table().subcommands(command) {
+            for subcommand in table.subcommands(command) {
                 assert!(
                     subcommand.name.starts_with(&format!("{}|", command.name)),
                     "{}",

@@ -5,38 +5,25 @@ use quartet_wire_resp::{Arguments, Reply};
 
 use super::hashes::{Change, Deadline, Edits};
 use super::json::Json;
-use super::search::suggestions;
-use super::{hashes, json, lists, sets, sorted_sets, streams, vector_sets};
+use super::{hashes, json, lists, sets, sorted_sets, streams};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::late_part::{HeldString, Made};
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Header, Keyspace, Kind};
+use crate::module::{DataType, Modules};
 use crate::{command::errors, command::parse};
 
+const FAMILY: Family = Family::of(Group::Generic)
+    .keys(ONE_KEY)
+    .since("2.6.0")
+    .complexity("O(N) in the size of the value");
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command(
-        "dump",
-        2,
-        READONLY,
-        ONE_KEY,
-        Group::Generic,
-        "2.6.0",
-        "O(N) in the size of the value",
-        "Serializes the value of a key.",
-        dump,
-    ),
-    command(
-        "restore",
-        -4,
-        WRITE | DENYOOM | DANGEROUS,
-        ONE_KEY,
-        Group::Generic,
-        "2.6.0",
-        "O(N) in the size of the value",
-        "Creates a key from a serialized value.",
-        restore,
-    ),
+    FAMILY.row("dump", 2, READONLY, "Serializes the value of a key.", Answers(dump)),
+    FAMILY.row("restore", -4, WRITE | DENYOOM | DANGEROUS, "Creates a key from a serialized value.", Answers(restore)),
+    FAMILY.row("restore-asking", -4, WRITE | DENYOOM | DANGEROUS | KEYSPACE_CATEGORY, "RESTORE, as a cluster sends it to the node that a slot moves to.", Answers(restore)).group(Group::Server).since("3.0.0"),
 ];
 
 fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -49,13 +36,13 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         _ => 0,
     };
     if context.makes_late(bytes) {
-        let (held, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
-        let (mut left, mut text) = (0..bytes, Vec::new());
+        let (string, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
+        let (mut remaining, mut text) = (0..bytes, Vec::new());
         // The text, the payload that is made of it, and its place in the reply.
         let reserved = context.groups.reserve(3 * bytes)?;
         context.make_late(context.reply.mark(), bytes as usize, move |out| {
             let _reserved = &reserved;
-            let made = held.append_step(&mut left, &mut text);
+            let made = string.append_step(&mut remaining, &mut text);
             if made == Made::Wholly {
                 let payload = value::dump(&Value::String(std::mem::take(&mut text)));
                 Reply::new(out, protocol).bulk(&payload);
@@ -64,8 +51,8 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         });
         return Ok(());
     }
-    let is_graph = matches!(entry.kind, Kind::VectorSet | Kind::VectorIndex);
-    let takes_long = is_graph && vector_sets::takes_long(&mut context.keys(), &entry);
+    let data_type = context.modules().data_type(entry.kind);
+    let takes_long = data_type.is_some_and(|data_type| data_type.takes_long(&mut context.keys(), &entry));
     if takes_long && context.must_end_before_long() {
         return Ok(());
     }
@@ -75,6 +62,8 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
     } else {
         // The elements, and the payload that is made of them.
         context.takes_elements(&mut workspace, [&entry, &entry])?;
+        let beyond = data_type.map_or(0, |data_type| data_type.bytes_beyond_rows(&mut context.keys(), &entry));
+        workspace.take((2 * beyond) as usize)?;
     }
     let payload = payload(context, &entry)?;
     context.reply.bulk(&payload);
@@ -83,13 +72,16 @@ fn dump(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 
 /// A key's value as DUMP answers it.
 pub fn payload(context: &mut Context<'_, '_>, entry: &Entry) -> Result<Vec<u8>, ErrorReply> {
-    let value = value_of(&mut context.keys(), entry).ok_or("ERR Search indexes cannot be serialized")?;
-    Ok(value::dump(&value))
+    let modules = context.modules();
+    Ok(value::dump(&value_of(&mut context.keys(), modules, entry)?))
 }
 
-/// A key's value; none if it is a search index.
-pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
-    Some(match entry.kind {
+/// A key's value. The error is that of a module's key without a form.
+pub fn value_of(keys: &mut Keyspace<'_, '_>, modules: &Modules, entry: &Entry) -> Result<Value, ErrorReply> {
+    if let Some(data_type) = modules.data_type(entry.kind) {
+        return data_type.value(keys, entry);
+    }
+    Ok(match entry.kind {
         Kind::String => Value::String(StringValue::of(entry).whole(keys.tx).into_owned()),
         Kind::List => Value::List(lists::elements(keys, entry)),
         Kind::Set => Value::Set(sets::members(keys, entry)),
@@ -105,12 +97,9 @@ pub fn value_of(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Option<Value> {
             });
             Value::Hash(fields)
         }
-        Kind::SearchIndex => return None,
         Kind::Json => Value::Json(json::text(keys.tx, entry)),
-        Kind::Suggestions => Value::Suggestions(suggestions::value(keys, entry)),
         Kind::Stream => Value::Stream(streams::value(keys, entry)),
-        Kind::VectorSet => Value::VectorSet(vector_sets::value(keys, entry)),
-        Kind::VectorIndex => Value::VectorIndex(vector_sets::value(keys, entry)),
+        Kind::Module(_) => unreachable!("the module has the value"),
     })
 }
 
@@ -160,29 +149,33 @@ impl Options {
     }
 }
 
+/// Bytes of a payload that take about as long as a change of an element.
+const PAYLOAD_BYTES_AN_ELEMENT: u64 = 32;
+
 fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = Options::read(arguments, context.now_ms)?;
     let name = &arguments[1];
     if !options.replace && context.keys().find(name).is_some() {
         return Err("BUSYKEY Target key name already exists.".into());
     }
+    if context.must_end_before(arguments[3].len() as u64 / PAYLOAD_BYTES_AN_ELEMENT) {
+        return Ok(());
+    }
     let value = value::restore(&arguments[3]).map_err(|refused| match refused {
         Refused::Trailer => "ERR DUMP payload version or checksum are wrong",
         Refused::Body => BAD_FORMAT,
     })?;
-    check_lengths(&value)?;
-    let is_sound = match &value {
-        Value::VectorSet(set) => vector_sets::is_sound(set, Kind::VectorSet),
-        Value::VectorIndex(set) => vector_sets::is_sound(set, Kind::VectorIndex),
-        _ => true,
-    };
-    if !is_sound {
-        return Err(BAD_FORMAT.into());
+    let data_type = module_type(context.modules(), &value)?;
+    if data_type.is_none() {
+        check_lengths(&value)?;
     }
     context.keys().remove(name);
     let has_expired = options.expiry_ms.is_some_and(|expiry_ms| context.is_over(expiry_ms));
     if !has_expired {
-        store(context, name, &value)?;
+        match data_type {
+            Some(data_type) => data_type.store(&mut context.keys(), name, &value)?,
+            None => store(context, name, &value)?,
+        }
         let mut keys = context.keys();
         if let Some(entry) = keys.find(name).filter(|_| options.expiry_ms.is_some()) {
             keys.set_expiry(name, &entry, options.expiry_ms);
@@ -199,25 +192,37 @@ fn restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     Ok(())
 }
 
-const BAD_FORMAT: &str = "ERR Bad data format";
+/// The error for a value that RESTORE cannot take.
+pub const BAD_FORMAT: &str = "ERR Bad data format";
+
+/// The error for a value with a member that no row's key can have.
+pub const LONG_MEMBER: &str = "ERR member exceeds the maximum size of 65000 bytes";
 
 /// Longest member or field, for its row's key must fit into the store.
-const MEMBER_BYTES_MAX: usize = hashes::FIELD_BYTES_MAX;
+pub const MEMBER_BYTES_MAX: usize = hashes::FIELD_BYTES_MAX;
+
+/// The module's type that a value is of, once it has checked the value.
+fn module_type(modules: &Modules, value: &Value) -> Result<Option<&'static dyn DataType>, ErrorReply> {
+    for data_type in modules.data_types() {
+        if let Some(checked) = data_type.check(value) {
+            return checked.map(|()| Some(data_type));
+        }
+    }
+    Ok(None)
+}
 
 fn check_lengths(value: &Value) -> Result<(), ErrorReply> {
     let longest = match value {
-        // Suggestions have limits of their own.
-        Value::String(_) | Value::List(_) | Value::Json(_) | Value::Suggestions(_) => 0,
+        Value::String(_) | Value::List(_) | Value::Json(_) => 0,
         Value::Set(members) => members.iter().map(Vec::len).max().unwrap_or(0),
         Value::SortedSet(pairs) => pairs.iter().map(|(member, _)| member.len()).max().unwrap_or(0),
         Value::Hash(fields) => fields.iter().map(|field| field.name.len()).max().unwrap_or(0),
         Value::Stream(stream) => streams::longest_name(stream),
-        Value::VectorSet(set) | Value::VectorIndex(set) => {
-            set.elements.iter().map(|element| element.name.len()).max().unwrap_or(0)
-        }
+        // No module here has it.
+        _ => return Err(BAD_FORMAT.into()),
     };
     if longest > MEMBER_BYTES_MAX {
-        return Err("ERR member exceeds the maximum size of 65000 bytes".into());
+        return Err(LONG_MEMBER.into());
     }
     Ok(())
 }
@@ -244,13 +249,11 @@ fn store(context: &mut Context<'_, '_>, name: &[u8], value: &Value) -> Result<()
             hashes::apply(context, name, None, edits);
         }
         Value::Stream(stream) => streams::store(keys, name, stream),
-        Value::VectorSet(set) => vector_sets::replace(keys, name, set, Kind::VectorSet),
-        Value::VectorIndex(set) => vector_sets::replace(keys, name, set, Kind::VectorIndex),
         Value::Json(text) => {
             let document = Json::parse(text).map_err(|_| BAD_FORMAT)?;
             json::put(keys, name, Header::new(Kind::Json), &document)?;
         }
-        Value::Suggestions(texts) => suggestions::store(keys, name, texts)?,
+        _ => return Err(BAD_FORMAT.into()),
     }
     Ok(())
 }

@@ -27,62 +27,15 @@ use crate::keyspace::key_row;
 use crate::layer::Redis;
 use crate::scripting::long_scripts::{Bounds, LongScripts, RunningScript, SHORT_MICROS, Stop};
 
+const FAMILY: Family = Family::of(Group::Transactions).since("1.2.0");
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command(
-        "multi",
-        1,
-        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
-        NO_KEYS,
-        Group::Transactions,
-        "1.2.0",
-        "O(1)",
-        "Starts a transaction: the commands that follow are queued.",
-        multi,
-    ),
-    entry(
-        "exec",
-        1,
-        NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG,
-        NO_KEYS,
-        Group::Transactions,
-        "1.2.0",
-        "Depends on the queued commands.",
-        "Runs the queued commands as one transaction.",
-        Nests(exec),
-    ),
-    command(
-        "discard",
-        1,
-        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
-        NO_KEYS,
-        Group::Transactions,
-        "2.0.0",
-        "O(N) in the number of queued commands",
-        "Forgets the queued commands.",
-        discard,
-    ),
-    command(
-        "watch",
-        -2,
-        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
-        ALL_KEYS,
-        Group::Transactions,
-        "2.2.0",
-        "O(1) for each key",
-        "Makes the next EXEC depend on the keys staying untouched.",
-        watch,
-    ),
-    command(
-        "unwatch",
-        1,
-        NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY,
-        NO_KEYS,
-        Group::Transactions,
-        "2.2.0",
-        "O(1)",
-        "Forgets all watched keys.",
-        unwatch,
-    ),
+    FAMILY.row("multi", 1, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, "Starts a transaction: the commands that follow are queued.", Answers(multi)),
+    FAMILY.row("exec", 1, NOSCRIPT | LOADING | STALE | SKIP_SLOWLOG, "Runs the queued commands as one transaction.", Nests(exec)).complexity("Depends on the queued commands."),
+    FAMILY.row("discard", 1, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, "Forgets the queued commands.", Answers(discard)).since("2.0.0").complexity("O(N) in the number of queued commands"),
+    FAMILY.row("watch", -2, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, "Makes the next EXEC depend on the keys staying untouched.", Answers(watch)).keys(ALL_KEYS).since("2.2.0").complexity("O(1) for each key"),
+    FAMILY.row("unwatch", 1, NOSCRIPT | LOADING | STALE | FAST | ALLOW_BUSY, "Forgets all watched keys.", Answers(unwatch)).since("2.2.0"),
 ];
 
 /// Commands that are not queued after MULTI.
@@ -257,6 +210,14 @@ impl allowance::Run for QueueRun<'_> {
         self.stop.get().is_some()
     }
 
+    fn must_end_before_long(&self) -> bool {
+        let is_short = self.long.is_none();
+        if is_short {
+            self.stop.set(Some(Stop::LongRunning));
+        }
+        is_short
+    }
+
     fn stopped(&self) -> Option<Stop> {
         self.stop.get()
     }
@@ -267,7 +228,7 @@ impl allowance::Run for QueueRun<'_> {
 fn run_each(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) -> bool {
     context.in_exec = true;
     context.reply.array(queue.requests.len());
-    let mut left = queue.requests.len();
+    let mut remaining = queue.requests.len();
     let mut has_ended = true;
     each_request(&queue.requests, &mut |arguments| {
         let command = context
@@ -282,9 +243,9 @@ fn run_each(context: &mut Context<'_, '_>, queue: &Queue, nested: Nested<'_>) ->
         if context.reply.is_full() || context.tx.is_too_large() {
             return ControlFlow::Break(());
         }
-        left -= 1;
+        remaining -= 1;
         let done_micros = context.client.shared.last_active_micros.load(Ordering::Relaxed);
-        has_ended = left == 0 || !context.groups.must_end(done_micros);
+        has_ended = remaining == 0 || !context.groups.must_end(done_micros);
         match has_ended {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -315,6 +276,34 @@ pub fn forget(partition: &mut PartitionGuard<'_>, client: &mut ClientState) {
     take_watches(client)
         .into_iter()
         .for_each(|watch| partition.unwatch(watch));
+}
+
+/// The answer of a refused EXEC.
+pub fn discarded_because_of(text: &str) -> ErrorReply {
+    let reason = text.strip_prefix("ERR ").unwrap_or(text);
+    format!("EXECABORT Transaction discarded because of: {reason}").into()
+}
+
+/// Runs a command on the connection's transaction where no transaction of the partition can run:
+/// this node is not home. Without MULTI the commands of a pipeline would run one by one once it is
+/// home again. `None`: the command needs the partition. After `Ok` of DISCARD and UNWATCH the
+/// caller calls [`forget`].
+pub fn run_without_home(client: &mut ClientState, command: &Command) -> Option<Result<(), ErrorReply>> {
+    let is_queueing = client.multi.is_some();
+    Some(match command.name {
+        "multi" if is_queueing => Err("ERR MULTI calls can not be nested".into()),
+        "multi" => {
+            begin(client);
+            Ok(())
+        }
+        "exec" if is_queueing => Err(discarded_because_of(errors::NOT_HOME)),
+        "exec" => Err("ERR EXEC without MULTI".into()),
+        "discard" if is_queueing => Ok(()),
+        "discard" => Err("ERR DISCARD without MULTI".into()),
+        "watch" => watch_blindly(client),
+        "unwatch" => Ok(()),
+        _ => return None,
+    })
 }
 
 /// Memory for a key under WATCH beside its name, about.
@@ -380,7 +369,7 @@ pub fn take_watches(client: &mut ClientState) -> Vec<WatchId> {
     watched.into_values().map(|watched| watched.id).collect()
 }
 
-/// WATCH while nobody can look at the keys: the next EXEC finds them touched, and the client tries
+/// WATCH while no client can read the keys: the next EXEC finds them touched, and the client tries
 /// again.
 pub fn watch_blindly(client: &mut ClientState) -> Result<(), ErrorReply> {
     if client.multi.is_some() {
@@ -406,3 +395,6 @@ fn is_touched(context: &mut Context<'_, '_>) -> bool {
     context.client.watched = watched;
     touched
 }
+
+#[cfg(test)]
+mod tests;

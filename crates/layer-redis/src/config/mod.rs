@@ -156,8 +156,10 @@ impl Config {
     pub fn changed(&self) -> Vec<(&'static str, String)> {
         let names = self.changed.lock().clone();
         let parameters = PARAMETERS.iter().filter(|parameter| names.contains(parameter.name));
-        let kept = parameters.filter(|parameter| parameter.may_stand_in_a_file());
-        kept.map(|parameter| (parameter.name, self.text(parameter))).collect()
+        let settable = parameters.filter(|parameter| parameter.may_stand_in_a_file());
+        settable
+            .map(|parameter| (parameter.name, self.text(parameter)))
+            .collect()
     }
 
     /// Sets a parameter as the configuration file does. The error says what is wrong with it.
@@ -216,10 +218,17 @@ impl Config {
     /// for a replica that lags.
     pub fn backlog_limits(&self) -> (usize, usize) {
         const LAG_BYTES_MAX: usize = 1 << 30;
-        let kept = self.text_of("repl-backlog-size").parse().unwrap_or(1 << 20);
+        let backlog_bytes = self.text_of("repl-backlog-size").parse().unwrap_or(1 << 20);
         let limits = self.text_of("client-output-buffer-limit");
         let hard = limits.split(' ').nth(5).and_then(|word| word.parse().ok()).unwrap_or(0);
-        (kept, if hard == 0 { LAG_BYTES_MAX } else { hard.max(kept) })
+        (
+            backlog_bytes,
+            if hard == 0 {
+                LAG_BYTES_MAX
+            } else {
+                hard.max(backlog_bytes)
+            },
+        )
     }
 
     /// Stores the reply policy of a search that runs out of time.
@@ -272,15 +281,15 @@ impl Config {
         matches: impl Fn(&str) -> bool,
         is_named: impl Fn(&str) -> bool,
     ) -> Vec<(&'static str, String)> {
-        let mut found = Vec::new();
+        let mut parameters = Vec::new();
         for parameter in PARAMETERS {
             let is_hidden = parameter.access == Access::Hidden;
             for name in parameter.names() {
                 if is_named(name) || !is_hidden && matches(name) {
-                    found.push((name, self.text(parameter)));
+                    parameters.push((name, self.text(parameter)));
                 }
             }
         }
-        found
+        parameters
     }
 }

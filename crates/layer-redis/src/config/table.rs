@@ -84,7 +84,7 @@ impl Parameter {
         PARAMETERS.iter().find(|parameter| {
             parameter
                 .names()
-                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+                .any(|parameter_name| name.eq_ignore_ascii_case(parameter_name.as_bytes()))
         })
     }
 
@@ -166,11 +166,19 @@ pub const PARAMETERS: &[Parameter] = &[
     row("appendonly", None, Boolean, "yes", Modifiable, Kept),
     row("auto-aof-rewrite-min-size", None, Memory(0, i64::MAX), "67108864", Modifiable, Kept),
     row("auto-aof-rewrite-percentage", None, Integer(0, INT_MAX), "100", Modifiable, Kept),
+    row("bf-error-rate", None, Text, "0.01", Immutable, Kept),
+    row("bf-expansion-factor", None, Integer(0, i64::MAX), "2", Immutable, Kept),
+    row("bf-initial-size", None, Integer(0, i64::MAX), "100", Immutable, Kept),
     row("bgsave_cpulist", None, Text, "", Immutable, Kept),
     row("bind", None, Fixed("Failed to bind to specified addresses."), "* -::*", Modifiable, Read),
     row("bind-source-addr", None, Text, "", Modifiable, Kept),
     row("bio_cpulist", None, Text, "", Immutable, Kept),
     row("busy-reply-threshold", Some("lua-time-limit"), Integer(0, i64::MAX), "5000", Modifiable, Number(|config| &config.busy_reply_threshold)),
+    row("cf-bucket-size", None, Integer(0, i64::MAX), "2", Immutable, Kept),
+    row("cf-expansion-factor", None, Integer(0, i64::MAX), "1", Immutable, Kept),
+    row("cf-initial-size", None, Integer(0, i64::MAX), "1024", Immutable, Kept),
+    row("cf-max-expansions", None, Integer(0, i64::MAX), "32", Immutable, Kept),
+    row("cf-max-iterations", None, Integer(0, i64::MAX), "20", Immutable, Kept),
     row("client-output-buffer-limit", None, BufferLimits, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Modifiable, Parsed(Config::limit_output)),
     row("client-query-buffer-limit", None, Memory(1 << 20, i64::MAX), "1073741824", Modifiable, Number(|config| &config.client_query_buffer_limit)),
     row("cluster-allow-pubsubshard-when-down", None, Boolean, "yes", Modifiable, Kept),
@@ -191,6 +199,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("cluster-replica-no-failover", Some("cluster-slave-no-failover"), Boolean, "no", Modifiable, Kept),
     row("cluster-replica-validity-factor", Some("cluster-slave-validity-factor"), Integer(0, INT_MAX), "10", Modifiable, Kept),
     row("cluster-require-full-coverage", None, Boolean, "yes", Modifiable, Kept),
+    row("cluster-slot-stats-enabled", None, Boolean, "no", Immutable, Kept),
     row("commandlog-large-reply-max-len", None, Integer(0, i64::MAX), "128", Modifiable, Number(|config| &config.commandlog_large_reply_max_len)),
     row("commandlog-large-request-max-len", None, Integer(0, i64::MAX), "128", Modifiable, Number(|config| &config.commandlog_large_request_max_len)),
     row("commandlog-reply-larger-than", None, Integer(-1, i64::MAX), "1048576", Modifiable, Number(|config| &config.commandlog_reply_larger_than)),
@@ -333,6 +342,13 @@ pub const PARAMETERS: &[Parameter] = &[
     row("tls-session-cache-timeout", None, Integer(0, INT_MAX), "300", Modifiable, Kept),
     row("tls-session-caching", None, Boolean, "yes", Modifiable, Kept),
     row("tracking-table-max-keys", None, Integer(0, i64::MAX), "1000000", Modifiable, Number(|config| &config.tracking_table_max_keys)),
+    row("ts-chunk-size-bytes", None, Integer(0, i64::MAX), "4096", Immutable, Kept),
+    row("ts-compaction-policy", None, Text, "", Immutable, Kept),
+    row("ts-duplicate-policy", None, Choice(&["block", "first", "last", "min", "max", "sum"]), "block", Immutable, Kept),
+    row("ts-encoding", None, Choice(&["compressed", "uncompressed"]), "compressed", Immutable, Kept),
+    row("ts-ignore-max-time-diff", None, Integer(0, i64::MAX), "0", Immutable, Kept),
+    row("ts-ignore-max-val-diff", None, Text, "0", Immutable, Kept),
+    row("ts-retention-policy", None, Integer(0, i64::MAX), "0", Immutable, Kept),
     row("unixsocket", None, Text, "", Immutable, Kept),
     row("unixsocketperm", None, Integer(0, 0o777), "0", Immutable, Kept),
     row("use-exit-on-panic", None, Boolean, "no", Hidden, Kept),

@@ -89,18 +89,21 @@ fn memory_or_percent(text: &str) -> Result<String, String> {
 }
 
 fn choice(text: &str, words: &[&str]) -> Result<String, String> {
-    let found = words.iter().find(|word| word.eq_ignore_ascii_case(text));
-    found.map(|word| (*word).to_owned()).ok_or_else(|| one_of(words))
+    let choice_word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+    choice_word.map(|word| (*word).to_owned()).ok_or_else(|| one_of(words))
 }
 
 fn several(text: &str, words: &[&str]) -> Result<String, String> {
-    let given: Vec<String> = text.split_whitespace().map(str::to_ascii_lowercase).collect();
+    let chosen: Vec<String> = text.split_whitespace().map(str::to_ascii_lowercase).collect();
     let is_known = |word: &String| words.contains(&word.as_str());
-    if given.is_empty() || !given.iter().all(is_known) || given.len() > 1 && given.iter().any(|word| word == words[0]) {
+    if chosen.is_empty()
+        || !chosen.iter().all(is_known)
+        || chosen.len() > 1 && chosen.iter().any(|word| word == words[0])
+    {
         return Err(one_of(words));
     }
-    let known = words.iter().filter(|word| given.iter().any(|other| other == *word));
-    Ok(known.copied().collect::<Vec<_>>().join(" "))
+    let accepted = words.iter().filter(|word| chosen.iter().any(|other| other == *word));
+    Ok(accepted.copied().collect::<Vec<_>>().join(" "))
 }
 
 fn one_of(words: &[&str]) -> String {
@@ -140,15 +143,15 @@ fn joined(numbers: &[i64]) -> String {
 
 fn percentiles(text: &str) -> Result<String, String> {
     let error = || "Invalid latency-tracking-info-percentiles parameters".to_owned();
-    let mut shown = Vec::new();
+    let mut text_parts = Vec::new();
     for word in text.split_whitespace() {
         let percentile = parse::float(word.as_bytes()).ok_or_else(error)?;
         if !(0.0..=100.0).contains(&percentile) {
             return Err(error());
         }
-        shown.push(percentile.to_string());
+        text_parts.push(percentile.to_string());
     }
-    Ok(shown.join(" "))
+    Ok(text_parts.join(" "))
 }
 
 /// Replaces the limits of the classes that are named and keeps the others.
@@ -181,24 +184,26 @@ fn buffer_class(word: &str) -> Option<usize> {
     }
 }
 
-/// `A` means all classes except `m` and `n`; K and E are last, then those two.
+/// `A` means all classes except `m`, `n`, `o` and `c`; K, E and `m` are last. Beside `A` Redis 8.2
+/// does not show `n`, `o` and `c`; here they are behind the others, so that the text says what is
+/// set.
 fn keyspace_events(text: &str) -> Result<String, String> {
     const IN_ALL: &str = "g$lshzxetd";
     if !text
         .chars()
-        .all(|class| "AKEmn".contains(class) || IN_ALL.contains(class))
+        .all(|class| "AKEmnoc".contains(class) || IN_ALL.contains(class))
     {
-        return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
+        return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdnoc'.".into());
     }
     let has = |class: char| text.contains(class);
-    let mut shown = String::new();
-    if has('A') || IN_ALL.chars().all(has) {
-        shown.push('A');
-    } else {
-        shown.extend(IN_ALL.chars().filter(|class| has(*class)));
-    }
-    shown.extend("KEmn".chars().filter(|class| has(*class)));
-    Ok(shown)
+    let mut letters = String::new();
+    let has_all = has('A') || IN_ALL.chars().all(has);
+    let order = match has_all {
+        true => "AKEmnoc".to_owned(),
+        false => format!("{IN_ALL}nocKEm"),
+    };
+    letters.extend(order.chars().filter(|class| has(*class) || *class == 'A'));
+    Ok(letters)
 }
 
 const NOT_MEMORY: &str = "argument must be a memory value";

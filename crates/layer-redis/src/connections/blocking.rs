@@ -283,8 +283,8 @@ impl Blocking {
             return None;
         }
         let behind = queue.clients.range(turn + 1..);
-        let mut wanted = behind.filter(|(_, place)| place.even_if_gone || !if_gone);
-        wanted.find_map(|(&turn, place)| {
+        let mut candidates = behind.filter(|(_, place)| place.even_if_gone || !if_gone);
+        candidates.find_map(|(&turn, place)| {
             let waiter = queues.waiters.get(&place.client_id)?;
             // A killed connection is given nothing, even while it is still being closed.
             if waiter.client.killed.load(Ordering::SeqCst) {
@@ -307,6 +307,12 @@ impl Blocking {
     /// Whatever has happened to the row, everybody who wants to know of it does.
     pub fn is_done_with(&self, row: &[u8]) {
         self.ready.change(|work| work.rows.remove(&row.into()));
+    }
+
+    /// The request of a waiting client, for its next execution.
+    pub fn request_of(&self, client_id: u64) -> Option<Arc<[u8]>> {
+        let queues = self.queues.lock();
+        queues.waiters.get(&client_id).map(|waiter| waiter.request.clone())
     }
 
     /// Takes the client out of every queue. False if it no longer waits: it was answered.

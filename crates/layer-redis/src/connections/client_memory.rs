@@ -66,6 +66,9 @@ impl ClientMemory {
     }
 }
 
+/// Number of connections, each as large as one may be, that reach the limit of all of them.
+const CONNECTIONS_THAT_KEEP_MOST: usize = 4;
+
 /// A part of the counted bytes. Dropping it subtracts it.
 pub struct Counted {
     memory: Arc<ClientMemory>,
@@ -98,6 +101,11 @@ impl Counted {
         self.bytes = self.bytes.max(bytes);
         self.set(bytes);
         true
+    }
+
+    /// The most that one connection may ask to be kept for it, in bytes.
+    pub fn most_of_one(&self) -> usize {
+        self.memory.process_limit / CONNECTIONS_THAT_KEEP_MOST
     }
 
     /// Returns the bytes that are counted.

@@ -1,5 +1,6 @@
 //! Connections: what each carries, and the list of all of them that CLIENT commands look at.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -65,6 +66,9 @@ pub struct ClientState {
     pub keeps_replies_whole: bool,
     /// Counts replies until the connection's owner does.
     pub unsent: Option<Reserved>,
+    /// The parsed request of a command that runs again where it may take long. A command that runs
+    /// on the connection's thread drops it.
+    pub parsed: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Requests waiting for EXEC, as they were sent.
@@ -130,6 +134,7 @@ impl ClientState {
             late_parts: Vec::new(),
             keeps_replies_whole: false,
             unsent: None,
+            parsed: None,
         }
     }
 }
@@ -270,7 +275,7 @@ impl SubscriptionCounts {
 }
 
 impl Buffers {
-    /// The connection's part of what is counted for all of them.
+    /// The connection's part of the bytes that are counted for all connections.
     pub fn counted(&self) -> usize {
         let parts = [&self.owned, &self.own_mail, &self.kept];
         parts.iter().map(|part| part.load(Ordering::Relaxed)).sum()
@@ -395,15 +400,19 @@ impl Client {
     }
 
     /// Counts `bytes` as what is kept for this purpose from now on. False: the process has no room
-    /// for more, nothing has changed, and the request for it is to be refused.
+    /// for more, or one connection may not have it; nothing has changed, and the request for it is
+    /// to be refused. Beyond the bound of one connection it would be closed instead, unanswered.
     #[must_use]
     pub fn keep(&self, purpose: KeptFor, bytes: usize) -> bool {
-        let mut kept = self.kept.lock();
-        let others: usize = kept.bytes.iter().sum::<usize>() - kept.bytes[purpose as usize];
-        let has_room = kept.counted.try_set(others + bytes);
+        let mut memory_by_purpose = self.kept.lock();
+        let other_bytes: usize =
+            memory_by_purpose.bytes.iter().sum::<usize>() - memory_by_purpose.bytes[purpose as usize];
+        let is_more = bytes > memory_by_purpose.bytes[purpose as usize];
+        let may_be_kept = !is_more || other_bytes + bytes <= memory_by_purpose.counted.most_of_one();
+        let has_room = may_be_kept && memory_by_purpose.counted.try_set(other_bytes + bytes);
         if has_room {
-            kept.bytes[purpose as usize] = bytes;
-            self.buffers.kept.store(others + bytes, Ordering::Relaxed);
+            memory_by_purpose.bytes[purpose as usize] = bytes;
+            self.buffers.kept.store(other_bytes + bytes, Ordering::Relaxed);
         }
         has_room
     }
@@ -492,9 +501,9 @@ impl Client {
     /// Appends what was left to `out`, until that has at least `bytes_max` bytes.
     pub fn drain_mailbox(&self, out: &mut Vec<u8>, bytes_max: usize) -> Taken {
         let mut mailbox = self.mailbox.lock();
-        let taken = mailbox.take(out, bytes_max);
+        let mail = mailbox.take(out, bytes_max);
         self.note_mail(&mailbox);
-        taken
+        mail
     }
 
     /// Returns true if the connection has state that is only in this layer: it waits, subscribes,

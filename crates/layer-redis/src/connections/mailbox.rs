@@ -176,9 +176,9 @@ mod tests {
         assert_eq!(out, b"a*shared");
         assert_eq!((part.unblocked, part.dependency), (false, Version(3)));
         assert_eq!(mailbox.bytes(), 11);
-        let rest = mailbox.take(&mut out, usize::MAX);
+        let second_part = mailbox.take(&mut out, usize::MAX);
         assert_eq!(out, b"a*shared>shared*own");
-        assert_eq!((rest.unblocked, rest.dependency), (true, Version(3)));
+        assert_eq!((second_part.unblocked, second_part.dependency), (true, Version(3)));
         assert_eq!((mailbox.bytes(), mailbox.dependency), (0, Version(0)));
     }
 

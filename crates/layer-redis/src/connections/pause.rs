@@ -17,12 +17,12 @@ pub struct Pause {
 
 impl Pause {
     /// Starts or extends a pause: the later end and the wider effect win while one is running.
-    pub fn start(&self, until_ms: u64, of_all: bool, now_ms: u64) {
+    pub fn start(&self, until_ms: u64, pauses_reads: bool, now_ms: u64) {
         if self.until_ms.load(Ordering::SeqCst) > now_ms {
-            self.of_all.fetch_or(of_all, Ordering::SeqCst);
+            self.of_all.fetch_or(pauses_reads, Ordering::SeqCst);
             self.until_ms.fetch_max(until_ms, Ordering::SeqCst);
         } else {
-            self.of_all.store(of_all, Ordering::SeqCst);
+            self.of_all.store(pauses_reads, Ordering::SeqCst);
             self.until_ms.store(until_ms, Ordering::SeqCst);
         }
     }

@@ -3,10 +3,10 @@
 
 use std::sync::OnceLock;
 
-use crate::access::admission_control::{Admission, AdmissionControl, Cost};
+use crate::access::admission_control::{Admission, AdmissionControl, Cost, Growth};
 use crate::command::error_reply::ErrorReply;
 use crate::command::table::Table;
-use crate::command::{Command, Group, WRITE};
+use crate::command::{Command, DENYOOM, GROWS, GROWS_A_LITTLE, Group, WRITE};
 use crate::layer::Redis;
 
 /// Requests that affect the whole server are reserved to its operator, on the default database.
@@ -63,21 +63,31 @@ fn judge(
     let admission = Admission {
         cost,
         request_bytes,
-        grows: command.grows(),
-        beside_rows_bytes: layer.access.users.bytes(),
+        growth: growth(layer, command),
         now_micros,
     };
     admission_control.admit(&admission).map_err(ErrorReply::from)
 }
 
+fn growth(layer: &Redis, command: &Command) -> Growth {
+    if !command.has(DENYOOM | GROWS | GROWS_A_LITTLE) {
+        return Growth::None;
+    }
+    let beside_rows_bytes = layer.access.users.bytes() + layer.scripting.scripts.loaded_bytes() as u64;
+    match command.grows() {
+        true => Growth::Full { beside_rows_bytes },
+        false => Growth::Little { beside_rows_bytes },
+    }
+}
+
 fn is_operators(table: &Table, command: &'static Command) -> bool {
     static BY_INDEX: OnceLock<Vec<bool>> = OnceLock::new();
-    let by_index = BY_INDEX.get_or_init(|| {
+    let is_operators_by_index = BY_INDEX.get_or_init(|| {
         let is_named = |name: &str| {
             let mut containers = name.split('|');
             OPERATORS.contains(&name) || containers.next().is_some_and(|first| OPERATORS.contains(&first))
         };
         table.all().map(|command| is_named(command.name)).collect()
     });
-    by_index[table.index(command)]
+    is_operators_by_index[table.index(command)]
 }

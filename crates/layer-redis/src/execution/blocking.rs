@@ -83,13 +83,13 @@ impl Redis {
         let (mut turn, mut is_there) = (0, None);
         while blocking.has_waiter(row, is_there == Some(false)) {
             let is_there_now = *is_there.get_or_insert_with(|| exists(partition, self, row));
-            let Some(asked) = blocking.next_waiting(&self.access.users, row, turn, !is_there_now) else {
+            let Some(waiting) = blocking.next_waiting(&self.access.users, row, turn, !is_there_now) else {
                 break;
             };
-            turn = asked.turn;
-            let client_id = asked.client.shared.id;
+            turn = waiting.turn;
+            let client_id = waiting.client.shared.id;
             let mut bytes = Vec::new();
-            if let Some(dependency) = retry(partition, self, asked, &name, &mut bytes)
+            if let Some(dependency) = retry(partition, self, waiting, &name, &mut bytes)
                 && let Some(waiter) = blocking.remove(partition, client_id)
             {
                 waiter.client.post(&bytes, dependency, true);
@@ -111,7 +111,7 @@ impl Redis {
 fn retry(
     partition: &mut PartitionGuard<'_>,
     layer: &Redis,
-    asked: Asked,
+    waiting: Asked,
     changed: &[u8],
     bytes: &mut Vec<u8>,
 ) -> Option<quartet_engine::Dependency> {
@@ -121,7 +121,7 @@ fn retry(
         even_if_gone,
         mut client,
         ..
-    } = asked;
+    } = waiting;
     let mut parser = Parser::new();
     let Ok(Parsed::Request { .. }) = parser.parse(&request, &Limits::unlimited()) else {
         return None;
@@ -162,7 +162,7 @@ fn retry(
 
 fn exists(partition: &mut PartitionGuard<'_>, layer: &Redis, row: &[u8]) -> bool {
     let now_ms = partition.now_micros() / 1000;
-    let found = partition.execute(layer.space, |tx| -> Result<bool, ()> {
+    let exists = partition.execute(layer.space, |tx| -> Result<bool, ()> {
         let (db, changes) = (row[1], &layer.changes);
         Ok(Keyspace {
             tx,
@@ -173,5 +173,5 @@ fn exists(partition: &mut PartitionGuard<'_>, layer: &Redis, row: &[u8]) -> bool
         .find(&name_of_row(row))
         .is_some())
     });
-    found.is_ok_and(|(found, _)| found)
+    exists.is_ok_and(|(exists, _)| exists)
 }

@@ -1,11 +1,16 @@
 //! Running one command: as a transaction of its own, or within that of EXEC or of a script.
 
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Dependency, ExecuteError, Frozen, MustWrite, PartitionGuard, ReadGuard, Space, Transaction};
+use quartet_wire_resp::{Arguments, Reply};
+
 use crate::access::acl::Denial;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
-use crate::command::{Command, FAST, KNOWS_SIZE, SKIP_SLOWLOG};
+use crate::command::{BLOCKING, Command, FAST, KNOWS_SIZE, SKIP_SLOWLOG, WRITE};
+use crate::commands::transactions;
 use crate::commands::transactions::QueueRun;
-use crate::commands::{handlers, transactions};
 use crate::connections::blocking::EmptyReply;
 use crate::connections::clients::ClientState;
 use crate::execution::replication::gather;
@@ -21,9 +26,6 @@ use crate::handler::monitor::tell_monitors;
 use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
 use crate::observation::counting::{Held, add};
-use quartet_engine::{Dependency, ExecuteError, Frozen, MustWrite, PartitionGuard, ReadGuard, Space, Transaction};
-use quartet_wire_resp::{Arguments, Reply};
-use std::sync::atomic::Ordering;
 
 /// A command to be run.
 pub struct Call<'a> {
@@ -64,8 +66,7 @@ pub fn call(
     let (command, arguments) = (call.command, call.arguments);
     let index = layer.table.index(command);
     client.shared.note_command(index);
-    let started_micros = client.started_micros.take();
-    let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
+    let started_micros = begin(layer, client);
     if begins_elsewhere(client, command) {
         return Ended::without_effects(Ok(Outcome::RunLong));
     }
@@ -75,14 +76,11 @@ pub fn call(
         None => Allowance::with_lock(started_micros),
         Some(run) => Allowance::within(run),
     };
-    let is_bounded = command.may_look_at_much() && !client.may_take_long;
+    let is_bounded = may_run_long(client, command) && call.retry_for.is_none();
     let now_ms = partition.now_micros() / 1000;
     let memory = CommandMemory::behind(layer, client);
     let executed = partition.execute(layer.space, |tx| {
-        let reply = Reply::new(out, client.protocol)
-            .limited(layer.reply_bytes_max())
-            .with_memory(&memory)
-            .kept_whole(client.keeps_replies_whole);
+        let reply = reply_to(client, layer, &memory, out);
         let mut context = Context {
             tx,
             client,
@@ -94,7 +92,7 @@ pub fn call(
             in_exec: false,
             retry_for: call.retry_for,
         };
-        let outcome = match handle(layer, &mut context, (index, command), arguments) {
+        let outcome = match handle(layer, &mut context, index, command, arguments) {
             _ if is_bounded && allowance.is_used_up() => Ok(Outcome::RunLong),
             Ok(Outcome::Done) if context.reply.is_full() => Err(context.groups.reply_is_full()),
             outcome => outcome,
@@ -105,27 +103,68 @@ pub fn call(
         }
     });
     memory.keep_for(client);
-    let ended = conclude(layer, executed);
+    let is_home = !matches!(executed, Err(ExecuteError::NotHome));
+    let mut ended = conclude(layer, executed);
+    if !is_home && let Some(outcome) = run_without_home(client, command, out) {
+        let ends_transaction = matches!(command.name, "discard" | "unwatch");
+        if outcome.is_ok() && ends_transaction {
+            transactions::forget(partition, client);
+        }
+        ended.outcome = outcome;
+    }
     // A command that waits or is received again is counted when it has been served.
     let is_over = !matches!(
         ended.outcome,
         Ok(Outcome::Wait(_) | Outcome::Retry { .. } | Outcome::RunLong | Outcome::SwitchDatabase(_))
     );
+    if is_over && runs_queue {
+        // EXEC ends its transaction, also with an error.
+        transactions::forget(partition, client);
+    }
     if is_over {
         // The sleep of DEBUG SLEEP counts as the command's duration.
         let started_micros = started_micros.saturating_sub(client.sleep_micros);
-        let failed = ended.outcome.is_err();
-        let ended_micros = account(
-            layer,
-            client,
-            (index, command),
-            arguments,
-            started_micros,
-            (failed, Held::Alone),
-        );
+        let counting = Counting {
+            failed: ended.outcome.is_err(),
+            held: held_by(client),
+        };
+        let ended_micros = account(layer, client, index, command, arguments, started_micros, counting);
         client.started_micros = Some(ended_micros);
     }
     ended
+}
+
+/// Returns the command's start. Drops the request that another command parsed.
+fn begin(layer: &Redis, client: &mut ClientState) -> u64 {
+    if !client.may_take_long {
+        client.parsed = None;
+    }
+    let started_micros = client.started_micros.take();
+    started_micros.unwrap_or_else(|| layer.engine.now_micros())
+}
+
+/// The writer of a command's reply, with the bounds on its size.
+fn reply_to<'o>(client: &ClientState, layer: &Redis, memory: &'o CommandMemory<'_>, out: &'o mut Vec<u8>) -> Reply<'o> {
+    Reply::new(out, client.protocol)
+        .limited(layer.reply_bytes_max())
+        .with_memory(memory)
+        .kept_whole(client.keeps_replies_whole)
+}
+
+/// Returns true if the command ends and restarts on a thread that may take long, once it is known
+/// to take long.
+fn may_run_long(client: &ClientState, command: &Command) -> bool {
+    // Commands that wait, and MIGRATE, continue in other ways than by their reply.
+    let writes = command.has(WRITE) && !command.has(BLOCKING) && command.name != "migrate" && !client.is_upstream;
+    !client.may_take_long && (writes || command.may_look_at_much())
+}
+
+/// The counting of a holder of the exclusive lock: others count beside one that takes long.
+fn held_by(client: &ClientState) -> Held {
+    match client.may_take_long {
+        true => Held::Beside,
+        false => Held::Alone,
+    }
 }
 
 /// The connection's last command of this kind took long, and this is another: it is not started
@@ -141,13 +180,15 @@ pub enum Reading<'r, 'p> {
     Beside(&'r mut ReadGuard<'p>),
     /// One that was frozen, without the lock.
     Frozen(&'r mut Frozen),
+    /// The latest, without the lock, while a transaction holds that for long.
+    BeforeLong(&'r mut Frozen),
 }
 
 impl Reading<'_, '_> {
-    fn now_micros(&self) -> u64 {
+    pub fn now_micros(&self) -> u64 {
         match self {
             Reading::Beside(partition) => partition.now_micros(),
-            Reading::Frozen(frozen) => frozen.now_micros(),
+            Reading::Frozen(frozen) | Reading::BeforeLong(frozen) => frozen.now_micros(),
         }
     }
 
@@ -158,7 +199,7 @@ impl Reading<'_, '_> {
     ) -> Result<Result<(R, Dependency), ExecuteError<E>>, MustWrite> {
         match self {
             Reading::Beside(partition) => partition.execute(space, body),
-            Reading::Frozen(frozen) => frozen.execute(body),
+            Reading::Frozen(frozen) | Reading::BeforeLong(frozen) => frozen.execute(body),
         }
     }
 }
@@ -175,26 +216,23 @@ pub fn call_reading(
     out: &mut Vec<u8>,
 ) -> Result<Ended, MustWrite> {
     let index = layer.table.index(command);
+    let runs_queue = client.multi.is_some() && command.name == "exec";
     client.shared.note_command(index);
-    let started_micros = client.started_micros.take();
-    let started_micros = started_micros.unwrap_or_else(|| layer.engine.now_micros());
+    let started_micros = begin(layer, client);
     if begins_elsewhere(client, command) {
         return Ok(Ended::without_effects(Ok(Outcome::RunLong)));
     }
-    let has_lock = matches!(reading, Reading::Beside(_));
-    let allowance = match has_lock {
-        true => Allowance::with_lock(started_micros),
-        false => Allowance::without_lock(&client.shared, &layer.scripting.long_scripts),
+    let is_on_long_thread = matches!(reading, Reading::Frozen(_));
+    let allowance = match is_on_long_thread {
+        true => Allowance::without_lock(&client.shared, &layer.scripting.long_scripts),
+        false => Allowance::with_lock(started_micros),
     };
     let now_ms = reading.now_micros() / 1000;
-    let beside = Beside::new(layer.changes.are_wanted());
+    let beside = Beside::new(layer.changes.are_wanted(), layer.home_decides_until_ms(now_ms));
     let is_bounded = client.may_look_at_much(command);
     let memory = CommandMemory::behind(layer, client);
     let executed = reading.execute(layer.space, |tx| {
-        let reply = Reply::new(out, client.protocol)
-            .limited(layer.reply_bytes_max())
-            .with_memory(&memory)
-            .kept_whole(client.keeps_replies_whole);
+        let reply = reply_to(client, layer, &memory, out);
         let groups = Groups::with_notes(layer, &beside);
         let mut context = Context {
             tx,
@@ -206,50 +244,77 @@ pub fn call_reading(
             retry_for: None,
         };
         let nested = Nested::new(layer, call_queued_reading);
-        let outcome = handlers()[index].run(&mut context, arguments, nested);
+        let outcome = layer.commands().handler(index).run(&mut context, arguments, nested);
         if beside.must_be_alone(layer.tells_of_misses()) {
             return Err(Err(MustWrite));
         }
         match outcome {
-            _ if allowance.is_used_up() && has_lock => Ok(Outcome::RunLong),
-            _ if allowance.is_used_up() => {
-                transactions::end(context.client);
-                Err(Ok(errors::ENDED.into()))
-            }
+            _ if allowance.is_used_up() && !is_on_long_thread => Ok(Outcome::RunLong),
+            _ if allowance.is_used_up() => Err(Ok(errors::ENDED.into())),
             Ok(Outcome::Done) if context.reply.is_full() => Err(Ok(context.groups.reply_is_full())),
             Ok(Outcome::Done) => {
-                if has_lock {
+                if !is_on_long_thread {
                     remember(context.groups, context.client, command, arguments);
                 }
                 Ok(Outcome::Done)
             }
-            Ok(Outcome::RunLong) if has_lock => Ok(Outcome::RunLong),
+            Ok(Outcome::RunLong) if !is_on_long_thread => Ok(Outcome::RunLong),
             Err(error) if !error.keeps_effects => Err(Ok(error)),
             Ok(_) | Err(_) => Err(Err(MustWrite)),
         }
     })?;
+    if layer.replica.is_some()
+        && executed
+            .as_ref()
+            .is_err_and(|error| !matches!(error, ExecuteError::Layer(..)))
+    {
+        return Err(MustWrite);
+    }
     memory.keep_for(client);
     let (outcome, dependency) = match executed {
         Ok((Outcome::RunLong, _)) => return Ok(Ended::without_effects(Ok(Outcome::RunLong))),
         Ok((outcome, dependency)) => (Ok(outcome), dependency),
         Err(ExecuteError::Layer(error, dependency)) => (Err(error?), dependency),
-        Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
+        Err(ExecuteError::NotHome) => {
+            let outcome = run_without_home(client, command, out);
+            (
+                outcome.unwrap_or_else(|| Err(errors::NOT_HOME.into())),
+                Dependency::ZERO,
+            )
+        }
         Err(
             ExecuteError::Unreadable(dependency)
             | ExecuteError::TooLarge(dependency)
             | ExecuteError::DiskFull(dependency),
         ) => (Err(errors::UNREADABLE.into()), dependency),
     };
-    // Other code that counts holds the exclusive lock.
-    let _counting = (!has_lock).then(|| layer.engine.read());
-    layer.observation.statistics.keys_read_beside(beside.keys_read());
+    // A transaction that runs beside others watches no key.
+    if runs_queue {
+        transactions::end(client);
+    }
+    // Other code that counts holds the exclusive lock, or counts as those beside others do.
+    let _counting = is_on_long_thread.then(|| layer.engine.read());
+    let (hits, misses) = beside.keys_read();
+    layer.observation.statistics.keys_read_beside(hits, misses);
     for ran in beside.take_ran() {
         count_queued(layer, ran);
     }
-    let counted = (outcome.is_err(), Held::Beside);
-    let ended_micros = account(layer, client, (index, command), arguments, started_micros, counted);
+    let counting = Counting {
+        failed: outcome.is_err(),
+        held: Held::Beside,
+    };
+    let ended_micros = account(layer, client, index, command, arguments, started_micros, counting);
     client.started_micros = Some(ended_micros);
     Ok(Ended { outcome, dependency })
+}
+
+/// See [`transactions::run_without_home`].
+fn run_without_home(client: &mut ClientState, command: &Command, out: &mut Vec<u8>) -> Option<Answer> {
+    let answer = transactions::run_without_home(client, command)?;
+    Some(answer.map(|()| {
+        Reply::new(out, client.protocol).ok();
+        Outcome::Done
+    }))
 }
 
 /// Passes on what the transaction has gathered for others, or forgets it with the transaction.
@@ -258,23 +323,20 @@ fn conclude(layer: &Redis, executed: Result<(Answer, Dependency), ExecuteError<A
         Ok((outcome, dependency)) => {
             layer.outbox.commit(dependency);
             layer.replication.commit(dependency);
-            layer.indexes.commit();
+            layer.commit_modules();
             return Ended { outcome, dependency };
         }
         Err(ExecuteError::Layer(outcome, dependency)) => (outcome, dependency),
         Err(ExecuteError::TooLarge(dependency)) => {
-            let error = match layer.indexes.has_refused_transaction() {
-                true => errors::TOO_MUCH_FOR_INDEXES,
-                false => errors::EFFECTS_TOO_LARGE,
-            };
-            (Err(error.into()), dependency)
+            let refusal = layer.module_states.take_refusal();
+            (Err(refusal.unwrap_or(errors::EFFECTS_TOO_LARGE).into()), dependency)
         }
         Err(ExecuteError::DiskFull(dependency)) => (Err(errors::DISK_FULL.into()), dependency),
         Err(ExecuteError::Unreadable(dependency)) => (Err(errors::UNREADABLE.into()), dependency),
         Err(ExecuteError::NotHome) => (Err(errors::NOT_HOME.into()), Dependency::ZERO),
     };
     layer.changes.take();
-    layer.forget_indexes();
+    layer.roll_modules_back();
     layer.outbox.discard(dependency);
     layer.replication.discard();
     Ended { outcome, dependency }
@@ -288,15 +350,23 @@ fn keeps_effects(outcome: &Answer) -> bool {
     }
 }
 
-/// Runs the handler, and gathers its notices to others.
+/// Runs the handler of `command`, which has this `index` in the table, and gathers its notices to
+/// others.
 fn handle(
     layer: &Redis,
     context: &mut Context<'_, '_>,
-    (index, command): (usize, &'static Command),
+    index: usize,
+    command: &'static Command,
     arguments: Arguments<'_>,
 ) -> Answer {
+    if command.has(WRITE) && context.must_end_before(arguments.len() as u64) {
+        return Ok(Outcome::RunLong);
+    }
     let answered_from = context.reply.mark();
-    let outcome = handlers()[index].run(context, arguments, Nested::new(layer, call_queued));
+    let outcome = layer
+        .commands()
+        .handler(index)
+        .run(context, arguments, Nested::new(layer, call_queued));
     if !keeps_effects(&outcome) {
         return outcome;
     }
@@ -320,17 +390,8 @@ pub fn answer_error(layer: &Redis, error: &ErrorReply, reply: &mut Reply<'_>) {
     if !error.is_counted {
         layer.observation.statistics.error_sent(error.text.as_bytes());
     }
-    match error.text.len() > ERROR_BYTES_MAX {
-        true => {
-            let kept = error.text.floor_char_boundary(ERROR_BYTES_MAX);
-            reply.error(format!("{}...", &error.text[..kept]));
-        }
-        false => reply.error(&*error.text),
-    }
+    reply.error(&*error.text);
 }
-
-/// Longest text of an error, in bytes. Longer texts repeat words of the request, and are cut.
-const ERROR_BYTES_MAX: usize = 4096;
 
 /// A command that was allowed when it was queued, or that a script calls, is checked when it runs.
 fn denied(
@@ -367,7 +428,7 @@ pub fn call_queued(
     let slept_before = context.client.sleep_micros;
     let outcome = match context.client.user.check(command, arguments) {
         Ok(()) => {
-            pass_gate_again(layer, context, command).and_then(|()| handle(layer, context, (index, command), arguments))
+            pass_gate_again(layer, context, command).and_then(|()| handle(layer, context, index, command, arguments))
         }
         Err(denial) => Err(denied(layer, context, &denial, command, arguments)),
     };
@@ -390,13 +451,19 @@ pub fn call_queued(
         Err(error) => Err(error),
     };
     let slept_micros = context.client.sleep_micros - slept_before;
+    let started_micros = started_micros.saturating_sub(slept_micros);
+    let counting = Counting {
+        failed: outcome.is_err(),
+        held: held_by(context.client),
+    };
     account(
         layer,
         context.client,
-        (index, command),
+        index,
+        command,
         arguments,
-        started_micros.saturating_sub(slept_micros),
-        (outcome.is_err(), Held::Alone),
+        started_micros,
+        counting,
     );
     match outcome {
         // Nothing of EXEC stays. Effects of a script stay, as after any error of it.
@@ -424,7 +491,10 @@ fn call_queued_reading(
     context.client.shared.note_command(index);
     let started_micros = layer.engine.now_micros();
     let outcome = match context.client.user.check(command, arguments) {
-        Ok(()) => handlers()[index].run(context, arguments, Nested::new(layer, call_queued_reading)),
+        Ok(()) => layer
+            .commands()
+            .handler(index)
+            .run(context, arguments, Nested::new(layer, call_queued_reading)),
         Err(_) => Ok(Outcome::RunLong),
     };
     let ended_micros = layer.engine.now_micros();
@@ -498,16 +568,26 @@ fn pass_gate_again(layer: &Redis, context: &Context<'_, '_>, command: &'static C
     layer.pass_gate(command, 0, context.tx.now_micros())
 }
 
+/// How a call is counted.
+struct Counting {
+    /// It answered an error.
+    failed: bool,
+    /// The mode of the partition's lock.
+    held: Held,
+}
+
 /// Counts a call of `command`, which has this `index` in the table, under the partition's lock.
-/// Returns its end. `held` is the mode of the lock.
+/// Returns its end.
 fn account(
     layer: &Redis,
     client: &ClientState,
-    (index, command): (usize, &'static Command),
+    index: usize,
+    command: &'static Command,
     arguments: Arguments<'_>,
     started_micros: u64,
-    (failed, held): (bool, Held),
+    counting: Counting,
 ) -> u64 {
+    let Counting { failed, held } = counting;
     let now_micros = layer.engine.now_micros();
     let micros = now_micros.saturating_sub(started_micros);
     let counter = &layer.observation.statistics.commands.0[index];
@@ -528,7 +608,7 @@ fn account(
         if let Some(slow) = &layer.process.slow {
             slow(command.name, arguments.len(), &layer.access.realm, micros);
         }
-        let entry = slow_command(layer, client, (command, arguments), micros);
+        let entry = slow_command(layer, client, command, arguments, micros);
         let length_max = layer.config.slowlog_max_len.load(Ordering::Relaxed).max(0) as usize;
         layer.observation.slowlog.lock().add(entry, length_max);
     }
@@ -589,7 +669,7 @@ mod tests {
             thread: thread::current().id(),
             micros: AtomicU64::new(1_700_000_000_000_000),
         });
-        let layer = layer_with(clock.clone());
+        let layer = layer_with(clock.clone(), crate::commands::own());
         let mut connection = Connection::to(&layer);
         let exact = "cmdstat_get:calls=16,usec=16".to_owned();
         // When the lock is taken, and as each ends.
@@ -602,7 +682,7 @@ mod tests {
 
     #[test]
     fn all_calls_are_the_sum_of_each_commands() {
-        let layer = layer_with(Arc::new(quartet_env::ManualClock::new(1)));
+        let layer = layer_with(Arc::new(quartet_env::ManualClock::new(1)), crate::commands::own());
         let mut connection = Connection::to(&layer);
         let total = || layer.observation.statistics.commands_processed();
         connection.run(&["SET", "key", "value"]);
@@ -618,7 +698,7 @@ mod tests {
     /// was missing from the counters of errors.
     #[test]
     fn inside_exec_an_empty_wait_is_no_failure_and_a_refusal_is_an_error() {
-        let layer = layer_with(Arc::new(quartet_env::ManualClock::new(1)));
+        let layer = layer_with(Arc::new(quartet_env::ManualClock::new(1)), crate::commands::own());
         let mut connection = Connection::to(&layer);
         connection.run(&["SET", "key", "value"]);
         connection.run(&["MULTI"]);

@@ -25,19 +25,20 @@ impl Redis {
             Denial::Key(position) => ("key", &arguments[*position]),
             Denial::Channel(position) => ("channel", &arguments[*position]),
         };
-        self.log_refusal(client, (reason, object), &client.user.name, arguments, context);
+        self.log_refusal(client, reason, object, &client.user.name, arguments, context);
     }
 
     /// Logs a login with a wrong name or password.
     pub fn log_failed_authentication(&self, client: &ClientState, user: &[u8], arguments: Arguments<'_>) {
         let context = if client.multi.is_some() { "multi" } else { "toplevel" };
-        self.log_refusal(client, ("auth", &arguments[0]), user, arguments, context);
+        self.log_refusal(client, "auth", &arguments[0], user, arguments, context);
     }
 
     fn log_refusal(
         &self,
         client: &ClientState,
-        (reason, object): (&'static str, &[u8]),
+        reason: &'static str,
+        object: &[u8],
         user: &[u8],
         arguments: Arguments<'_>,
         context: &'static str,

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{PartitionGuard, Transaction};
 
 use crate::keyspace::eviction_policy::{Order, Policy, Pool};
-use crate::keyspace::{Keyspace, Kind, key_with_deadline, keys_with_deadlines};
+use crate::keyspace::{Keyspace, key_with_deadline, keys_with_deadlines};
 use crate::layer::Redis;
 
 /// Keys removed before one command, so that others need not wait long for the lock; the next
@@ -70,7 +70,7 @@ impl Redis {
         let Ok((evicted, dependency)) = executed else {
             // The disk is full.
             self.changes.take();
-            self.forget_indexes();
+            self.roll_modules_back();
             return false;
         };
         if evicted {
@@ -134,9 +134,9 @@ impl Redis {
         for (db, &count) in (0..).zip(counts) {
             if index < count {
                 let mut keys = self.keyspace(tx, db, now_ms);
-                // An index is removed when it is dropped, so one of the following keys is taken.
+                // Keys that only their own commands remove are passed over.
                 let mut near = (0..=INDEXES_PASSED).filter_map(|step| keys.key_at((index + step) % count));
-                let (name, _) = near.find(|(_, entry)| entry.kind != Kind::SearchIndex)?;
+                let (name, _) = near.find(|(_, entry)| self.commands().modules.stays(entry.kind).is_none())?;
                 return Some(Candidate { db, name });
             }
             index -= count;
@@ -205,10 +205,10 @@ mod tests {
     }
 
     /// Names that are still there, as numbers.
-    fn left(connection: &mut Connection) -> Vec<usize> {
+    fn remaining_keys(connection: &mut Connection) -> Vec<usize> {
         let is_there = |number: &usize| {
-            let shown = connection.run(&["EXISTS", &format!("key:{number}")]);
-            crate::testing::show(&shown) == "1"
+            let reply = connection.run(&["EXISTS", &format!("key:{number}")]);
+            crate::testing::show(&reply) == "1"
         };
         (0..20).filter(is_there).collect()
     }
@@ -234,8 +234,8 @@ mod tests {
                 fixture.layer.config.start_with("maxmemory-policy", policy.into());
             }
             connection.check("GET nosuch => nil");
-            let left = left(&mut connection);
-            let gone: Vec<usize> = (0..20).filter(|number| !left.contains(number)).collect();
+            let remaining = remaining_keys(&mut connection);
+            let gone: Vec<usize> = (0..20).filter(|number| !remaining.contains(number)).collect();
             assert!((4..=6).contains(&gone.len()), "{policy}: {gone:?}");
             assert!(gone.iter().all(|number| may_go.contains(number)), "{policy}: {gone:?}");
             let evicted = fixture
@@ -262,8 +262,11 @@ mod tests {
             }
             fixture.layer.config.start_with("maxmemory", limit);
             connection.check("GET nosuch => nil");
-            let left = left(&mut connection);
-            assert!(left.contains(&0) && left.len() < 17, "{policy}: {left:?}");
+            let remaining = remaining_keys(&mut connection);
+            assert!(
+                remaining.contains(&0) && remaining.len() < 17,
+                "{policy}: {remaining:?}"
+            );
         }
     }
 
@@ -311,7 +314,11 @@ mod tests {
              EXISTS key:1 => 1
              DEL key:1 => 1",
         );
-        assert_eq!(left(&mut connection).len(), 19, "who does not evict loses nothing");
+        assert_eq!(
+            remaining_keys(&mut connection).len(),
+            19,
+            "who does not evict loses nothing"
+        );
         memory.set_budget(Some(1 << 60));
         connection.check("SET k v => OK");
         connection.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
@@ -320,8 +327,8 @@ mod tests {
         memory.set_budget(Some((fixture.layer.engine.live_bytes() - 50_000) * 2));
         memory.measured(u64::MAX);
         connection.run(&["GET", "nosuch"]);
-        let left = left(&mut connection).len();
-        assert!((12..=15).contains(&left), "{left} keys are left");
+        let remaining = remaining_keys(&mut connection).len();
+        assert!((12..=15).contains(&remaining), "{remaining} keys are left");
     }
 
     /// A client that polled whether the checkpoint was written ended it each time.
@@ -358,7 +365,7 @@ mod tests {
         connection.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
         fixture.layer.engine.memory().set_budget(Some(1));
         connection.check("SET k v => !OOM command not allowed when used memory > 'maxmemory'.");
-        assert_eq!(left(&mut connection).len(), 20);
+        assert_eq!(remaining_keys(&mut connection).len(), 20);
     }
 
     #[test]

@@ -7,11 +7,13 @@
 //! A key that a reader has found to be expired is removed right after the reader's command, in a
 //! transaction of its own: no reader writes, and none waits until the removal is durable.
 
+use std::sync::atomic::Ordering;
+
+use quartet_engine::{Dependency, PartitionGuard, Transaction};
+
 use crate::commands;
 use crate::keyspace::{Keyspace, Missing, due};
 use crate::layer::Redis;
-use quartet_engine::{Dependency, PartitionGuard, Transaction};
-use std::sync::atomic::Ordering;
 
 /// Keys removed under one hold of the lock.
 const BATCH: usize = 200;
@@ -31,14 +33,14 @@ impl Redis {
         !self.replication.is_replica() && self.connections.pause.holds_back(true, now_ms).is_none()
     }
 
-    fn expire_these(&self, partition: &mut PartitionGuard<'_>, found: &[(u8, Vec<u8>)]) {
+    fn expire_these(&self, partition: &mut PartitionGuard<'_>, expired: &[(u8, Vec<u8>)]) {
         let now_ms = partition.now_micros() / 1000;
         if !self.may_expire(now_ms) {
             return;
         }
         let removed = partition.execute(self.space, |tx| -> Result<u64, ()> {
             let mut removed = 0;
-            for (db, name) in found {
+            for (db, name) in expired {
                 let mut keys = self.keyspace(tx, *db, now_ms);
                 if matches!(keys.look_up(name), Err(Missing::Expired)) {
                     keys.remove(name);
@@ -59,7 +61,7 @@ impl Redis {
         self.replication.commit(dependency);
     }
 
-    pub(crate) fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
+    pub fn keyspace<'k, 't>(&'k self, tx: &'k mut Transaction<'t>, db: u8, now_ms: u64) -> Keyspace<'k, 't> {
         let changes = &self.changes;
         Keyspace {
             tx,
@@ -71,7 +73,7 @@ impl Redis {
 
     /// Sends the notifications for keys that a committed transaction has removed because they had
     /// expired, or because memory was short.
-    pub(crate) fn tell_removed(&self, dependency: Dependency) {
+    pub fn tell_removed(&self, dependency: Dependency) {
         if self.changes.are_wanted() {
             let changes = self.changes.take();
             self.notify(None, &changes);
@@ -88,8 +90,7 @@ impl Redis {
         self.observation.statistics.sample_rate(now_micros);
         self.keep_replicas(now_micros);
         self.observation.statistics.used_peak(self.used_bytes());
-        self.fill_indexes();
-        self.indexes.resident_sets.count(self.engine.memory());
+        self.tick_modules();
         if self.connections.tracking.is_on()
             && let Ok(_home) = self.partition_in_time()
         {
@@ -102,7 +103,7 @@ impl Redis {
         if !self.expiry.is_active.load(Ordering::Relaxed) {
             return;
         }
-        self.drop_idle_indexes();
+        self.expire_in_modules();
         // While the lock is held for long nothing expires; the next cycle follows soon.
         while let Ok(mut partition) = self.partition_in_time() {
             if self.should_evict() {
@@ -144,7 +145,7 @@ impl Redis {
     /// The disk is full, and the transaction was rolled back: no client is notified.
     fn removed_nothing(&self) -> usize {
         self.changes.take();
-        self.forget_indexes();
+        self.roll_modules_back();
         self.replication.discard();
         0
     }

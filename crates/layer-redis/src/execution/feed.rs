@@ -10,14 +10,15 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use quartet_engine::Row;
 use quartet_engine::{Change, ChangeDecoder, Reach, Reader, Shown, Transaction, decoded};
 use quartet_model::{Effect, LayerId, Version, hexadecimal};
-use quartet_store::Row;
 
 use crate::commands::lists;
 use crate::commands::sorted_sets::score_of_bytes;
 use crate::keyspace::string_value::{INDEX_BYTES, start_of};
 use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind};
+use crate::module::Modules;
 use crate::{keyspace::packed, keyspace::places};
 
 const ID_BYTES: usize = 10;
@@ -31,21 +32,23 @@ struct Owner {
     db: u8,
     name: Vec<u8>,
     kind: Kind,
+    type_name: &'static str,
 }
 
 impl Owner {
-    fn new(db: u8, name: &[u8], entry: &Entry) -> Owner {
+    fn new(db: u8, name: &[u8], entry: &Entry, type_name: &'static str) -> Owner {
         Owner {
             db,
             name: name.to_vec(),
             kind: entry.kind,
+            type_name,
         }
     }
 }
 
 /// Decodes keys and elements.
-#[derive(Default)]
 pub struct RedisChanges {
+    modules: &'static Modules,
     owners: HashMap<Id, Owner>,
     /// The keys that there were have been looked at.
     has_looked: bool,
@@ -68,22 +71,24 @@ impl ChangeDecoder for RedisChanges {
             Effect::ClearRange { start: [b'K', db], .. } => Some(everything().with("db", Shown::Number((*db).into()))),
             Effect::ClearRange { start: [b'K'], .. } => Some(everything()),
             Effect::Set {
-                key: [b'E', rest @ ..],
+                key: [b'E', suffix @ ..],
                 value,
-            } => match self.is_string(rest, reader) {
-                true => self.part_of_string(rest, 0, value, reader),
-                false => self.element(rest, Some(value), reader),
+            } => match self.is_string(suffix, reader) {
+                true => self.part_of_string(suffix, 0, value, reader),
+                false => self.element(suffix, Some(value), reader),
             },
             Effect::Patch {
-                key: [b'E', rest @ ..],
+                key: [b'E', suffix @ ..],
                 offset,
                 bytes,
-            } => self.part_of_string(rest, offset, bytes, reader),
-            Effect::Clear { key: [b'E', rest @ ..] } => self.element(rest, None, reader),
+            } => self.part_of_string(suffix, offset, bytes, reader),
+            Effect::Clear {
+                key: [b'E', suffix @ ..],
+            } => self.element(suffix, None, reader),
             Effect::ClearRange {
-                start: [b'E', rest @ ..],
+                start: [b'E', suffix @ ..],
                 end,
-            } => self.elements_cleared(rest, end, reader),
+            } => self.elements_cleared(suffix, end, reader),
             Effect::Set {
                 key: [b'L', b'l', name @ ..],
                 value,
@@ -130,9 +135,23 @@ fn bytes(part: &[u8]) -> Shown {
 }
 
 impl RedisChanges {
+    pub fn new(modules: &'static Modules) -> RedisChanges {
+        RedisChanges {
+            modules,
+            owners: HashMap::new(),
+            has_looked: false,
+        }
+    }
+
+    /// Returns true if the element is only of use to the module that wrote it.
+    fn hides(&self, kind: Kind, element: &[u8]) -> bool {
+        let data_type = self.modules.data_type(kind);
+        data_type.is_some_and(|data_type| !data_type.is_shown(element))
+    }
+
     fn key_put(&mut self, db: u8, name: &[u8], value: &[u8]) -> Option<Change> {
         let entry = decoded(|| Entry::from_row(Row::new(b"", value, Version::ZERO)))?;
-        let mut change = about("put", db, name).with("type", Shown::Word(entry.kind.name()));
+        let mut change = about("put", db, name).with("type", Shown::Word(self.modules.type_name(&entry)));
         if let Some(expiry_ms) = entry.expiry_ms {
             change = change.with("expires_ms", Shown::Number(expiry_ms));
         }
@@ -140,7 +159,7 @@ impl RedisChanges {
             return Some(change.with("value", whole_value(&entry)));
         }
         let id: Id = entry.payload().get(..ID_BYTES)?.try_into().ok()?;
-        let owner = Owner::new(db, name, &entry);
+        let owner = Owner::new(db, name, &entry, self.modules.type_name(&entry));
         self.learn(id, owner);
         let count = entry
             .large_payload()
@@ -189,7 +208,10 @@ impl RedisChanges {
             if let (Some(entry), Some(id), [_, db, place @ ..]) = (&entry, id, key)
                 && !self.owners.contains_key(&id)
             {
-                self.learn(id, Owner::new(*db, &places::name(place), entry));
+                self.learn(
+                    id,
+                    Owner::new(*db, &places::name(place), entry, self.modules.type_name(entry)),
+                );
             }
             match self.owners.len() < KNOWN_MAX {
                 true => ControlFlow::Continue(()),
@@ -206,7 +228,7 @@ impl RedisChanges {
     ) -> (Change, Option<Kind>) {
         match self.owner(id, reader) {
             Some(owner) => {
-                let change = about(operation, owner.db, &owner.name).with("type", Shown::Word(owner.kind.name()));
+                let change = about(operation, owner.db, &owner.name).with("type", Shown::Word(owner.type_name));
                 (change.with("collection", collection(id)), Some(owner.kind))
             }
             None => (Change::new(operation, b"").with("collection", collection(id)), None),
@@ -215,11 +237,11 @@ impl RedisChanges {
 
     fn element(
         &mut self,
-        rest: &[u8],
+        suffix: &[u8],
         value: Option<&[u8]>,
         reader: &mut dyn FnMut() -> Option<Reader>,
     ) -> Option<Change> {
-        let (id, element) = rest.split_first_chunk::<ID_BYTES>()?;
+        let (id, element) = suffix.split_first_chunk::<ID_BYTES>()?;
         let is_list = self.owner(id, reader).is_some_and(|owner| owner.kind == Kind::List);
         let operation = match (value, is_list) {
             (Some(_), false) => "put_element",
@@ -228,22 +250,21 @@ impl RedisChanges {
             (None, true) => "delete_elements",
         };
         let (change, kind) = self.of_collection(operation, id, reader);
-        let told = |change: Change, element: &[u8]| change.with_bytes("element", element);
+        let with_element = |change: Change, element: &[u8]| change.with_bytes("element", element);
         match kind {
             Some(Kind::Set | Kind::SortedSet | Kind::Hash) if element.starts_with(&[0; 8]) => None,
-            Some(Kind::Set) => Some(told(change, element.get(8..)?)),
+            Some(Kind::Set) => Some(with_element(change, element.get(8..)?)),
             Some(Kind::SortedSet) => {
-                let change = told(change, element.get(8..)?);
+                let change = with_element(change, element.get(8..)?);
                 let score = value.and_then(score_of_bytes);
                 Some(match score {
                     Some(score) => change.with("score", Shown::Bytes(score.to_string().into_bytes())),
                     None => change,
                 })
             }
-            Some(Kind::Hash) => field(told(change, element.get(8..)?), value),
+            Some(Kind::Hash) => field(with_element(change, element.get(8..)?), value),
             Some(Kind::Stream) => entry_of_stream(change, element, value),
-            // The graph of a vector set is none of its contents.
-            Some(Kind::VectorSet | Kind::VectorIndex) if matches!(element.first(), Some(b'g' | b'l' | b'w')) => None,
+            Some(kind) if self.hides(kind, element) => None,
             Some(Kind::List) => {
                 let change = change.with_bytes("position", element);
                 Some(match value {
@@ -263,34 +284,42 @@ impl RedisChanges {
     }
 
     /// An element is a chunk of a long string that is known by name.
-    fn is_string(&mut self, rest: &[u8], reader: &mut dyn FnMut() -> Option<Reader>) -> bool {
-        let id = rest.first_chunk::<ID_BYTES>();
+    fn is_string(&mut self, suffix: &[u8], reader: &mut dyn FnMut() -> Option<Reader>) -> bool {
+        let id = suffix.first_chunk::<ID_BYTES>();
         let owner = id.and_then(|id| self.owner(id, reader));
         owner.is_some_and(|owner| owner.kind == Kind::String)
     }
 
-    /// Bytes in a chunk of a long string. Nothing else is changed in part.
+    /// Bytes in a chunk of a long string, or in an element of a module's key.
     fn part_of_string(
         &mut self,
-        rest: &[u8],
+        suffix: &[u8],
         offset: usize,
         bytes: &[u8],
         reader: &mut dyn FnMut() -> Option<Reader>,
     ) -> Option<Change> {
-        let (id, index) = rest.split_first_chunk::<ID_BYTES>()?;
-        let index = index.first_chunk::<INDEX_BYTES>()?;
-        let (change, _) = self.of_collection("patch", id, reader);
+        let (id, element) = suffix.split_first_chunk::<ID_BYTES>()?;
+        let (change, kind) = self.of_collection("patch", id, reader);
+        if matches!(kind, Some(Kind::Module(_))) {
+            let change = change.with_bytes("position", element);
+            return Some(
+                change
+                    .with("offset", Shown::Number(offset as u64))
+                    .with_bytes("value", bytes),
+            );
+        }
+        let index = element.first_chunk::<INDEX_BYTES>()?;
         let offset = start_of(index) + offset as u64;
         Some(change.with("offset", Shown::Number(offset)).with_bytes("value", bytes))
     }
 
     fn elements_cleared(
         &mut self,
-        rest: &[u8],
+        suffix: &[u8],
         end: &[u8],
         reader: &mut dyn FnMut() -> Option<Reader>,
     ) -> Option<Change> {
-        let (id, from) = rest.split_first_chunk::<ID_BYTES>()?;
+        let (id, from) = suffix.split_first_chunk::<ID_BYTES>()?;
         let (change, _) = self.of_collection("clear_elements", id, reader);
         if from.is_empty() {
             self.owners.remove(id);
@@ -302,24 +331,25 @@ impl RedisChanges {
 }
 
 fn field(change: Change, value: Option<&[u8]>) -> Option<Change> {
-    let Some((kind, rest)) = value.and_then(<[u8]>::split_first) else {
+    let Some((kind, stored)) = value.and_then(<[u8]>::split_first) else {
         return Some(change);
     };
-    match (kind, rest.split_first_chunk::<8>()) {
+    match (kind, stored.split_first_chunk::<8>()) {
         (1, Some((deadline, value))) => Some(
             change
                 .with_bytes("value", value)
                 .with("expires_ms", Shown::Number(u64::from_be_bytes(*deadline))),
         ),
-        _ => Some(change.with_bytes("value", rest)),
+        _ => Some(change.with_bytes("value", stored)),
     }
 }
 
 /// Entries are sent with their fields; groups and pending entries as they are kept.
 fn entry_of_stream(change: Change, element: &[u8], value: Option<&[u8]>) -> Option<Change> {
-    let (kind, rest) = element.split_first()?;
+    let (kind, suffix) = element.split_first()?;
     let number = |at: usize| {
-        rest.get(at..at + 8)
+        suffix
+            .get(at..at + 8)
             .and_then(|part| Some(u64::from_be_bytes(part.try_into().ok()?)))
     };
     match kind {
@@ -358,9 +388,7 @@ fn whole_value(entry: &Entry) -> Shown {
             list(pairs)
         }
         Kind::Hash => whole_hash(entry),
-        Kind::String | Kind::Stream | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex | Kind::VectorIndex => {
-            bytes(payload)
-        }
+        Kind::String | Kind::Stream | Kind::Module(_) => bytes(payload),
     }
 }
 
@@ -375,11 +403,11 @@ fn whole_hash(entry: &Entry) -> Shown {
     };
     let parts: Vec<&[u8]> = packed::iter(fields).collect();
     list(parts.chunks_exact(if has_deadlines { 3 } else { 2 }).map(|field| {
-        let mut shown = vec![bytes(field[0]), bytes(field[1])];
+        let mut members = vec![bytes(field[0]), bytes(field[1])];
         let deadline = field
             .get(2)
             .and_then(|deadline| Some(u64::from_be_bytes((*deadline).try_into().ok()?)));
-        shown.extend(deadline.map(Shown::Number));
-        Shown::List(shown)
+        members.extend(deadline.map(Shown::Number));
+        Shown::List(members)
     }))
 }

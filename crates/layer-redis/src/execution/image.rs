@@ -1,22 +1,21 @@
 //! Everything that a Redis database holds, at one version, as an RDB file: for SAVE, and for the
 //! first copy of a replica.
 //!
-//! It is read from a snapshot, so no client waits for it. Indexes that are keys, and vector
-//! indexes, have no form that any Redis reads: they are counted and left out.
+//! It is read from a snapshot, so no client waits for it. Modules write their own keys, and what
+//! they have beside keys.
 
 use std::ops::ControlFlow;
 
 use quartet_engine::{Dependency, Frozen, PartitionGuard};
 use quartet_wire_rdb::file::Writer;
-use quartet_wire_rdb::value::Value;
 
 use crate::commands::scripting::libraries;
-use crate::commands::search::{dictionaries, saved};
 use crate::commands::serialization::value_of;
-use crate::facts::{DATABASES, REDIS_VERSION};
+use crate::facts::{DATABASES, RedisVersion};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::{Entry, Keyspace};
 use crate::layer::Redis;
+use crate::module::Modules;
 
 /// Keys looked up at once.
 const KEYS_AT_ONCE: usize = 256;
@@ -28,6 +27,8 @@ pub struct Image {
     frozen: Frozen,
     /// The changes found by reading cause no notification.
     changes: Changes,
+    modules: &'static Modules,
+    redis_version: RedisVersion,
 }
 
 /// The written bytes.
@@ -35,8 +36,6 @@ pub struct Image {
 pub struct Written {
     pub keys: u64,
     pub bytes: u64,
-    /// Keys that no Redis reads.
-    pub left_out: u64,
 }
 
 /// Why it was not written to its end.
@@ -59,6 +58,8 @@ impl Redis {
         Image {
             frozen: partition.freeze(self.space),
             changes: Changes::default(),
+            modules: &self.commands().modules,
+            redis_version: self.process.identity.redis_version,
         }
     }
 }
@@ -79,7 +80,7 @@ impl Image {
         let mut out = Vec::new();
         let mut written = Written::default();
         let mut writer = Writer::begin(self.has_field_deadlines(), &mut out);
-        writer.about("redis-ver", REDIS_VERSION, &mut out);
+        writer.about("redis-ver", self.redis_version.text(), &mut out);
         writer.about("redis-bits", "64", &mut out);
         writer.about("ctime", &(self.frozen.now_micros() / 1_000_000).to_string(), &mut out);
         if let Some((id, offset)) = position {
@@ -90,9 +91,8 @@ impl Image {
         for library in libraries::all(&mut self.frozen.transaction()) {
             writer.function(&library.code, &mut out);
         }
-        let indexes = saved::indexes(&mut self.frozen.transaction());
-        if !indexes.is_empty() {
-            writer.search_indexes(&indexes, &mut out);
+        for module in self.modules.all() {
+            module.save_before_keys(&mut self.frozen.transaction(), &mut writer, &mut out);
         }
         for db in 0..DATABASES {
             let keys = self.keyspace(db, |keys| keys.key_count());
@@ -101,9 +101,8 @@ impl Image {
                 self.write_database(db, &mut writer, &mut out, &mut written, take)?;
             }
         }
-        let dictionaries = dictionaries::all(&mut self.frozen.transaction());
-        if !dictionaries.is_empty() {
-            writer.dictionaries(&dictionaries, &mut out);
+        for module in self.modules.all() {
+            module.save_after_keys(&mut self.frozen.transaction(), &mut writer, &mut out);
         }
         writer.end(&mut out);
         give(&mut out, &mut written, take)?;
@@ -135,10 +134,10 @@ impl Image {
     ) -> Result<(), Broken<E>> {
         let mut last: Option<Vec<u8>> = None;
         loop {
-            let found = self.keys_after(db, last.as_deref())?;
-            let Some((name, _)) = found.last() else { return Ok(()) };
+            let entries = self.keys_after(db, last.as_deref())?;
+            let Some((name, _)) = entries.last() else { return Ok(()) };
             last = Some(name.clone());
-            for (name, entry) in found {
+            for (name, entry) in entries {
                 let now_ms = self.frozen.now_micros() / 1000;
                 let mut tx = self.frozen.transaction();
                 let mut keys = Keyspace {
@@ -147,18 +146,19 @@ impl Image {
                     now_ms,
                     changes: &self.changes,
                 };
-                let value = value_of(&mut keys, &entry);
+                match self.modules.data_type(entry.kind) {
+                    Some(data_type) => data_type.save(&mut keys, &name, &entry, writer, out),
+                    None => {
+                        let value = value_of(&mut keys, self.modules, &entry);
+                        value
+                            .iter()
+                            .for_each(|value| writer.key(&name, entry.expiry_ms, value, out));
+                    }
+                }
                 if tx.is_unreadable() {
                     return Err(Broken::Unreadable);
                 }
-                match value {
-                    // No other server reads one.
-                    Some(Value::VectorIndex(_)) | None => written.left_out += 1,
-                    Some(value) => {
-                        writer.key(&name, entry.expiry_ms, &value, out);
-                        written.keys += 1;
-                    }
-                }
+                written.keys += 1;
                 if out.len() >= PART_BYTES {
                     give(out, written, take)?;
                 }
@@ -170,7 +170,7 @@ impl Image {
     fn keys_after<E>(&mut self, db: u8, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Entry)>, Broken<E>> {
         let now_ms = self.frozen.now_micros() / 1000;
         let mut tx = self.frozen.transaction();
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         let mut keys = Keyspace {
             tx: &mut tx,
             db,
@@ -178,8 +178,8 @@ impl Image {
             changes: &self.changes,
         };
         let visit = &mut |name: &[u8], entry| {
-            found.push((name.to_vec(), entry));
-            match found.len() < KEYS_AT_ONCE {
+            entries.push((name.to_vec(), entry));
+            match entries.len() < KEYS_AT_ONCE {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
@@ -190,7 +190,7 @@ impl Image {
         }
         match tx.is_unreadable() {
             true => Err(Broken::Unreadable),
-            false => Ok(found),
+            false => Ok(entries),
         }
     }
 }
@@ -208,8 +208,9 @@ fn give<E>(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Fixture;
     use quartet_wire_rdb::file::{Found, Record, Scanner};
+
+    use crate::testing::Fixture;
 
     fn records(bytes: &[u8]) -> Vec<Record> {
         let (mut scanner, mut records, mut start) = (Scanner::new(), Vec::new(), 0);
@@ -238,7 +239,7 @@ mod tests {
             Ok::<(), ()>(())
         };
         let written = image.write(Some(("id", 7)), &mut take).unwrap();
-        assert_eq!((written.keys, written.left_out), (4, 0));
+        assert_eq!(written.keys, 4);
         let names: Vec<Vec<u8>> = records(&bytes)
             .into_iter()
             .filter_map(|record| match record {

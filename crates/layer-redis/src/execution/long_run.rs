@@ -2,10 +2,11 @@
 //! long.
 //!
 //! The request was started, and rolled back, before: no client has seen any of it. The connection's
-//! state is moved here and returned with the reply. A script or a transaction holds the partition's
-//! lock while it runs; others wait for it, or get the error that a script keeps the server busy. A
-//! read-only command that may visit much, such as a search, holds no lock: it reads the state at
-//! its start, and ends when its client has disconnected.
+//! state is moved here and returned with the reply. A script, a transaction or a write of many
+//! elements holds the partition's lock while it runs. Others wait for it, or get the error that a
+//! script keeps the server busy; unless it is a script, others who only read continue at the state
+//! before it. A read-only command that may visit much, such as a search, holds no lock: it reads
+//! the state at its start, and ends when its client has disconnected.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,9 +15,8 @@ use std::sync::atomic::Ordering;
 use quartet_engine::{Busy, Dependency, MustWrite, PartitionGuard, ReadGuard};
 use quartet_wire_resp::{Arguments, Limits, Parsed, Parser, Reply};
 
-use crate::command::{Command, KNOWS_SIZE};
-use crate::commands::search::administration;
-use crate::commands::transactions::each_request;
+use crate::command::{Command, Group, KNOWS_SIZE};
+use crate::commands::transactions::{self, each_request};
 use crate::connections::clients::ClientState;
 use crate::connections::pending_disconnects::Abandoned;
 use crate::execution::call::{Call, Ended, Reading, answer_error, call, call_reading};
@@ -58,24 +58,20 @@ impl LongRun {
         self.client.may_take_long = true;
         match self.layer.table.find_of(arguments) {
             Ok(command) if self.client.may_look_at_much(command) => {
-                self.layer.await_filled_indexes();
+                self.layer.prepare_long_run(&self.client.user, command, arguments);
                 if let Err(MustWrite) = self.read(command, arguments) {
                     self.reply.clear();
                     self.run_alone(command, arguments);
                 }
             }
             Ok(command) => {
-                self.layer.await_filled_indexes();
-                // FT.DROPINDEX DD finds few keys left when it runs.
-                if let Some(index) = administration::dropped_with_keys(arguments) {
-                    self.layer
-                        .remove_keys_of_index(&index, &self.client.user, (command, arguments));
-                }
+                self.layer.prepare_long_run(&self.client.user, command, arguments);
                 self.run_alone(command, arguments);
             }
             Err(error) => self.end(Ended::without_effects(Err(error))),
         }
         self.client.may_take_long = false;
+        self.client.parsed = None;
     }
 
     /// Runs a command that only reads at the state as it is now.
@@ -109,12 +105,20 @@ impl LongRun {
     fn run_alone(&mut self, command: &'static Command, arguments: Arguments<'_>) {
         let layer = self.layer.clone();
         let mut partition = layer.engine.partition_for_long();
+        // Scripts write anywhere, and would copy a node of the tree at most of their writes.
+        if command.group != Group::Scripting {
+            partition.show_state();
+        }
         let request = Call {
             command,
             arguments,
             retry_for: None,
         };
         let ended = call(&mut partition, &layer, &mut self.client, &request, &mut self.reply);
+        // The server stops: a transaction that ran here does not run again.
+        if command.name == "exec" {
+            transactions::forget(&mut partition, &mut self.client);
+        }
         self.end(ended);
         layer.expire_found(&mut partition);
         layer.send_outbox();
@@ -157,7 +161,7 @@ impl Redis {
     /// Takes the partition's lock, unless it is held for longer than the calling thread may wait,
     /// or a script has held it for longer than `busy-reply-threshold`.
     pub fn partition_in_time(&self) -> Result<PartitionGuard<'_>, Busy> {
-        if self.scripting.long_scripts.is_busy() {
+        if self.scripting.long_scripts.is_busy() || self.replica.is_some() {
             return Err(Busy);
         }
         let mut partition = self.engine.partition_in_time()?;
@@ -169,7 +173,10 @@ impl Redis {
     pub fn read_in_time(&self) -> Result<ReadGuard<'_>, Busy> {
         match self.scripting.long_scripts.is_busy() {
             true => Err(Busy),
-            false => self.engine.read_in_time(),
+            false => match self.replica {
+                None => self.engine.read_in_time(),
+                Some(period) => self.engine.read_replica_in_time(period),
+            },
         }
     }
 
@@ -193,6 +200,3 @@ impl Redis {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

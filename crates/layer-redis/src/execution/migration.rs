@@ -25,11 +25,11 @@ impl Migration {
         let (preliminary, restored) = replies.split_at(replies.len().min(self.preliminary_count()));
         let refusal = preliminary.iter().find_map(error_of);
         let is_taken = |reply: &&Value| refusal.is_none() && error_of(reply).is_none();
-        let taken = self.sent.iter().zip(restored).filter(|(_, reply)| is_taken(reply));
-        let taken: Vec<&Sent> = taken.map(|(sent, _)| sent).collect();
+        let restored_keys = self.sent.iter().zip(restored).filter(|(_, reply)| is_taken(reply));
+        let restored_keys: Vec<&Sent> = restored_keys.map(|(sent, _)| sent).collect();
         let (changed, dependency) = match self.keeps_keys {
             true => (0, Dependency::ZERO),
-            false => self.remove(layer, partition, client, &taken),
+            false => self.remove(layer, partition, client, &restored_keys),
         };
         let error = refusal.or_else(|| restored.iter().find_map(error_of));
         let text = match (error, broken) {
@@ -57,7 +57,7 @@ impl Migration {
         layer: &Redis,
         partition: &mut PartitionGuard<'_>,
         client: &ClientState,
-        taken: &[&Sent],
+        restored_keys: &[&Sent],
     ) -> (usize, Dependency) {
         let now_ms = partition.now_micros() / 1000;
         let mut client = ClientState::new(client.shared.clone(), true, client.user.clone());
@@ -74,7 +74,10 @@ impl Migration {
                 in_exec: true,
                 retry_for: None,
             };
-            let changed = taken.iter().filter(|sent| !self.remove_key(&mut context, sent)).count();
+            let changed = restored_keys
+                .iter()
+                .filter(|sent| !self.remove_key(&mut context, sent))
+                .count();
             layer.follow_changes(context.tx, now_ms);
             self.tell(layer, &context);
             Ok::<usize, ()>(changed)
@@ -89,8 +92,8 @@ impl Migration {
             }
             Err(_) => {
                 layer.changes.take();
-                layer.forget_indexes();
-                (taken.len(), Dependency::ZERO)
+                layer.roll_modules_back();
+                (restored_keys.len(), Dependency::ZERO)
             }
         }
     }

@@ -64,13 +64,6 @@ const AS_THEY_CAME: &[&str] = &[
     "hsetnx",
     "hdel",
     "hincrby",
-    "vadd",
-    "vrem",
-    "vsetattr",
-    "vector.create",
-    "vector.add",
-    "vector.del",
-    "vector.drop",
     "xdel",
     "xsetid",
     "del",
@@ -80,8 +73,6 @@ const AS_THEY_CAME: &[&str] = &[
     "persist",
     "copy",
     "move",
-    "ft.sugadd",
-    "ft.sugdel",
     "json.set",
     "json.mset",
     "json.merge",
@@ -109,23 +100,6 @@ const OF_EVERYTHING: &[&str] = &[
     "function|restore",
     "publish",
     "spublish",
-    "ft.create",
-    "ft._createifnx",
-    "ft.alter",
-    "ft._alterifnx",
-    "ft.aliasadd",
-    "ft._aliasaddifnx",
-    "ft.aliasupdate",
-    "ft.aliasdel",
-    "ft._aliasdelifx",
-    "ft.synupdate",
-    "ft.dictadd",
-    "ft.dictdel",
-    "search.create",
-    "search.reindex",
-    "search.drop",
-    "search.aliasadd",
-    "search.aliasdel",
 ];
 
 /// Commands that waited, and what they did in the end to the only key that they changed.
@@ -149,12 +123,10 @@ pub fn gather(
     changes: &[Change],
     answered_from: usize,
 ) {
-    if OF_EVERYTHING.contains(&command.name) {
+    let modules = &layer.commands().modules;
+    if OF_EVERYTHING.contains(&command.name) || modules.is_always_sent(command) {
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(context.client.db, &words);
-    }
-    if matches!(command.name, "ft.dropindex" | "ft._dropindexifx") {
-        return gather_dropped(layer, context, &arguments[1], changes);
     }
     // A group's work among its consumers is noted as no change of the key.
     match command.name {
@@ -188,7 +160,10 @@ pub fn gather(
         // The fields that were left may have expired without having been removed one by one.
         return layer.replication.gather(db, &[b"DEL".as_slice(), &arguments[1]]);
     }
-    if AS_THEY_CAME.contains(&command.name) {
+    if let Some(words) = modules.sent_instead(command, arguments, context.now_ms) {
+        return layer.replication.gather(db, &words);
+    }
+    if AS_THEY_CAME.contains(&command.name) || modules.is_sent_as_it_came(command) {
         let words: Vec<&[u8]> = arguments.iter().collect();
         return layer.replication.gather(db, &words);
     }
@@ -229,17 +204,6 @@ pub fn gather(
     }
 }
 
-/// The keys that went with an index one by one: a replica may lack the index.
-fn gather_dropped(layer: &Redis, context: &mut Context<'_, '_>, index: &[u8], changes: &[Change]) {
-    let now_ms = context.now_ms;
-    for (db, name) in changed_keys(changes) {
-        layer.gather_key(context.tx, db, name, now_ms);
-    }
-    layer
-        .replication
-        .gather(context.client.db, &[b"FT._DROPINDEXIFX".as_slice(), index]);
-}
-
 /// Returns the elements that a command has taken. `None` too if a command that may take many has
 /// removed the key: that is shorter.
 fn taken(
@@ -261,11 +225,11 @@ fn taken(
 /// The keys that are something else now, each once, in the order in which they were first changed.
 fn changed_keys(changes: &[Change]) -> Vec<(u8, &[u8])> {
     let mut changed: Vec<(u8, &[u8])> = Vec::new();
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     for change in changes {
         let is_change = !change.what.is_end() && change.what != What::Missed;
         let key = (change.db, change.name.as_slice());
-        if is_change && known.insert(key) {
+        if is_change && seen.insert(key) {
             changed.push(key);
         }
     }
@@ -295,14 +259,14 @@ fn gather_fields(context: &mut Context<'_, '_>, name: &[u8], fields: &[&[u8]], s
         return replication.gather(db, &[b"DEL".as_slice(), name]);
     };
     for field in fields {
-        let Some(found) = hashes::find(&mut keys, &entry, field) else {
+        let Some(stored) = hashes::find(&mut keys, &entry, field) else {
             replication.gather(db, &[b"HDEL".as_slice(), name, field]);
             continue;
         };
         if sets_values {
-            replication.gather(db, &[b"HSET".as_slice(), name, field, found.value()]);
+            replication.gather(db, &[b"HSET".as_slice(), name, field, stored.value()]);
         }
-        match found.deadline_ms() {
+        match stored.deadline_ms() {
             Some(deadline_ms) => {
                 let deadline_ms = deadline_ms.to_string();
                 let words = [
@@ -365,7 +329,7 @@ fn gather_delivered(context: &mut Context<'_, '_>, name: &[u8], arguments: Argum
     let Some(entry) = keys.find(name).filter(|entry| entry.kind == Kind::Stream) else {
         return;
     };
-    let Some(delivered) = streams::delivered(&mut keys, &entry, (group, consumer), now_ms) else {
+    let Some(delivered) = streams::delivered(&mut keys, &entry, group, consumer, now_ms) else {
         return;
     };
     replication.gather(db, &[b"XGROUP".as_slice(), b"CREATECONSUMER", name, group, consumer]);
@@ -432,7 +396,10 @@ impl Redis {
     pub(crate) fn gather_key(&self, tx: &mut Transaction<'_>, db: u8, name: &[u8], now_ms: u64) {
         let mut keys = self.keyspace(tx, db, now_ms);
         let entry = keys.find(name);
-        let value = entry.as_ref().and_then(|entry| value_of(&mut keys, entry));
+        let modules = &self.commands().modules;
+        let value = entry
+            .as_ref()
+            .and_then(|entry| value_of(&mut keys, modules, entry).ok());
         let deadline_ms = entry.and_then(|entry| entry.expiry_ms);
         match (value, deadline_ms) {
             (None, _) => self.replication.gather(db, &[b"DEL".as_slice(), name]),
@@ -516,7 +483,7 @@ mod tests {
             port: 1,
             now_micros: 0,
         };
-        let attached = fixture.layer.replication.attach(replica, None, (1 << 20, 1 << 20));
+        let attached = fixture.layer.replication.attach(replica, None, 1 << 20, 1 << 20);
         fixture.layer.decide_on_changes();
         fixture.advance_ms(milliseconds);
         run(&mut connection, commands);
@@ -679,7 +646,6 @@ mod tests {
             "GETEX v EXAT 1",
             "JSON.SET j $ [1]",
             "JSON.ARRAPPEND j $ 2",
-            "FT.SUGADD s text 1",
             "PUBLISH news today",
             "SPUBLISH news today",
         ];
@@ -695,7 +661,6 @@ mod tests {
             "DEL v",
             "JSON.SET j $ [1]",
             "JSON.ARRAPPEND j $ 2",
-            "FT.SUGADD s text 1",
             "PUBLISH news today",
             "SPUBLISH news today",
         ];

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 pub fn slow_command(
     layer: &Redis,
     client: &ClientState,
-    (command, arguments): (&Command, Arguments<'_>),
+    command: &Command,
+    arguments: Arguments<'_>,
     measure: u64,
 ) -> SlowCommand {
     SlowCommand {
@@ -44,7 +45,7 @@ impl Redis {
         if command.has(SKIP_SLOWLOG) {
             return;
         }
-        let entry = |bytes: usize| slow_command(self, client, (command, arguments), bytes as u64);
+        let entry = |bytes: usize| slow_command(self, client, command, arguments, bytes as u64);
         if is_large_request {
             let length_max = config.commandlog_large_request_max_len.load(Ordering::Relaxed);
             self.observation

@@ -29,10 +29,10 @@ fn counted(arguments: Arguments<'_>, name: &[u8], reply: Value) -> Option<Vec<Ve
     let (_, word) = sides.iter().find(|(end, _)| parse::is(side, end))?;
     match reply {
         Value::Array(parts) => match &parts[..] {
-            [_, Value::Array(taken)] => Some(vec![
+            [_, Value::Array(popped)] => Some(vec![
                 word.as_bytes().into(),
                 name.into(),
-                taken.len().to_string().into(),
+                popped.len().to_string().into(),
             ]),
             _ => None,
         },

@@ -40,6 +40,9 @@ pub trait Run {
     /// It must end now.
     fn must_end(&self, now_micros: u64) -> bool;
 
+    /// Its next command is known to take long. Returns true if it must end before that.
+    fn must_end_before_long(&self) -> bool;
+
     /// Why it must end, once it must.
     fn stopped(&self) -> Option<Stop>;
 }
@@ -86,7 +89,11 @@ impl<'c> Allowance<'c> {
 
     /// The command is known to take long: it has to end if it holds the lock by itself.
     pub fn ends_before_long(&self) -> bool {
-        let ends = matches!(self.bound, Bound::Until(_));
+        let ends = match &self.bound {
+            Bound::Until(_) => true,
+            Bound::Wanted(..) => false,
+            Bound::Of(run) => run.must_end_before_long(),
+        };
         if ends {
             self.is_used_up.set(true);
         }

@@ -29,10 +29,14 @@ pub struct Beside {
 
 impl Beside {
     /// `are_changes_wanted`: the command's notes about keys will be published.
-    pub fn new(are_changes_wanted: bool) -> Beside {
+    /// `home_decides_until_ms`: see [`Changes::leave_to_home`].
+    pub fn new(are_changes_wanted: bool, home_decides_until_ms: Option<u64>) -> Beside {
         let changes = Changes::default();
         changes.index(false);
         changes.want(are_changes_wanted);
+        if let Some(until_ms) = home_decides_until_ms {
+            changes.leave_to_home(until_ms);
+        }
         Beside {
             changes,
             hits: Cell::new(0),
@@ -76,7 +80,8 @@ impl Beside {
     pub fn must_be_alone(&self, are_misses_told: bool) -> bool {
         let is_told = |what: What| what != What::Missed || are_misses_told;
         let (changes, expired_fields) = self.changes.take_with_fields();
-        if !expired_fields.is_empty() || changes.iter().any(|change| is_told(change.what)) {
+        if self.changes.is_for_home() || !expired_fields.is_empty() || changes.iter().any(|change| is_told(change.what))
+        {
             self.needs_lock_alone();
         }
         self.must_be_alone.get()

@@ -63,7 +63,7 @@ fn trim(layer: &Redis) {
 /// that its user may read.
 pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
     let mut table = layer.connections.tracking.table.lock();
-    let mut told: Vec<(Arc<Client>, Vec<Vec<u8>>)> = Vec::new();
+    let mut broadcasts: Vec<(Arc<Client>, Vec<Vec<u8>>)> = Vec::new();
     for broadcast in table.prefixes.values_mut() {
         let changed = std::mem::take(&mut broadcast.changed);
         let clients = broadcast.clients.iter().filter(|_| !changed.is_empty());
@@ -74,11 +74,11 @@ pub fn send_broadcasts(layer: &Redis, delivery: &Delivery) {
                 !(no_loop && **writer == Some(client.id)) && user.may_read(name)
             };
             let names = changed.iter().filter(is_told).map(|(name, _)| name.clone());
-            told.push((client.clone(), names.collect()));
+            broadcasts.push((client.clone(), names.collect()));
         }
     }
     drop(table);
-    for (client, names) in told.into_iter().filter(|(_, names)| !names.is_empty()) {
+    for (client, names) in broadcasts.into_iter().filter(|(_, names)| !names.is_empty()) {
         send(layer, &client, Some(&names), delivery);
     }
 }

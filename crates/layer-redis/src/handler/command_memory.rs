@@ -4,6 +4,8 @@
 //! of the command: a connection, EXEC, a script, or a request over REST. A command that is refused
 //! memory answers [`errors::REPLY_OUT_OF_MEMORY`], and has no effects.
 
+use std::ops::ControlFlow;
+
 use quartet_engine::{RequestMemory, Reserved};
 use quartet_wire_resp::ReplyMemory;
 
@@ -149,6 +151,16 @@ impl<'m> GatheredList<'m> {
         }
     }
 
+    /// As [`GatheredList::push`], for a visit that ends once there is no memory.
+    pub fn push_on(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        self.push(bytes);
+        match self.is_refused() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    #[allow(clippy::len_without_is_empty, reason = "callers need the number alone")]
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -190,8 +202,6 @@ mod tests {
             &["HSET", "h", "f", &long],
             &["SET", "k", &long],
             &["JSON.SET", "j", "$", &doc],
-            &["FT.CREATE", "i", "PREFIX", "1", "d:", "SCHEMA", "t", "TEXT"],
-            &["HSET", "d:1", "t", &"abc ".repeat(10_000)],
         ] {
             assert!(connection.bytes(words)[0] != b'-', "{}", words[0]);
         }
@@ -201,7 +211,6 @@ mod tests {
             words.map(str::to_owned).collect::<Vec<_>>()
         };
         let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let tags = "<".repeat(1000);
         let requests = [
             of(&["ZRANDMEMBER", "z", "-15000"]),
             of(&["SRANDMEMBER", "s", "-15000"]),
@@ -215,7 +224,6 @@ mod tests {
             of(&["DUMP", "l"]),
             many(&["JSON.GET", "j"], "$.a"),
             of(&["JSON.GET", "j", "INDENT", &"i".repeat(3_000_000), "$"]),
-            of(&["FT.SEARCH", "i", "abc", "HIGHLIGHT", "TAGS", &tags, &tags]),
             of(&[
                 "EVAL",
                 "local all = {} for at = 1, 100 do all[at] = redis.call('GET', 'k') end return all",
@@ -244,14 +252,6 @@ mod tests {
         // Long strings are made piece by piece.
         connection.bytes(&["SET", "long", &"v".repeat(8 << 20)]);
         assert!(connection.bytes(&["MGET", "long", "long"]).len() > 16 << 20);
-        // A text is refused before it is read.
-        for words in [
-            ["FT.SEARCH", "i", &"(".repeat(300_000)].as_slice(),
-            &["FT.EXPLAIN", "i", &"a|".repeat(200_000)],
-            &["FT.AGGREGATE", "i", "*", "APPLY", &"1+".repeat(200_000), "AS", "x"],
-        ] {
-            assert!(connection.bytes(words).starts_with(b"-SEARCH_LIMIT"), "{}", words[0]);
-        }
     }
 
     #[test]

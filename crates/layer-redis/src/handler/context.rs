@@ -90,36 +90,57 @@ impl<'c, 't> Context<'c, 't> {
 
     /// Returns true if a single selector of the user allows the request together with `also`, which
     /// checks the parts of the request outside of its key arguments.
-    pub(crate) fn user_may(&self, arguments: Arguments<'_>, also: impl Fn(&Selector) -> bool) -> bool {
+    pub fn user_may(&self, arguments: Arguments<'_>, also: impl Fn(&Selector) -> bool) -> bool {
         let user = &self.client.user;
         let is_allowed = |command| user.allows_with(command, arguments, &also);
         user.is_unrestricted() || self.table().find_of(arguments).is_ok_and(is_allowed)
     }
 
+    /// Keeps the parsed request for the next run, on a thread that may take long.
+    pub fn keep_parsed<P: Send + Sync + 'static>(&mut self, parsed: Box<P>) {
+        if self.is_request() && !self.client.may_take_long {
+            self.client.parsed = Some(parsed);
+        }
+    }
+
+    /// Takes the parsed request from the run before, if that kept one of this type. It can differ
+    /// from what the words mean now.
+    pub fn take_parsed<P: Send + 'static>(&mut self) -> Option<Box<P>> {
+        match self.is_request() {
+            true => self.client.parsed.take()?.downcast().ok(),
+            false => None,
+        }
+    }
+
+    /// The command is the client's request itself, not one of EXEC or of a script.
+    fn is_request(&self) -> bool {
+        !self.in_exec && !self.client.is_script
+    }
+
     /// A key that a command reads: counted as a hit or a miss, and as used now.
     pub fn read(&mut self, name: &[u8]) -> Option<Entry> {
-        let found = self.look_at(name);
-        if found.is_some() {
+        let entry = self.look_at(name);
+        if entry.is_some() {
             self.note_use(name);
         }
-        found
+        entry
     }
 
     /// A key that a command looks at from outside, such as TTL: counted as a hit or a miss, but not
     /// as used.
     pub fn look_at(&mut self, name: &[u8]) -> Option<Entry> {
-        let found = self.keys().look_up(name);
+        let entry = self.keys().look_up(name);
         match self.beside() {
-            Some(beside) => beside.key_read(found.is_ok()),
-            None => self.observation().statistics.key_read(found.is_ok()),
+            Some(beside) => beside.key_read(entry.is_ok()),
+            None => self.observation().statistics.key_read(entry.is_ok()),
         }
-        if matches!(found, Err(Missing::Expired)) {
+        if matches!(entry, Err(Missing::Expired)) {
             self.note_end(name);
         }
-        if found.is_err() {
+        if entry.is_err() {
             self.changes().note(self.client.db, name, What::Missed);
         }
-        found.ok()
+        entry.ok()
     }
 
     /// A dead key is reported where it was found, unless nothing may expire now.
@@ -188,15 +209,15 @@ impl<'c, 't> Context<'c, 't> {
             if !entry.is_large() {
                 continue;
             }
-            let mut taken = Ok(());
+            let mut outcome = Ok(());
             entry.elements().scan(self.tx, b"", None, false, &mut |key, value| {
-                taken = workspace.take(key.len() + value.len() + ELEMENT_BYTES);
-                match taken {
+                outcome = workspace.take(key.len() + value.len() + ELEMENT_BYTES);
+                match outcome {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 }
             });
-            taken?;
+            outcome?;
         }
         Ok(())
     }

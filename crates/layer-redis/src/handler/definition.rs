@@ -6,7 +6,7 @@ use quartet_wire_resp::Arguments;
 pub use crate::command::error_reply::ErrorReply;
 pub use crate::command::*;
 use crate::handler::context::Context;
-pub use crate::handler::outcome::{Deferred, Outcome};
+pub use crate::handler::outcome::{Deferred, Disks, Outcome, ReplicaWait};
 use crate::layer::Redis;
 
 /// Runs a command. It validates everything before its first write, so an error never leaves partial
@@ -81,72 +81,89 @@ pub struct Definition {
     pub subcommands: &'static [Definition],
 }
 
-impl Definition {
-    /// The same entry, for a command that was introduced later than its neighbours.
-    pub const fn since(self, since: &'static str) -> Definition {
-        Definition {
-            command: Command { since, ..self.command },
-            ..self
-        }
-    }
-
-    /// The same entry, with other keys than its neighbours.
-    pub const fn keys(self, keys: Keys) -> Definition {
-        Definition {
-            command: Command { keys, ..self.command },
-            ..self
-        }
-    }
-}
-
-/// One entry of the table. A `const fn` with named positions keeps a family's table one line a
-/// command.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "one entry of a table; a builder would hide its columns"
-)]
-pub const fn command(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    keys: Keys,
+/// The columns in which the rows of one table agree: [`Family::row`] makes all of them. A row that
+/// differs says so behind it: `FAMILY.row("get", 2, READONLY, "...", Answers(get)).since("1.0.0")`.
+#[derive(Clone, Copy)]
+pub struct Family {
     group: Group,
+    keys: Keys,
     since: &'static str,
     complexity: &'static str,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    let handler = Answers(handler);
-    entry(name, arity, flags, keys, group, since, complexity, summary, handler)
 }
 
-/// The same for a handler of any kind.
-#[allow(clippy::too_many_arguments, reason = "the columns of `command`")]
-pub const fn entry(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    keys: Keys,
-    group: Group,
-    since: &'static str,
-    complexity: &'static str,
-    summary: &'static str,
-    handler: Handler,
-) -> Definition {
-    Definition {
-        command: Command {
-            name,
-            arity,
-            flags,
-            keys,
+impl Family {
+    /// Commands of the first version that take constant time and name no key.
+    pub const fn of(group: Group) -> Family {
+        Family {
             group,
-            since,
+            keys: NO_KEYS,
+            since: "1.0.0",
+            complexity: "O(1)",
+        }
+    }
+
+    pub const fn keys(self, keys: Keys) -> Family {
+        Family { keys, ..self }
+    }
+
+    pub const fn since(self, since: &'static str) -> Family {
+        Family { since, ..self }
+    }
+
+    pub const fn complexity(self, complexity: &'static str) -> Family {
+        Family { complexity, ..self }
+    }
+
+    /// A row of the table.
+    pub const fn row(
+        self,
+        name: &'static str,
+        arity: i32,
+        flags: u32,
+        summary: &'static str,
+        handler: Handler,
+    ) -> Definition {
+        Definition {
+            command: Command {
+                name,
+                arity,
+                flags,
+                keys: self.keys,
+                group: self.group,
+                since: self.since,
+                complexity: self.complexity,
+                summary,
+                subcommand_count: 0,
+            },
+            handler,
+            subcommands: &[],
+        }
+    }
+}
+
+/// Columns where a row differs from its family.
+impl Definition {
+    pub const fn group(self, group: Group) -> Definition {
+        let command = Command { group, ..self.command };
+        Definition { command, ..self }
+    }
+
+    pub const fn keys(self, keys: Keys) -> Definition {
+        let command = Command { keys, ..self.command };
+        Definition { command, ..self }
+    }
+
+    pub const fn since(self, since: &'static str) -> Definition {
+        let command = Command { since, ..self.command };
+        Definition { command, ..self }
+    }
+
+    pub const fn complexity(self, complexity: &'static str) -> Definition {
+        let command = Command {
             complexity,
-            summary,
-            subcommand_count: 0,
-        },
-        handler,
-        subcommands: &[],
+            ..self.command
+        };
+        Definition { command, ..self }
     }
 }
 

@@ -63,7 +63,7 @@ pub fn describe(groups: Groups<'_>, own_id: u64, client: &Client, own_request_by
 /// The letters that CLIENT LIST shows of a connection.
 pub fn flags(client: &Client) -> String {
     let [tracks, is_broken, broadcasts] = letters(client);
-    let known = [
+    let flag_names = [
         (client.is_replica.load(Ordering::Relaxed), 'S'),
         (client.monitor.load(Ordering::Relaxed), 'O'),
         (client.subscriptions.any(), 'P'),
@@ -75,7 +75,7 @@ pub fn flags(client: &Client) -> String {
         (client.no_evict.load(Ordering::Relaxed), 'e'),
         (client.no_touch.load(Ordering::Relaxed), 'T'),
     ];
-    let set: String = known
+    let set: String = flag_names
         .iter()
         .filter(|(is_set, _)| *is_set)
         .map(|(_, letter)| letter)

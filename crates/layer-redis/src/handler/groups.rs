@@ -15,7 +15,6 @@ use crate::connections::outbox::Outbox;
 use crate::handler::allowance::{Allowance, WITH_LOCK_ELEMENTS};
 use crate::handler::beside::Beside;
 use crate::handler::command_memory::{CommandMemory, GatheredList, Workspace};
-use crate::indexes::{Cursors, Indexes};
 use crate::keyspace::changes::Changes;
 use crate::keyspace::eviction_policy::Policy;
 use crate::keyspace::random::Random;
@@ -26,7 +25,7 @@ use crate::scripting::long_scripts::{Bounds, Stop};
 /// Lends the groups of the layer's state to a command, each by its name.
 #[derive(Clone, Copy)]
 pub struct Groups<'c> {
-    pub(super) layer: &'c Redis,
+    pub(crate) layer: &'c Redis,
     /// For a command that runs beside others.
     beside: Option<&'c Beside>,
     /// For a command that may look at much, or that is one of EXEC or of a script.
@@ -80,7 +79,7 @@ impl<'c> Groups<'c> {
         GatheredList::new(self.workspace())
     }
 
-    /// Memory for what is made when the command is over, but before its reply is whole.
+    /// Memory for output made after the command has ended, but before its reply is whole.
     pub fn reserve(self, bytes: u64) -> Result<Reserved, ErrorReply> {
         let mut reserved = Reserved::new(self.engine().memory().clone());
         let fits = bytes <= self.layer.reply_memory_max();
@@ -92,15 +91,19 @@ impl<'c> Groups<'c> {
 
     /// The error for a reply that could not be written to its end.
     pub fn reply_is_full(self) -> ErrorReply {
-        let is_refused = self.memory.is_some_and(|memory| memory.request.is_refused());
-        match is_refused {
+        match self.is_refused_memory() {
             true => errors::REPLY_OUT_OF_MEMORY.into(),
             false => errors::REPLY_TOO_LARGE.into(),
         }
     }
 
-    /// A command that looks at much asks from time to time whether it has to end here. Whatever it
-    /// answers then is dropped.
+    /// The command was refused memory, and must end.
+    pub fn is_refused_memory(self) -> bool {
+        self.memory.is_some_and(|memory| memory.request.is_refused())
+    }
+
+    /// A command that looks at much checks from time to time whether it has to end here. Its
+    /// answer is dropped then.
     pub fn must_end(self, now_micros: u64) -> bool {
         self.allowance.is_some_and(|allowance| allowance.ends(now_micros))
     }
@@ -153,12 +156,9 @@ impl<'c> Groups<'c> {
         self.beside.map_or(&self.layer.changes, Beside::changes)
     }
 
-    pub fn indexes(self) -> &'c Indexes {
-        &self.layer.indexes
-    }
-
-    pub fn cursors(self) -> &'c Cursors {
-        &self.layer.cursors
+    /// See [`Redis::state`].
+    pub fn state<S: 'static>(self) -> &'c S {
+        self.layer.state()
     }
 
     pub fn outbox(self) -> &'c Outbox {
@@ -244,8 +244,8 @@ impl<'c> Groups<'c> {
     }
 
     /// See [`Redis::replicas_at`].
-    pub fn replicas_at(self, position: u64) -> u64 {
-        self.layer.replicas_at(position)
+    pub fn replicas_at(self, position: u64, on_disk: bool) -> u64 {
+        self.layer.replicas_at(position, on_disk)
     }
 
     pub fn eviction_policy(self) -> Policy {

@@ -5,7 +5,7 @@ pub(crate) mod beside;
 pub(crate) mod caching;
 pub(crate) mod command_memory;
 pub(crate) mod context;
-pub(crate) mod definition;
+pub mod definition;
 pub(crate) mod description;
 pub(crate) mod groups;
 pub(crate) mod monitor;

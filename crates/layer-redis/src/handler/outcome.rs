@@ -1,6 +1,8 @@
 //! The outcome of a command that was not refused: it has answered, or something is left to be done
 //! that its handler cannot do by itself.
 
+use quartet_wire_resp::{Reply, encode_command};
+
 use crate::access::database_login::DatabaseLogin;
 use crate::command::migration::Migration;
 use crate::config::Change;
@@ -51,14 +53,54 @@ pub enum Deferred {
     Migrate(Box<Migration>),
     /// The connection is a replica from now on. No OK is written.
     Replicate(Box<ReplicaRequest>),
-    /// Waits until this many replicas have the committed writes, or until the timeout, and replies
-    /// their number. No OK is written.
-    AwaitReplicas { count: u64, timeout_ms: u64 },
+    /// Waits for replicas, and replies how many have the committed writes. No OK is written.
+    AwaitReplicas(ReplicaWait),
     /// Be a replica of the server at this host and port, or of none, and answer OK when that is
     /// written down.
     ReplicaOf(Option<(String, u16)>),
     /// Start writing a checkpoint, and the RDB file beside it.
     SaveInBackground,
+}
+
+/// The wait of WAIT or WAITAOF until this many replicas have the committed writes, or until the
+/// timeout in milliseconds; a timeout of zero is none.
+#[derive(Clone, Copy)]
+pub struct ReplicaWait {
+    pub count: u64,
+    pub timeout_ms: u64,
+    /// WAITAOF: the writes must be on the replicas' disks.
+    pub disks: Option<Disks>,
+}
+
+/// Whether WAITAOF waits for this server's disk as well.
+#[derive(Clone, Copy)]
+pub struct Disks {
+    pub with_own: bool,
+}
+
+impl ReplicaWait {
+    /// The same request with another timeout.
+    pub fn request(&self, timeout_ms: u64) -> Vec<u8> {
+        let (count, timeout_ms) = (self.count.to_string(), timeout_ms.to_string());
+        let mut request = Vec::new();
+        match self.disks {
+            None => encode_command(&["WAIT", &count, &timeout_ms], &mut request),
+            Some(disks) => {
+                let own = if disks.with_own { "1" } else { "0" };
+                encode_command(&["WAITAOF", own, &count, &timeout_ms], &mut request);
+            }
+        }
+        request
+    }
+
+    /// Writes the answer: the number of replicas, with `own` in front of it for WAITAOF.
+    pub fn reply(&self, own: bool, replicas: u64, reply: &mut Reply<'_>) {
+        if self.disks.is_some() {
+            reply.array(2);
+            reply.integer(own.into());
+        }
+        reply.integer(i64::try_from(replicas).unwrap_or(i64::MAX));
+    }
 }
 
 impl std::fmt::Debug for Deferred {
@@ -72,7 +114,7 @@ impl std::fmt::Debug for Deferred {
             Deferred::Shutdown => "Shutdown",
             Deferred::Migrate(_) => "Migrate",
             Deferred::Replicate(_) => "Replicate",
-            Deferred::AwaitReplicas { .. } => "AwaitReplicas",
+            Deferred::AwaitReplicas(_) => "AwaitReplicas",
             Deferred::ReplicaOf(_) => "ReplicaOf",
             Deferred::SaveInBackground => "SaveInBackground",
         })

@@ -1,30 +1,37 @@
 //! The invariants between the rows of a Redis database, for `quartet check`: the indexes of expiry,
-//! the counts and indexes inside large collections, streams' groups, libraries' functions, indexes
-//! of search.
+//! the counts and indexes inside large collections, streams' groups, libraries' functions, and the
+//! rows of modules.
 //!
 //! Rows are walked once, each looked up in its index, and each index row in its target. Memory
 //! meanwhile holds the id of each large collection.
 
-mod collections;
-mod search;
+pub mod collections;
 mod streams;
-mod vector_sets;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use quartet_engine::Row;
 use quartet_engine::{Invariants, Repair, Transaction, Verification, decoded};
 use quartet_model::{LayerId, next_prefix};
-use quartet_store::Row;
 
+use crate::commands::json;
 use crate::commands::lists::Ends;
-use crate::commands::{self, json};
-use crate::keyspace::places::KeyBytes;
-use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind, key_row};
-use crate::{keyspace::packed, keyspace::places, keyspace::string_value};
+use crate::keyspace::stored_key::{ELEMENTS_PREFIX_BYTES, ID_BYTES, StoredKey, database_and_name, described, name};
+use crate::keyspace::{Entry, FLAG_B, FieldDeadlines, Kind, key_row, marks};
+use crate::module::Modules;
+use crate::{keyspace::packed, keyspace::string_value};
 
 /// Redis' promises.
-pub struct RedisInvariants;
+pub struct RedisInvariants {
+    modules: &'static Modules,
+}
+
+impl RedisInvariants {
+    pub fn new(modules: &'static Modules) -> RedisInvariants {
+        RedisInvariants { modules }
+    }
+}
 
 impl Invariants for RedisInvariants {
     fn layer(&self) -> LayerId {
@@ -32,129 +39,79 @@ impl Invariants for RedisInvariants {
     }
 
     fn judge(&self, verification: &mut Verification<'_>) {
-        let owners = verify_keys(verification);
+        let owners = verify_keys(self.modules, verification);
         verify_elements(verification, &owners);
-        verify_deadlines(verification, b'T');
-        verify_deadlines(verification, b'F');
+        verify_deadlines(self.modules, verification, b'T');
+        verify_deadlines(self.modules, verification, b'F');
+        verify_marks(self.modules, verification);
         verify_functions(verification);
-        search::verify(verification);
-    }
-}
-
-/// Bytes of a large collection's id.
-const ID_BYTES: usize = 10;
-/// A tag and an id.
-const ELEMENTS_PREFIX_BYTES: usize = 1 + ID_BYTES;
-
-/// A key whose row can be read.
-struct Found<'r> {
-    /// The row's key, relative to the layer: the tag, the database, the place.
-    row_key: &'r [u8],
-    entry: &'r Entry,
-}
-
-impl Found<'_> {
-    fn name(&self) -> String {
-        name(self.row_key)
-    }
-
-    /// The part below the key's id, and its end.
-    fn elements(&self) -> (Vec<u8>, Vec<u8>) {
-        let prefix = [b"E".as_slice(), &self.entry.payload()[..ID_BYTES]].concat();
-        let end = next_prefix(&prefix);
-        (prefix, end)
-    }
-
-    /// Replaces the number at `offset` bytes after the id.
-    fn with_number(&self, value: &[u8], offset: usize, number: u64) -> Repair {
-        self.with_bytes(value, offset, &number.to_be_bytes())
-    }
-
-    fn with_bytes(&self, value: &[u8], offset: usize, bytes: &[u8]) -> Repair {
-        let mut value = value.to_vec();
-        let at = self.entry.header_bytes() + ID_BYTES + offset;
-        value[at..at + bytes.len()].copy_from_slice(bytes);
-        Repair::Set {
-            key: self.row_key.to_vec(),
-            value,
+        for module in self.modules.all() {
+            module.verify(self.modules, verification);
         }
     }
 }
 
-/// Database and name of the key with this row.
-fn database_and_name(row_key: &[u8]) -> (u8, KeyBytes) {
-    let database = row_key.get(1).copied().unwrap_or_default();
-    (database, places::name(row_key.get(2..).unwrap_or_default()))
-}
-
-/// How a key is called in findings.
-fn name(row_key: &[u8]) -> String {
-    let (database, name) = database_and_name(row_key);
-    described(database, &name)
-}
-
-fn described(database: u8, name: &[u8]) -> String {
-    format!("key \"{}\" of database {database}", name.escape_ascii())
-}
-
 /// Every key's own row; answers which key each large collection belongs to.
-fn verify_keys(verification: &mut Verification<'_>) -> HashMap<[u8; ID_BYTES], Vec<u8>> {
+fn verify_keys(modules: &Modules, verification: &mut Verification<'_>) -> HashMap<[u8; ID_BYTES], Vec<u8>> {
     let mut owners = HashMap::new();
     let rows = verification.rows;
     rows.scan_rows(b"K", b"L", &mut |row| {
         let row_key = Transaction::layer_key(row);
-        let Some(entry) = entry(row) else {
-            let what = format!("the row of {} is none that a version has written", name(row_key));
-            verification.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
+        let Some(entry) = whole_entry(modules, row) else {
+            let message = format!("the row of {} is none that a version has written", name(row_key));
+            verification.found(message, vec![Repair::Clear { key: row_key.to_vec() }]);
             return ControlFlow::Continue(());
         };
-        let found = Found { row_key, entry: &entry };
-        verify_deadline_rows(verification, &found);
+        let stored = StoredKey { row_key, entry: &entry };
+        verify_deadline_rows(verification, &stored);
+        verify_mark_rows(verification, &stored);
         if entry.is_large() {
             let id = entry.payload()[..ID_BYTES].try_into().expect("ten bytes of id");
             if let Some(other) = owners.insert(id, row_key.to_vec()) {
-                let what = format!("{} and {} have the same elements", name(&other), found.name());
-                verification.found(what, Vec::new());
+                let message = format!("{} and {} have the same elements", name(&other), stored.name());
+                verification.found(message, Vec::new());
             }
-            verify_collection(verification, &found, row.value());
+            verify_collection(modules, verification, &stored, row.value());
         }
         ControlFlow::Continue(())
     });
     owners
 }
 
-fn verify_collection(verification: &mut Verification<'_>, found: &Found<'_>, value: &[u8]) {
-    match found.entry.kind {
-        Kind::Set => collections::verify_set(verification, found, value),
-        Kind::Hash => collections::verify_hash(verification, found, value),
-        Kind::SortedSet => collections::verify_sorted_set(verification, found, value),
-        Kind::List => collections::verify_blocks(verification, found, value),
-        Kind::Stream => streams::judge(verification, found, value),
-        Kind::String => collections::verify_chunks(verification, found, value),
-        Kind::Json => collections::verify_document(verification, found),
-        Kind::VectorSet | Kind::VectorIndex => vector_sets::verify(verification, found),
-        Kind::Suggestions => collections::verify_suggestions(verification, found, value),
-        // It has no elements.
-        Kind::SearchIndex => {}
+fn verify_collection(modules: &Modules, verification: &mut Verification<'_>, stored: &StoredKey<'_>, value: &[u8]) {
+    match stored.entry.kind {
+        Kind::Set => collections::verify_set(verification, stored, value),
+        Kind::Hash => collections::verify_hash(verification, stored, value),
+        Kind::SortedSet => collections::verify_sorted_set(verification, stored, value),
+        Kind::List => collections::verify_blocks(verification, stored, value),
+        Kind::Stream => streams::judge(verification, stored, value),
+        Kind::String => collections::verify_chunks(verification, stored, value),
+        Kind::Json => collections::verify_document(verification, stored, value),
+        Kind::Module(_) => {
+            let data_type = modules.data_type(stored.entry.kind);
+            data_type
+                .iter()
+                .for_each(|data_type| data_type.verify(verification, stored, value));
+        }
     }
 }
 
 /// A key's row, if it is one that a version has written.
-fn entry(row: &Row) -> Option<Entry> {
+pub fn whole_entry(modules: &Modules, row: &Row) -> Option<Entry> {
     let entry = decoded(|| Entry::from_row(row.clone()))?;
     let payload = entry.payload();
     let is_whole = match (entry.kind, entry.is_large()) {
         (Kind::String, true) => string_value::chunked_length(entry.large_payload()).is_some(),
-        (Kind::Json, true) => json::large_text_bytes(entry.large_payload()).is_some(),
+        (Kind::Json, true) => json::Head::read(entry.large_payload()).is_some(),
         (Kind::List, true) => payload.len() > ID_BYTES && Ends::of(&entry).is_some(),
         (Kind::Hash, true) => payload.len() == ID_BYTES + 8 + field_deadlines_bytes(&entry),
-        (Kind::Suggestions, false) => false,
-        (Kind::SearchIndex, is_large) => !is_large && payload.len() == ID_BYTES,
-        (Kind::Set | Kind::SortedSet | Kind::Suggestions, true) => payload.len() == ID_BYTES + 8,
-        (Kind::VectorSet | Kind::VectorIndex, is_large) => {
-            let head = commands::vector_sets::head(&entry).filter(|_| is_large);
-            head.is_some_and(|head| head.quantization.is_plain() == (entry.kind == Kind::VectorIndex))
-        }
+        (Kind::Set | Kind::SortedSet, true) => payload.len() == ID_BYTES + 8,
+        (Kind::Module(_), _) => decoded(|| {
+            modules
+                .data_type(entry.kind)
+                .is_some_and(|module_kind| module_kind.is_whole(&entry))
+        })
+        .unwrap_or(false),
         (Kind::Stream, is_large) => is_large && decoded(|| streams::of_entry(&entry)).is_some(),
         (Kind::String, false) => true,
         (Kind::Json, false) => serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok(),
@@ -187,39 +144,44 @@ fn packed_pairs_are_whole(payload: &[u8]) -> bool {
 }
 
 /// A key with a time has its row in the index of times.
-fn verify_deadline_rows(verification: &mut Verification<'_>, found: &Found<'_>) {
+fn verify_deadline_rows(verification: &mut Verification<'_>, stored: &StoredKey<'_>) {
     let deadlines = [
-        (b'T', found.entry.expiry_ms, "expires"),
-        (b'F', found.entry.field_deadlines().first_ms, "has a field that expires"),
+        (b'T', stored.entry.expiry_ms, "expires"),
+        (
+            b'F',
+            stored.entry.field_deadlines().first_ms,
+            "has a field that expires",
+        ),
     ];
     for (tag, deadline_ms, does) in deadlines {
         let Some(deadline_ms) = deadline_ms else { continue };
-        let (database, name) = database_and_name(found.row_key);
+        let (database, name) = database_and_name(stored.row_key);
         let key = [&[tag], deadline_ms.to_be_bytes().as_slice(), &[database], &name].concat();
         if verification.rows.get_row(&key).is_none() {
-            let what = format!(
+            let message = format!(
                 "{} {does} at {deadline_ms}, and the index of times does not know",
-                found.name()
+                stored.name()
             );
             let value = Vec::new();
-            verification.found(what, vec![Repair::Set { key, value }]);
+            verification.found(message, vec![Repair::Set { key, value }]);
         }
     }
 }
 
 /// A row in an index of times has its key, with that time.
-fn verify_deadlines(verification: &mut Verification<'_>, tag: u8) {
+fn verify_deadlines(modules: &Modules, verification: &mut Verification<'_>, tag: u8) {
     let rows = verification.rows;
     rows.scan_rows(&[tag], &[tag + 1], &mut |row| {
         let key = Transaction::layer_key(row);
         let expected = key[1..].split_first_chunk::<8>();
-        let of_key = expected.and_then(|(deadline, rest)| rest.split_first().map(|(db, name)| (deadline, *db, name)));
-        let is_supported = of_key.is_some_and(|(deadline, database, name)| {
+        let deadline_key =
+            expected.and_then(|(deadline, suffix)| suffix.split_first().map(|(db, name)| (deadline, *db, name)));
+        let is_supported = deadline_key.is_some_and(|(deadline, database, name)| {
             let mut own = None;
             let row_key = key_row(database, name);
             let after = [row_key.as_slice(), &[0]].concat();
             rows.scan_rows(&row_key, &after, &mut |row| {
-                own = entry(row);
+                own = whole_entry(modules, row);
                 ControlFlow::Break(())
             });
             let deadline_ms = own.and_then(|entry| match tag {
@@ -229,12 +191,56 @@ fn verify_deadlines(verification: &mut Verification<'_>, tag: u8) {
             deadline_ms == Some(u64::from_be_bytes(*deadline))
         });
         if !is_supported {
-            let (_, database, name) = of_key.unwrap_or((&[0; 8], 0, b""));
-            let what = format!(
+            let (_, database, name) = deadline_key.unwrap_or((&[0; 8], 0, b""));
+            let message = format!(
                 "the index of times has {}, which has no such time",
                 described(database, name)
             );
-            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// A key with marks has a row for each.
+fn verify_mark_rows(verification: &mut Verification<'_>, stored: &StoredKey<'_>) {
+    for key in rows_of_marks(stored.row_key, stored.entry) {
+        if verification.rows.get_row(&key).is_none() {
+            let message = format!("{} is not found by one of its marks", stored.name());
+            let value = Vec::new();
+            verification.found(message, vec![Repair::Set { key, value }]);
+        }
+    }
+}
+
+fn rows_of_marks(row_key: &[u8], entry: &Entry) -> Vec<Vec<u8>> {
+    if !marks::are_of(entry.kind, entry.flags) {
+        return Vec::new();
+    }
+    let (database, name) = database_and_name(row_key);
+    marks::rows(database, &name, entry.flags, entry.payload())
+}
+
+/// A row of a mark has its key, with that mark.
+fn verify_marks(modules: &Modules, verification: &mut Verification<'_>) {
+    let rows = verification.rows;
+    rows.scan_rows(b"M", b"N", &mut |row| {
+        let key = Transaction::layer_key(row);
+        let of_key = marks::key_of(key);
+        let is_supported = of_key.as_ref().is_some_and(|(database, name)| {
+            let row_key = key_row(*database, name);
+            let after = [row_key.as_slice(), &[0]].concat();
+            let mut own = None;
+            rows.scan_rows(&row_key, &after, &mut |row| {
+                own = whole_entry(modules, row);
+                ControlFlow::Break(())
+            });
+            own.is_some_and(|entry| rows_of_marks(&row_key, &entry).iter().any(|row| row == key))
+        });
+        if !is_supported {
+            let (database, name) = of_key.unwrap_or_default();
+            let message = format!("a mark has {}, which has no such mark", described(database, &name));
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
@@ -250,12 +256,12 @@ fn verify_elements(verification: &mut Verification<'_>, owners: &HashMap<[u8; ID
         let id: Option<[u8; ID_BYTES]> = prefix[1..].try_into().ok();
         if !id.is_some_and(|id| owners.contains_key(&id)) {
             let count = verification.rows.count(prefix, &end);
-            let what = format!("{count} elements belong to no key");
+            let message = format!("{count} elements belong to no key");
             let repair = Repair::ClearRange {
                 start: prefix.to_vec(),
                 end: end.clone(),
             };
-            verification.found(what, vec![repair]);
+            verification.found(message, vec![repair]);
         }
         start = end;
     }
@@ -270,8 +276,8 @@ fn verify_functions(verification: &mut Verification<'_>) {
         let functions = owner.iter().flat_map(|owner| packed::iter(owner).skip(2).step_by(3));
         let mut names = functions.map(<[u8]>::to_ascii_lowercase);
         if !names.any(|name| name == key[2..]) {
-            let what = format!("function \"{}\" is in no library", key[2..].escape_ascii());
-            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            let message = format!("function \"{}\" is in no library", key[2..].escape_ascii());
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
@@ -287,7 +293,7 @@ fn verify_library(verification: &mut Verification<'_>, library: &[u8], value: &[
     for function in parts.get(2..).unwrap_or_default().chunks_exact(3) {
         let key = [b"Lf".as_slice(), &function[0].to_ascii_lowercase()].concat();
         if verification.rows.get_row(&key).is_none() {
-            let what = format!(
+            let message = format!(
                 "function \"{}\" of a library cannot be found",
                 function[0].escape_ascii()
             );
@@ -295,7 +301,7 @@ fn verify_library(verification: &mut Verification<'_>, library: &[u8], value: &[
             for part in [digest, function[2], library] {
                 packed::push(&mut value, part);
             }
-            verification.found(what, vec![Repair::Set { key, value }]);
+            verification.found(message, vec![Repair::Set { key, value }]);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Every kind of disagreement is planted, found and repaired; what commands write is never found.
 
-use quartet_engine::{Invariants, Transaction};
 use quartet_model::next_prefix;
 
-use super::*;
-use crate::testing::{Connection, Fixture, show};
+use crate::testing::{Connection, Fixture, first, found, plant, show};
 
 /// Large collections of every kind, expiring keys and fields, groups with pending entries, a
 /// library.
@@ -45,30 +43,7 @@ fn start() -> (Fixture, Connection) {
         "#!lua name=library\nredis.register_function('one', function() return 1 end)",
     ]);
     run(&["JSON.SET", "json", "$", "{\"a\":[1,2]}"]);
-    for number in 0..30 {
-        let number = number.to_string();
-        run(&["VADD", "vectors", "VALUES", "2", "1", &number, &number]);
-    }
     (fixture, connection)
-}
-
-pub(super) fn findings(fixture: &Fixture) -> quartet_engine::Findings {
-    let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(RedisInvariants)];
-    fixture.layer.engine.judge(&invariants).unwrap()
-}
-
-/// Returns the findings, one line each.
-pub(crate) fn found(fixture: &Fixture) -> Vec<String> {
-    findings(fixture).kept.into_iter().map(|finding| finding.what).collect()
-}
-
-pub(crate) fn plant(fixture: &Fixture, change: impl FnOnce(&mut Transaction<'_>)) {
-    let mut partition = fixture.layer.engine.partition();
-    let planted = partition.execute(fixture.layer.space, |tx| -> Result<(), ()> {
-        change(tx);
-        Ok(())
-    });
-    planted.unwrap();
 }
 
 /// The rows of a key's elements, and the key's own row.
@@ -86,20 +61,14 @@ fn rows_of(fixture: &Fixture, key: &str) -> Rows {
     Rows { own, value, prefix }
 }
 
-pub(super) fn first(fixture: &Fixture, prefix: &[u8]) -> Vec<u8> {
-    let reader = fixture.layer.engine.reader(fixture.layer.space).unwrap();
-    let row = reader.nth(prefix, &next_prefix(prefix), 0).unwrap();
-    Transaction::layer_key(&row).to_vec()
-}
-
 /// Plants one disagreement, expects it to be found, and nothing once it is repaired.
 fn check(expected: &[&str], change: impl FnOnce(&Fixture)) {
     let (fixture, _connection) = start();
     assert_eq!(found(&fixture), Vec::<String>::new());
     change(&fixture);
     assert_eq!(found(&fixture), expected);
-    while let Some(repairable) =
-        Some(findings(&fixture).kept).filter(|kept| kept.iter().any(|one| !one.repairs.is_empty()))
+    while let Some(repairable) = Some(fixture.findings().kept)
+        .filter(|findings_kept| findings_kept.iter().any(|finding| !finding.repairs.is_empty()))
     {
         fixture.layer.engine.repair(&repairable).unwrap();
     }
@@ -121,36 +90,6 @@ fn counts_of_collections() {
             value[11..19].copy_from_slice(&301_u64.to_be_bytes());
             plant(fixture, |tx| drop(tx.set(&own, &value)));
         });
-    }
-}
-
-/// Elements that wait, of which nothing says so: they would never be linked.
-#[test]
-fn elements_that_wait() {
-    let expected = ["elements of key \"vectors\" of database 0 wait, and nothing says so"];
-    check(&expected, |fixture| {
-        let mut connection = fixture.connect();
-        for number in 0..300 {
-            let number = number.to_string();
-            connection.run(&["VADD", "vectors", "VALUES", "2", &number, "1", &number]);
-        }
-        assert_eq!(found(fixture), Vec::<String>::new());
-        plant(fixture, |tx| _ = tx.clear_range(b"V", b"W"));
-    });
-}
-
-/// A link that leads only one way, and an element without its name.
-#[test]
-fn vector_sets() {
-    for (tag, expected) in [
-        (b'l', "has a graph that is none"),
-        (b'm', "has elements without a name"),
-    ] {
-        let (fixture, _connection) = start();
-        let Rows { prefix, .. } = rows_of(&fixture, "vectors");
-        let row = first(&fixture, &[prefix.as_slice(), &[tag]].concat());
-        plant(&fixture, |tx| drop(tx.clear(&row)));
-        assert_eq!(found(&fixture), [format!("key \"vectors\" of database 0 {expected}")]);
     }
 }
 

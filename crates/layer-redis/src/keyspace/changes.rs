@@ -4,12 +4,13 @@
 //! [`Keyspace`](crate::keyspace::Keyspace) records every change; handlers need not know. Without
 //! consumers and without an index, recording one is one load.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::UniqueId;
 use quartet_wire_rdb::stream_id::StreamId;
 
+use crate::keyspace::Kind;
 use crate::keyspace::covered_names::CoveredNames;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,15 @@ pub struct Change {
     pub db: u8,
     pub name: Vec<u8>,
     pub what: What,
+    /// Known where the key's own row was written or removed.
+    pub kinds: Kinds,
+}
+
+/// The kind of a key that existed before a change, and of one that exists after it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kinds {
+    pub before: Option<Kind>,
+    pub after: Option<Kind>,
 }
 
 /// Changes have consumers: listeners, replicas or caching clients.
@@ -102,6 +112,11 @@ pub struct Changes {
     has_unindexed: AtomicBool,
     /// Other names are not noted for indexes.
     covered: CoveredNames,
+    /// The home decides deadlines up to this time, in milliseconds since the Unix epoch; 0: this
+    /// node is home.
+    home_decides_until_ms: AtomicU64,
+    /// The command has read such a deadline.
+    is_for_home: AtomicBool,
 }
 
 impl Default for Changes {
@@ -114,11 +129,32 @@ impl Default for Changes {
             unindexed_entries: Mutex::default(),
             has_unindexed: AtomicBool::new(false),
             covered: CoveredNames::default(),
+            home_decides_until_ms: AtomicU64::new(0),
+            is_for_home: AtomicBool::new(false),
         }
     }
 }
 
 impl Changes {
+    /// At a node that is not home: the home executes commands that read a deadline up to
+    /// `until_ms`.
+    pub fn leave_to_home(&self, until_ms: u64) {
+        self.home_decides_until_ms.store(until_ms, Ordering::Relaxed);
+    }
+
+    /// The command looks at a key or a hash with this deadline.
+    #[inline]
+    pub fn met_deadline(&self, deadline_ms: u64) {
+        if deadline_ms <= self.home_decides_until_ms.load(Ordering::Relaxed) {
+            self.is_for_home.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if the command has read a deadline that the home decides.
+    pub fn is_for_home(&self) -> bool {
+        self.is_for_home.load(Ordering::Relaxed)
+    }
+
     fn set(&self, purpose: u8, is_set: bool) {
         match is_set {
             true => self.purposes.fetch_or(purpose, Ordering::Relaxed),
@@ -131,8 +167,8 @@ impl Changes {
     }
 
     /// Sets whether changes have consumers from now on.
-    pub fn want(&self, wanted: bool) {
-        self.set(WANTED, wanted);
+    pub fn want(&self, is_wanted: bool) {
+        self.set(WANTED, is_wanted);
     }
 
     /// Sets whether keys that change are noted for indexes: all of them, until
@@ -170,19 +206,26 @@ impl Changes {
     }
 
     #[inline]
-    pub fn note(&self, db: u8, name: &[u8], what: What) {
+    pub fn note(&self, db: u8, name: &[u8], change: What) {
+        self.note_kinds(db, name, change, Kinds::default());
+    }
+
+    /// The same of a key of a known kind, see [`Change::kinds`].
+    #[inline]
+    pub fn note_kinds(&self, db: u8, name: &[u8], change: What, kinds: Kinds) {
         if self.are_noted() {
-            self.note_for(db, name, what);
+            self.note_for(db, name, change, kinds);
         }
     }
 
-    fn note_for(&self, db: u8, name: &[u8], what: What) {
-        if db == 0 && self.are_indexed() && what.changes_key() {
+    fn note_for(&self, db: u8, name: &[u8], change: What, kinds: Kinds) {
+        if db == 0 && self.are_indexed() && change.changes_key() {
             self.note_unindexed(name);
         }
         if self.are_wanted() {
             let name = name.to_vec();
-            self.noted.lock().push(Change { db, name, what });
+            let what = change;
+            self.noted.lock().push(Change { db, name, what, kinds });
         }
     }
 

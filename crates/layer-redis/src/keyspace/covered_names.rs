@@ -47,7 +47,7 @@ impl CoveredNames {
     pub fn know(&self, mark: &[u8], mut prefixes: Vec<Vec<u8>>) {
         prefixes.sort_unstable();
         // A prefix of another is directly before it, or before others of that kind.
-        prefixes.dedup_by(|next, kept| next.starts_with(kept));
+        prefixes.dedup_by(|next, previous| next.starts_with(previous));
         let mut first_bytes = [0u64; 4];
         for prefix in &prefixes {
             match prefix.first() {
@@ -62,7 +62,7 @@ impl CoveredNames {
     }
 
     pub fn are_of(&self, mark: &[u8]) -> bool {
-        self.known.lock().as_ref().is_some_and(|known| known.mark == mark)
+        self.known.lock().as_ref().is_some_and(|names| names.mark == mark)
     }
 
     #[inline]
@@ -73,12 +73,12 @@ impl CoveredNames {
     }
 
     fn has_by_prefix(&self, name: &[u8]) -> bool {
-        let known = self.known.lock();
-        known.as_ref().is_none_or(|known| {
+        let names = self.known.lock();
+        names.as_ref().is_none_or(|names| {
             // As none is a prefix of another, a prefix of the name can only be the last one that
             // does not sort after it.
-            let end = known.prefixes.partition_point(|prefix| prefix.as_slice() <= name);
-            end > 0 && name.starts_with(&known.prefixes[end - 1])
+            let end = names.prefixes.partition_point(|prefix| prefix.as_slice() <= name);
+            end > 0 && name.starts_with(&names.prefixes[end - 1])
         })
     }
 }
@@ -87,7 +87,7 @@ impl CoveredNames {
 mod tests {
     use super::*;
 
-    fn check(prefixes: &[&str], covered: &[&str], others: &[&str]) {
+    fn check(prefixes: &[&str], covered: &[&str], uncovered: &[&str]) {
         let names = CoveredNames::default();
         names.know(
             b"mark",
@@ -97,12 +97,12 @@ mod tests {
         for name in covered {
             assert!(names.has(name.as_bytes()), "{prefixes:?} cover {name}");
         }
-        for name in others {
+        for name in uncovered {
             assert!(!names.has(name.as_bytes()), "{prefixes:?} do not cover {name}");
         }
         names.forget();
         assert!(!names.are_of(b"mark"));
-        assert!(others.iter().all(|name| names.has(name.as_bytes())));
+        assert!(uncovered.iter().all(|name| names.has(name.as_bytes())));
     }
 
     #[test]

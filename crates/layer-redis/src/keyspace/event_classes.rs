@@ -15,6 +15,8 @@ pub const STREAM: u32 = 1 << 10;
 pub const MISSED: u32 = 1 << 11;
 pub const MODULE: u32 = 1 << 12;
 pub const NEW: u32 = 1 << 13;
+pub const OVERWRITTEN: u32 = 1 << 14;
+pub const TYPE_CHANGED: u32 = 1 << 15;
 pub const ALL: u32 = GENERIC | STRING | LIST | SET | HASH | SORTED_SET | EXPIRED | EVICTED | STREAM | MODULE;
 
 const LETTERS: &[(char, u32)] = &[
@@ -33,6 +35,8 @@ const LETTERS: &[(char, u32)] = &[
     ('m', MISSED),
     ('d', MODULE),
     ('n', NEW),
+    ('o', OVERWRITTEN),
+    ('c', TYPE_CHANGED),
 ];
 
 /// The classes that a value of `notify-keyspace-events` names; none if it names no kind of channel.

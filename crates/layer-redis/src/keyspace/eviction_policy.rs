@@ -46,7 +46,7 @@ const POLICIES: [(&str, Policy); 9] = [
 impl Policy {
     /// The number by which the configuration keeps a policy. Panics on an unknown name.
     pub fn number(name: &str) -> i64 {
-        let position = POLICIES.iter().position(|(known, _)| *known == name);
+        let position = POLICIES.iter().position(|(policy_name, _)| *policy_name == name);
         position.expect("a policy of the table") as i64
     }
 

@@ -22,7 +22,7 @@ impl FoundExpired {
         let is_new = keys.len() < FOUND_MAX
             && !keys
                 .iter()
-                .any(|(other, known)| (*other, known.as_slice()) == (db, name));
+                .any(|(other, noted)| (*other, noted.as_slice()) == (db, name));
         if is_new {
             keys.push((db, name.to_vec()));
             self.any.store(true, Ordering::Relaxed);

@@ -199,10 +199,10 @@ mod tests {
         let mut connection = Fixture::new().connect();
         let long = "x".repeat(LONG);
         connection.run(&["SET", "a", &long]);
-        let mut rest: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
+        let mut input: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
         let mut out = Vec::new();
-        while !rest.is_empty() {
-            rest = &rest[connection.session.receive(rest, &mut out).consumed..];
+        while !input.is_empty() {
+            input = &input[connection.session.receive(input, &mut out).consumed..];
         }
         let bulk = format!("${LONG}\r\n{long}\r\n");
         assert!(out == format!("{bulk}+PONG\r\n{bulk}").as_bytes());

@@ -177,8 +177,8 @@ impl LongDouble {
         let value = value << zeros;
         let mut mantissa = (value >> 64) as u64;
         let mut exponent = exponent - zeros as i32 + 64;
-        let rest = value as u64;
-        let up = match rest.cmp(&(1 << 63)) {
+        let remainder = value as u64;
+        let up = match remainder.cmp(&(1 << 63)) {
             Ordering::Less => false,
             Ordering::Greater => true,
             Ordering::Equal => sticky || mantissa & 1 == 1,
@@ -240,8 +240,8 @@ impl LongDouble {
         if shift > 126 {
             return 0;
         }
-        let (quotient, rest, half) = (product >> shift, product & ((1 << shift) - 1), 1 << (shift - 1));
-        quotient + u128::from(rest > half || rest == half && quotient & 1 == 1)
+        let (quotient, remainder, half) = (product >> shift, product & ((1 << shift) - 1), 1 << (shift - 1));
+        quotient + u128::from(remainder > half || remainder == half && quotient & 1 == 1)
     }
 
     /// Without a sign.
@@ -317,16 +317,16 @@ impl Big {
 
     /// Divides and rounds down. Returns the remainder.
     fn divide(&mut self, divisor: u32) -> u32 {
-        let mut rest = 0u64;
+        let mut remainder = 0u64;
         for word in self.words.iter_mut().rev() {
-            let dividend = rest << 32 | u64::from(*word);
+            let dividend = remainder << 32 | u64::from(*word);
             *word = (dividend / u64::from(divisor)) as u32;
-            rest = dividend % u64::from(divisor);
+            remainder = dividend % u64::from(divisor);
         }
         while self.words.last() == Some(&0) {
             self.words.pop();
         }
-        rest as u32
+        remainder as u32
     }
 
     fn shift_left(&mut self, bits: u32) {
@@ -355,8 +355,8 @@ impl Big {
             chunks.push(self.divide(TEN_TO_9));
         }
         let top = chunks.pop().unwrap_or(0).to_string();
-        let rest = chunks.iter().rev().map(|chunk| format!("{chunk:09}"));
-        [top].into_iter().chain(rest).collect()
+        let further_digits = chunks.iter().rev().map(|chunk| format!("{chunk:09}"));
+        [top].into_iter().chain(further_digits).collect()
     }
 }
 

@@ -5,9 +5,12 @@
 //! 'E' id element                  an element of a large collection; id is given once and never again
 //! 'T' deadline db name            the key expires at the deadline; no value
 //! 'F' deadline db name            the hash's first expiring field does so at the deadline; no value
+//! 'M' ...                         keys of modules by their marks: see `marks`
 //! 'L' ...                         libraries of functions: see `commands::scripting::libraries`
 //! 'S' ...                         search indexes: see `indexes`
 //! 'V' id                          elements of a vector set wait to be linked: see `indexes`
+//! 'R'                             the source of a replica: see `commands::server::replicas`
+//! 'U'                             users differ from their row: see `commands::server::unstored_users`
 //!
 //! header:  kind and flags (1 byte), expiry in ms since the Unix epoch (8 bytes, if HAS_EXPIRY)
 //! payload: the family's own bytes; a large collection's begins with its id (10 bytes),
@@ -28,17 +31,19 @@ pub(crate) mod fixed;
 pub(crate) mod found_expired;
 pub(crate) mod late_part;
 pub(crate) mod long_double;
-pub(crate) mod packed;
+pub mod marks;
+pub mod packed;
 pub(crate) mod places;
 pub(crate) mod random;
 pub(crate) mod recency;
 pub(crate) mod scan;
+pub mod stored_key;
 pub(crate) mod string_value;
 
 use std::ops::ControlFlow;
 
+use quartet_engine::Row;
 use quartet_engine::{Reader, Transaction, UniqueId, Visit};
-use quartet_store::Row;
 pub use quartet_wire_rdb::NAME_BYTES_MAX;
 use quartet_wire_resp::Arguments;
 use smallvec::SmallVec;
@@ -47,32 +52,28 @@ use crate::command::Command;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
 use crate::facts::DATABASES;
-use crate::keyspace::changes::{Changes, What};
+use crate::keyspace::changes::{Changes, Kinds, What};
 use crate::keyspace::places::joined;
 
 pub use crate::keyspace::places::{KeyBytes, key_row};
 
 /// The contents of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Kind {
-    String = 0,
-    List = 1,
-    Set = 2,
-    SortedSet = 3,
-    Hash = 4,
-    Stream = 5,
-    Json = 6,
-    VectorSet = 7,
-    Suggestions = 8,
-    /// An index of Upstash's search: its number, see `indexes`.
-    SearchIndex = 9,
-    /// The vectors of Upstash's `VECTOR.*`.
-    VectorIndex = 10,
+    String,
+    List,
+    Set,
+    SortedSet,
+    Hash,
+    Stream,
+    Json,
+    /// The [`DataType`](crate::module::DataType) of a module with this number, 7 or more.
+    Module(u8),
 }
 
 impl Kind {
-    /// The word that TYPE answers.
+    /// The word that TYPE answers. A module's keys have theirs from
+    /// [`Modules::type_name`](crate::module::Modules::type_name).
     pub fn name(self) -> &'static str {
         match self {
             Kind::String => "string",
@@ -82,10 +83,21 @@ impl Kind {
             Kind::Hash => "hash",
             Kind::Stream => "stream",
             Kind::Json => "ReJSON-RL",
-            Kind::VectorSet => "vectorset",
-            Kind::Suggestions => "trietype0",
-            Kind::SearchIndex => "search",
-            Kind::VectorIndex => "vector",
+            Kind::Module(_) => "module",
+        }
+    }
+
+    /// The number in a key's header.
+    pub fn number(self) -> u8 {
+        match self {
+            Kind::String => 0,
+            Kind::List => 1,
+            Kind::Set => 2,
+            Kind::SortedSet => 3,
+            Kind::Hash => 4,
+            Kind::Stream => 5,
+            Kind::Json => 6,
+            Kind::Module(number) => number,
         }
     }
 
@@ -98,15 +110,12 @@ impl Kind {
             4 => Kind::Hash,
             5 => Kind::Stream,
             6 => Kind::Json,
-            7 => Kind::VectorSet,
-            8 => Kind::Suggestions,
-            9 => Kind::SearchIndex,
-            10 => Kind::VectorIndex,
-            other => panic!("a row of kind {other}, which no version has written"),
+            other => Kind::Module(other),
         }
     }
 }
 
+/// The bits of a kind's number in a key's header.
 const KIND_MASK: u8 = 0x0f;
 const HAS_EXPIRY: u8 = 0x10;
 /// The elements are rows of their own.
@@ -194,9 +203,14 @@ impl Entry {
         Header::of(self).deadlines(&[self.payload()])
     }
 
+    /// Returns true if the key has expired. Notes its deadlines, so every reader calls it.
     #[inline]
-    fn is_expired(&self, now_ms: u64) -> bool {
-        self.deadlines().ended(now_ms).is_some()
+    fn is_expired(&self, now_ms: u64, changes: &Changes) -> bool {
+        let deadlines = self.deadlines();
+        if let Some(first_ms) = deadlines.first_ms() {
+            changes.met_deadline(first_ms);
+        }
+        deadlines.ended(now_ms).is_some()
     }
 }
 
@@ -278,9 +292,12 @@ impl Header {
 
 /// The former row of a key that has been written.
 struct Overwritten {
+    kind: Kind,
     deadlines: Deadlines,
     /// For a large collection.
     elements: Option<Elements>,
+    /// The payload of a key with rows in `marks`, and its flags.
+    marked: Option<(u8, Vec<u8>)>,
 }
 
 impl Overwritten {
@@ -288,8 +305,10 @@ impl Overwritten {
     fn of(row: &Row) -> Overwritten {
         let (header, payload) = Header::read(row.value());
         Overwritten {
+            kind: header.kind,
             deadlines: header.deadlines(&[payload]),
             elements: (header.flags & LARGE != 0).then(|| Elements::of_payload(payload)),
+            marked: marks::are_of(header.kind, header.flags).then(|| (header.flags, payload.to_vec())),
         }
     }
 }
@@ -303,6 +322,12 @@ struct Deadlines {
 }
 
 impl Deadlines {
+    /// The first of them.
+    #[inline]
+    fn first_ms(&self) -> Option<u64> {
+        [self.key_ms, self.fields.first_ms].into_iter().flatten().min()
+    }
+
     /// Why the key is no more at this time, if it is not.
     #[inline]
     fn ended(&self, now_ms: u64) -> Option<What> {
@@ -390,12 +415,12 @@ impl Keyspace<'_, '_> {
     /// The keys' rows, each as [`Keyspace::find`] finds it, in their order: several take little
     /// longer than a single row.
     pub fn find_each<'n>(&mut self, names: impl Iterator<Item = &'n [u8]>) -> Vec<Option<Entry>> {
-        let (db, now_ms) = (self.db, self.now_ms);
+        let (db, now_ms, changes) = (self.db, self.now_ms, self.changes);
         let rows = self.tx.get_each(&[], names.map(|name| key_row(db, name)));
         rows.iter().flatten().for_each(Row::prefetch_on);
         let entries = rows.into_iter().map(|row| row.map(Entry::from_row));
         entries
-            .map(|entry| entry.filter(|entry| !entry.is_expired(now_ms)))
+            .map(|entry| entry.filter(|entry| !entry.is_expired(now_ms, changes)))
             .collect()
     }
 
@@ -403,7 +428,7 @@ impl Keyspace<'_, '_> {
     pub fn look_up(&mut self, name: &[u8]) -> Result<Entry, Missing> {
         let row = self.tx.get(&key_row(self.db, name)).ok_or(Missing::Absent)?;
         let entry = Entry::from_row(row);
-        if entry.is_expired(self.now_ms) {
+        if entry.is_expired(self.now_ms, self.changes) {
             return Err(Missing::Expired);
         }
         Ok(entry)
@@ -431,7 +456,7 @@ impl Keyspace<'_, '_> {
     /// The same with the payload in parts. The first part holds the whole id of a large collection.
     pub fn put_parts(&mut self, name: &[u8], header: Header, payload: &[&[u8]]) {
         let mut head = [0; 9];
-        head[0] = header.kind as u8 | header.flags & FLAGS;
+        head[0] = header.kind.number() | header.flags & FLAGS;
         let mut head_bytes = 1;
         if let Some(expiry_ms) = header.expiry_ms {
             head[0] |= HAS_EXPIRY;
@@ -445,7 +470,14 @@ impl Keyspace<'_, '_> {
         let old = self.tx.set_parts(&[&key], &parts).map(Overwritten::of);
         let old_deadlines = old.as_ref().map(|old| old.deadlines);
         self.move_deadlines(name, old_deadlines.unwrap_or_default(), header.deadlines(payload));
-        self.note_put(name, old_deadlines);
+        self.note_put(name, old.as_ref(), header.kind);
+        let old_marked = old.as_ref().and_then(|old| old.marked.as_ref());
+        if old_marked.is_some() || marks::are_of(header.kind, header.flags) {
+            let old_rows = old_marked.map(|(flags, payload)| marks::rows(self.db, name, *flags, payload));
+            let is_marked = marks::are_of(header.kind, header.flags);
+            let new_rows = is_marked.then(|| marks::rows(self.db, name, header.flags, &payload.concat()));
+            marks::replace(self.tx, &old_rows.unwrap_or_default(), &new_rows.unwrap_or_default());
+        }
         if let Some(elements) = old.and_then(|old| old.elements) {
             let keeps_id = header.flags & LARGE != 0 && payload[0].starts_with(elements.id());
             if !keeps_id {
@@ -460,17 +492,22 @@ impl Keyspace<'_, '_> {
         self.remove_because(name, What::Removed)
     }
 
-    /// The same; `what` is the event for listeners, unless the key had expired.
-    pub fn remove_because(&mut self, name: &[u8], what: What) -> bool {
+    /// The same; `change` is the event for listeners, unless the key had expired.
+    pub fn remove_because(&mut self, name: &[u8], change: What) -> bool {
         let Some(old) = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row) else {
             return false;
         };
         self.move_deadlines(name, old.deadlines(), Deadlines::default());
+        self.clear_marks(name, &old);
         if old.is_large() {
             old.elements().clear_all(self.tx);
         }
         let ended = old.deadlines().ended(self.now_ms);
-        self.changes.note(self.db, name, ended.unwrap_or(what));
+        let kinds = Kinds {
+            before: Some(old.kind),
+            after: None,
+        };
+        self.changes.note_kinds(self.db, name, ended.unwrap_or(change), kinds);
         ended.is_none()
     }
 
@@ -479,8 +516,17 @@ impl Keyspace<'_, '_> {
     pub fn take(&mut self, name: &[u8]) -> Option<Entry> {
         let old = self.tx.clear(&key_row(self.db, name)).map(Entry::from_row)?;
         self.move_deadlines(name, old.deadlines(), Deadlines::default());
+        self.clear_marks(name, &old);
         self.changes.note(self.db, name, What::Removed);
         Some(old)
+    }
+
+    #[inline]
+    fn clear_marks(&mut self, name: &[u8], old: &Entry) {
+        if marks::are_of(old.kind, old.flags) {
+            let rows = marks::rows(self.db, name, old.flags, old.payload());
+            marks::replace(self.tx, &rows, &[]);
+        }
     }
 
     /// Writes the key back with another expiry.
@@ -496,19 +542,29 @@ impl Keyspace<'_, '_> {
     }
 
     #[inline]
-    fn note_put(&self, name: &[u8], old: Option<Deadlines>) {
+    fn note_put(&self, name: &[u8], old: Option<&Overwritten>, kind: Kind) {
         if !self.changes.are_noted() {
             return;
         }
-        let Some(old) = old else {
-            return self.changes.note(self.db, name, What::Created);
+        let created = Kinds {
+            before: None,
+            after: Some(kind),
         };
-        match old.ended(self.now_ms) {
+        let Some(old) = old else {
+            return self.changes.note_kinds(self.db, name, What::Created, created);
+        };
+        match old.deadlines.ended(self.now_ms) {
             Some(ended) => {
                 self.changes.note(self.db, name, ended);
-                self.changes.note(self.db, name, What::Created);
+                self.changes.note_kinds(self.db, name, What::Created, created);
             }
-            None => self.changes.note(self.db, name, What::Written),
+            None => {
+                let kinds = Kinds {
+                    before: Some(old.kind),
+                    after: Some(kind),
+                };
+                self.changes.note_kinds(self.db, name, What::Written, kinds);
+            }
         }
     }
 
@@ -532,7 +588,7 @@ impl Keyspace<'_, '_> {
 
     /// Returns true if the key has expired by this transaction's time.
     pub fn has_expired(&self, entry: &Entry) -> bool {
-        entry.is_expired(self.now_ms)
+        entry.is_expired(self.now_ms, self.changes)
     }
 
     /// Why the key that `look_up` has found expired is no more.
@@ -559,11 +615,11 @@ impl Keyspace<'_, '_> {
     }
 
     fn scan_keys_from(&mut self, start: &[u8], visit: &mut dyn FnMut(&[u8], Entry) -> ControlFlow<()>) {
-        let now_ms = self.now_ms;
+        let (now_ms, changes) = (self.now_ms, self.changes);
         let (_, end) = keys_range(self.db);
         self.tx.scan(start, &end, false, &mut |row| {
             let entry = Entry::from_row(row.clone());
-            if entry.is_expired(now_ms) {
+            if entry.is_expired(now_ms, changes) {
                 ControlFlow::Continue(())
             } else {
                 visit(&name_of(row), entry)
@@ -574,7 +630,7 @@ impl Keyspace<'_, '_> {
     /// Visits the live keys among about `count` keys from the position of `cursor` on. Returns the
     /// cursor of the next page, 0 after the last key. Keys with equal cursors are visited together.
     pub fn scan_page(&mut self, cursor: u64, count: u64, visit: &mut dyn FnMut(&[u8], Entry)) -> u64 {
-        let now_ms = self.now_ms;
+        let (now_ms, changes) = (self.now_ms, self.changes);
         let Some(start) = places::start_of_page(self.db, cursor) else {
             return 0;
         };
@@ -588,7 +644,7 @@ impl Keyspace<'_, '_> {
                 return ControlFlow::Break(());
             }
             let entry = Entry::from_row(row.clone());
-            if !entry.is_expired(now_ms) {
+            if !entry.is_expired(now_ms, changes) {
                 visit(&places::name(place), entry);
             }
             visited += 1;
@@ -622,6 +678,7 @@ impl Keyspace<'_, '_> {
             }
         }
         cleared.iter().for_each(|name| self.changes.note_unindexed(name));
+        self.tx.clear_range(&[b'M', self.db], &[b'M', self.db + 1]);
         self.tx.clear_range(&start, &end)
     }
 
@@ -649,8 +706,8 @@ pub type VisitDue<'v> = &'v mut dyn FnMut(u8, u64, &[u8]) -> ControlFlow<()>;
 
 /// Visits keys whose deadline (of the key, or of some field) is at or before `now_ms`, until
 /// `visit` breaks: database, deadline, name.
-pub fn each_due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, visit: VisitDue<'_>) {
-    let tag = if of_fields { b'F' } else { b'T' };
+pub fn each_due(tx: &mut Transaction<'_>, is_of_fields: bool, now_ms: u64, visit: VisitDue<'_>) {
+    let tag = if is_of_fields { b'F' } else { b'T' };
     let start = expiry_row(tag, 0, 0, b"");
     let end = expiry_row(tag, now_ms.saturating_add(1), 0, b"");
     tx.scan(&start, &end, false, &mut |row| {
@@ -661,9 +718,9 @@ pub fn each_due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, visit: V
 }
 
 /// The first of them.
-pub fn due(tx: &mut Transaction<'_>, of_fields: bool, now_ms: u64, count_max: usize) -> Vec<(u8, u64, Vec<u8>)> {
+pub fn due(tx: &mut Transaction<'_>, is_of_fields: bool, now_ms: u64, count_max: usize) -> Vec<(u8, u64, Vec<u8>)> {
     let mut due = Vec::new();
-    each_due(tx, of_fields, now_ms, &mut |db, deadline_ms, name| {
+    each_due(tx, is_of_fields, now_ms, &mut |db, deadline_ms, name| {
         due.push((db, deadline_ms, name.to_vec()));
         if due.len() < count_max {
             ControlFlow::Continue(())
@@ -741,6 +798,15 @@ impl Elements {
         tx.get_parts(&[&self.prefix, element])
     }
 
+    /// The rows of several elements, in their order: several take little longer than a single row.
+    pub fn get_each(
+        &self,
+        tx: &mut Transaction<'_>,
+        elements: impl Iterator<Item = impl AsRef<[u8]>>,
+    ) -> Vec<Option<Row>> {
+        tx.get_each(&self.prefix, elements)
+    }
+
     /// Returns the row that was replaced.
     pub fn set<'t>(&self, tx: &'t mut Transaction<'_>, element: &[u8], value: &[u8]) -> Option<&'t Row> {
         tx.set_parts(&[&self.prefix, element], &[value])
@@ -763,7 +829,7 @@ impl Elements {
         keys: impl Iterator<Item = [&'k [u8]; 4]>,
         visit: &mut dyn FnMut(&Row),
     ) {
-        tx.clear_many((&self.prefix, &self.end()), keys, visit);
+        tx.clear_many(&self.prefix..&self.end(), keys, visit);
     }
 
     pub fn clear_all(&self, tx: &mut Transaction<'_>) {
@@ -854,15 +920,15 @@ impl Elements {
 /// Removes every key of every database, and the search indexes: the rows of all kinds, without
 /// looking at them.
 pub fn clear_everything(tx: &mut Transaction<'_>) {
-    for tag in [b'K', b'E', b'T', b'F', b'S', b'V'] {
+    for tag in [b'K', b'E', b'T', b'F', b'S', b'V', b'M'] {
         tx.clear_range(&[tag], &[tag + 1]);
     }
 }
 
 /// The number of keys with an expiry (of the key, or of some field), with the database and deadline
 /// of at most `count_max` of them: all, or an even sample.
-pub fn expiry_sample(tx: &mut Transaction<'_>, of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
-    let (start, end) = if of_fields { (b"F", b"G") } else { (b"T", b"U") };
+pub fn expiry_sample(tx: &mut Transaction<'_>, is_of_fields: bool, count_max: u64) -> (u64, Vec<(u8, u64)>) {
+    let (start, end) = if is_of_fields { (b"F", b"G") } else { (b"T", b"U") };
     let total = tx.count(start, end);
     (total, sampled(total, count_max, |index| tx.nth(start, end, index)))
 }
@@ -895,18 +961,18 @@ pub struct KeyCount {
 /// The keys of every numbered database that holds some, without the partition's lock.
 pub fn key_counts(reader: &Reader) -> Vec<KeyCount> {
     const SAMPLE: u64 = 1000;
-    let held = (0..DATABASES).filter_map(|db| {
+    let key_counts = (0..DATABASES).filter_map(|db| {
         let (start, end) = keys_range(db);
         let keys = reader.count(&start, &end);
         (keys > 0).then_some((db, keys))
     });
-    let held: Vec<(u8, u64)> = held.collect();
+    let key_counts: Vec<(u8, u64)> = key_counts.collect();
     let total = reader.count(b"T", b"U");
-    let sample = match held.len() {
+    let sample = match key_counts.len() {
         0 | 1 => Vec::new(),
         _ => sampled(total, SAMPLE, |index| reader.nth(b"T", b"U", index)),
     };
-    let counts = held.iter().map(|(db, keys)| {
+    let counts = key_counts.iter().map(|(db, keys)| {
         let seen = sample.iter().filter(|(of, _)| of == db).count() as u64;
         let expiring = match sample.len() as u64 {
             0 => total,
@@ -933,8 +999,8 @@ mod tests {
         let mut partition = fixture.layer.engine.partition();
         let listed = partition.execute(fixture.layer.space, |tx| -> Result<_, ()> {
             let mut all = Vec::new();
-            for (tag, of_fields) in [('T', false), ('F', true)] {
-                for (_, deadline, name) in due(tx, of_fields, u64::MAX - 1, 100) {
+            for (tag, is_of_fields) in [('T', false), ('F', true)] {
+                for (_, deadline, name) in due(tx, is_of_fields, u64::MAX - 1, 100) {
                     all.push((tag, deadline, String::from_utf8(name).unwrap()));
                 }
             }
@@ -978,19 +1044,19 @@ mod tests {
             let deadlines = all_at(later).to_bytes();
             keys.put_parts(b"a", hash, &[b"fields", &deadlines[..3], &deadlines[3..]]);
         });
-        let both = |name: &str| vec![('T', later + 1, name.to_string()), ('F', later, name.to_string())];
-        assert_eq!(index(&fixture), both("a"));
+        let both_rows = |name: &str| vec![('T', later + 1, name.to_string()), ('F', later, name.to_string())];
+        assert_eq!(index(&fixture), both_rows("a"));
         change(&fixture, |keys| {
             let taken = keys.take(b"a").unwrap();
             keys.put(b"b", Header::of(&taken), taken.payload());
         });
-        assert_eq!(index(&fixture), both("b"));
+        assert_eq!(index(&fixture), both_rows("b"));
         change(&fixture, |keys| {
             let entry = keys.find(b"b").unwrap();
             assert_eq!(entry.field_deadlines(), all_at(later));
             keys.set_expiry(b"b", &entry, None);
         });
-        assert_eq!(index(&fixture), both("b")[1..]);
+        assert_eq!(index(&fixture), both_rows("b")[1..]);
         change(&fixture, |keys| keys.put(b"b", Header::new(Kind::String), b"plain"));
         assert_eq!(index(&fixture), vec![]);
     }

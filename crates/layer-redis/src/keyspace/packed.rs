@@ -52,7 +52,7 @@ impl<'a> Iterator for Iter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let (&first, mut rest) = self.rest.split_first()?;
+        let (&first, mut input) = self.rest.split_first()?;
         let mut length = usize::from(first & 0x7f);
         let (mut byte, mut shift) = (first, 0);
         while byte & 0x80 != 0 {
@@ -60,11 +60,11 @@ impl<'a> Iterator for Iter<'a> {
             if shift > LENGTH_SHIFT_MAX {
                 return None;
             }
-            (byte, rest) = rest.split_first().map(|(&byte, rest)| (byte, rest))?;
+            (byte, input) = input.split_first().map(|(&byte, input)| (byte, input))?;
             length |= usize::from(byte & 0x7f) << shift;
         }
-        let (element, rest) = rest.split_at_checked(length)?;
-        self.rest = rest;
+        let (element, input) = input.split_at_checked(length)?;
+        self.rest = input;
         Some(element)
     }
 }

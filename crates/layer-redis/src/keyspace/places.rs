@@ -1,9 +1,9 @@
 //! The place of a key among the keys of its database, and a cursor of SCAN.
 //!
 //! ```text
-//! name    stem | tail, its last three bytes; of a shorter name the tail is all
-//! place   hash of the stem, 29 bits in 4 bytes, big-endian | tail | stem
-//! cursor  hash * 2^24 + tail, missing bytes as zeros; 0 is the start and the end
+//! name    stem | head, 4 bytes | tail, 3 bytes
+//! place   head + hash of the stem, 32 bits | tail, 3 x 7 lower bits | tail, 3 x top bit | stem
+//! cursor  the place's first 53 bits, missing bytes as zeros; 0 is the start and the end
 //! ```
 //!
 //! Keys are ordered by their places, not by their names: a name does not fit into the number that
@@ -13,10 +13,14 @@
 //! that exists during a whole iteration is returned, once, despite other changes. Keys with equal
 //! cursors are returned together, because a cursor cannot point between them.
 //!
-//! Names that differ only in their last three bytes, such as numbered ones, are neighbours: keys
-//! that are written in their order are stored together. A cursor has 53 bits because clients, of
-//! JavaScript in particular, keep it in a float. `docs/decisions/26-scan-cursors.md` has the
-//! rejected alternatives.
+//! A place is as long as its name, since the stem that remains in it takes the hash away again. A
+//! name shorter than head and tail is its own place: all of it is in the cursor.
+//!
+//! Names that differ only in their last seven bytes, such as numbered names, are neighbours in
+//! their own order: keys that are written in it are stored together. The top bits of the tail are
+//! the last of a code because they are 0 in text, so that the cursors of such names differ. A
+//! cursor has 53 bits because clients, of JavaScript in particular, keep it in a float.
+//! `docs/decisions/26-scan-cursors.md` has the rejected alternatives.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -25,52 +29,83 @@ pub type KeyBytes = SmallVec<[u8; KEY_BYTES_INLINE]>;
 
 /// Longer keys of rows are built in memory of their own.
 const KEY_BYTES_INLINE: usize = 64;
+const HEAD_BYTES: usize = 4;
 const TAIL_BYTES: usize = 3;
-const TAIL_BITS: u32 = 8 * TAIL_BYTES as u32;
-const HASH_BITS: u32 = 53 - TAIL_BITS;
-const HASH_BYTES: usize = 4;
+/// The bytes of a name that its cursor is computed from, beside the hash of the others.
+const CODE_BYTES: usize = HEAD_BYTES + TAIL_BYTES;
+const CURSOR_BITS: u32 = 53;
+/// The bits of a code that are not in the cursor.
+const TOP_BITS: u32 = 8 * CODE_BYTES as u32 - CURSOR_BITS;
 
 /// The row of the key `name`; also what the engine's watches of that key are registered under.
 #[inline]
 pub fn key_row(db: u8, name: &[u8]) -> KeyBytes {
-    let (stem, tail) = name.split_at(name.len().saturating_sub(TAIL_BYTES));
-    let [a, b, c, d] = ((xxh3_64(stem) >> (64 - HASH_BITS)) as u32).to_be_bytes();
-    joined([b'K', db, a, b, c, d], [tail, stem])
+    let Some((stem, end)) = name.split_last_chunk::<CODE_BYTES>() else {
+        return joined([b'K', db], [name, b""]);
+    };
+    let [a, b, c, d, e, f, g] = placed(*end, hash(stem));
+    joined([b'K', db, a, b, c, d, e, f, g], [stem, b""])
 }
 
-/// Returns the name of the key at a place. For bytes that are no place, the bytes after the first
-/// four.
+/// Returns the name of the key at a place.
 pub fn name(place: &[u8]) -> KeyBytes {
-    let rest = place.get(HASH_BYTES..).unwrap_or_default();
-    let (tail, stem) = rest.split_at(rest.len().min(TAIL_BYTES));
-    joined([], [stem, tail])
+    let Some((code, stem)) = place.split_first_chunk::<CODE_BYTES>() else {
+        return KeyBytes::from_slice(place);
+    };
+    joined([], [stem, &named(*code, hash(stem))])
+}
+
+#[inline]
+fn hash(stem: &[u8]) -> u32 {
+    xxh3_64(stem) as u32
+}
+
+/// The start of a place: one for each end of a name with this hash of its stem.
+#[inline]
+fn placed([a, b, c, d, e, f, g]: [u8; CODE_BYTES], hash: u32) -> [u8; CODE_BYTES] {
+    let head = u32::from_be_bytes([a, b, c, d]).wrapping_add(hash);
+    let tail = u32::from_be_bytes([0, e, f, g]);
+    let lower = tail & 0x7f | tail >> 1 & 0x7f << 7 | tail >> 2 & 0x7f << 14;
+    let top = tail >> 7 & 1 | tail >> 14 & 2 | tail >> 21 & 4;
+    let [a, b, c, d] = head.to_be_bytes();
+    let [_, e, f, g] = (lower << TOP_BITS | top).to_be_bytes();
+    [a, b, c, d, e, f, g]
+}
+
+/// Reverses [`placed`].
+fn named([a, b, c, d, e, f, g]: [u8; CODE_BYTES], hash: u32) -> [u8; CODE_BYTES] {
+    let head = u32::from_be_bytes([a, b, c, d]).wrapping_sub(hash);
+    let tail = u32::from_be_bytes([0, e, f, g]);
+    let byte = |index: u32| (tail >> (TOP_BITS + 7 * index) & 0x7f | (tail >> index & 1) << 7) as u8;
+    let [a, b, c, d] = head.to_be_bytes();
+    [a, b, c, d, byte(2), byte(1), byte(0)]
 }
 
 /// The cursor that points to a place, below 2^53.
 pub fn cursor(place: &[u8]) -> u64 {
     let mut code = [0; 8];
-    let known = place.len().min(HASH_BYTES + TAIL_BYTES);
-    code[1..=known].copy_from_slice(&place[..known]);
-    u64::from_be_bytes(code)
+    let length = place.len().min(CODE_BYTES);
+    code[1..=length].copy_from_slice(&place[..length]);
+    u64::from_be_bytes(code) >> TOP_BITS
 }
 
 /// The start of the page of `cursor`: at or before every key with this cursor, after all with a
 /// smaller one. `None` if no place has such a cursor or a greater one.
 pub fn start_of_page(db: u8, cursor: u64) -> Option<KeyBytes> {
-    if cursor >> (HASH_BITS + TAIL_BITS) != 0 {
+    if cursor >> CURSOR_BITS != 0 {
         return None;
     }
-    let [_, place @ ..] = cursor.to_be_bytes();
-    // A shorter tail has zeros for its missing bytes, and sorts before tails that have them.
-    let zeros = place[HASH_BYTES..].iter().rev().take_while(|byte| **byte == 0).count();
+    let [_, place @ ..] = (cursor << TOP_BITS).to_be_bytes();
+    // A shorter place has zeros for its missing bytes, and sorts before places that have them.
+    let zeros = place.iter().rev().take_while(|byte| **byte == 0).count();
     Some(joined([b'K', db], [&place[..place.len() - zeros], b""]))
 }
 
 /// Joins the parts. Parts that fit are copied without checking the room for each.
 #[inline]
-pub fn joined<const HEAD: usize>(head: [u8; HEAD], rest: [&[u8]; 2]) -> KeyBytes {
+pub fn joined<const HEAD: usize>(head: [u8; HEAD], parts: [&[u8]; 2]) -> KeyBytes {
     let mut key = [0; KEY_BYTES_INLINE];
-    let [first, second] = rest;
+    let [first, second] = parts;
     let length = HEAD + first.len() + second.len();
     if length <= KEY_BYTES_INLINE
         && let Some((start, behind)) = key.split_first_chunk_mut()
@@ -93,22 +128,42 @@ mod tests {
 
     #[test]
     fn rows_give_their_names_back_at_any_length() {
-        for length in [0, 1, 2, 3, 4, 5, 57, 58, 59, 60, 61, 62, 63, 64, 65, 300, 65_000] {
-            let given: Vec<u8> = (0..length).map(|index| index as u8).collect();
-            let row = key_row(3, &given);
-            assert_eq!(row.len(), 2 + HASH_BYTES + length);
-            assert_eq!(&row[..2], b"K\x03");
-            assert_eq!(name(&row[2..]).as_slice(), given);
+        for length in [
+            0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 57, 58, 59, 60, 61, 62, 63, 64, 65, 300, 65_000,
+        ] {
+            for factor in [1, 37, 255] {
+                let text: Vec<u8> = (0..length).map(|index| (index * factor) as u8).collect();
+                let row = key_row(3, &text);
+                assert_eq!(row.len(), 2 + length);
+                assert_eq!(&row[..2], b"K\x03");
+                assert_eq!(name(&row[2..]).as_slice(), text);
+            }
         }
     }
 
-    /// All names of up to four bytes of a few, in the order of their rows: cursors never decrease,
+    /// Numbered names were spread over the tree in groups of a thousand, and each group left two
+    /// leaves and a node half empty. A place was four bytes longer than its name, so the rows of
+    /// small keys took the allocator's next class. Now names of seven digits are neighbours in
+    /// their order.
+    #[test]
+    fn numbered_names_are_neighbours_in_their_order() {
+        let rows: Vec<KeyBytes> = (0..10_000_000)
+            .step_by(997)
+            .map(|number| key_row(0, format!("key:{number:012}").as_bytes()))
+            .collect();
+        let descents = rows.windows(2).filter(|pair| pair[0] >= pair[1]).count();
+        assert!(descents <= 1, "only the hash's greatest number may be among them");
+        let cursors: std::collections::HashSet<u64> = rows.iter().map(|row| cursor(&row[2..])).collect();
+        assert_eq!(cursors.len(), rows.len());
+    }
+
+    /// All names of up to eight bytes of a few, in the order of their rows: cursors never decrease,
     /// and the page of each starts at the first of its keys.
     #[test]
     fn pages_start_at_the_first_key_of_their_cursor() {
-        let bytes = [0, 1, b'a', 0xff];
+        let bytes = [0, b'a', 0xff];
         let mut names: Vec<Vec<u8>> = vec![Vec::new()];
-        for length in 1..=4 {
+        for length in 1..=8 {
             let shorter: Vec<Vec<u8>> = names.iter().filter(|name| name.len() == length - 1).cloned().collect();
             names.extend(
                 shorter
@@ -133,6 +188,6 @@ mod tests {
         assert_eq!(start_of_page(0, 1 << 53), None);
         assert_eq!(start_of_page(0, u64::MAX), None);
         let last = start_of_page(0, (1 << 53) - 1).unwrap();
-        assert_eq!(last.as_slice(), b"K\0\x1f\xff\xff\xff\xff\xff\xff");
+        assert_eq!(last.as_slice(), b"K\0\xff\xff\xff\xff\xff\xff\xf8");
     }
 }

@@ -102,20 +102,20 @@ impl PickCount {
     /// Positions in a collection of `size` elements: all of them in order if that many are wanted,
     /// otherwise in any order.
     pub fn positions(self, random: &Random, size: u64) -> Result<Vec<u64>, ErrorReply> {
-        let wanted = self.0.unsigned_abs();
+        let count = self.0.unsigned_abs();
         if size == 0 {
             return Ok(Vec::new());
         }
-        if self.0 >= 0 && wanted >= size {
+        if self.0 >= 0 && count >= size {
             return Ok((0..size).collect());
         }
         if self.0 >= 0 {
-            return Ok(random.distinct(wanted, size));
+            return Ok(random.distinct(count, size));
         }
-        if wanted > REPEATED_PICKS_MAX {
+        if count > REPEATED_PICKS_MAX {
             return Err(OUT_OF_RANGE.into());
         }
-        Ok((0..wanted).map(|_| random.below(size)).collect())
+        Ok((0..count).map(|_| random.below(size)).collect())
     }
 }
 

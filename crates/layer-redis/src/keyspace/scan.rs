@@ -19,8 +19,8 @@
 
 use std::ops::ControlFlow;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 use quartet_wire_resp::{Arguments, Reply};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -203,11 +203,11 @@ pub fn page(
 }
 
 /// A page as any of these commands answers it: the next cursor, then what was found.
-pub fn write_page(reply: &mut Reply<'_>, next: u64, found: &[Vec<u8>]) {
+pub fn write_page(reply: &mut Reply<'_>, next: u64, elements: &[Vec<u8>]) {
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
-    reply.array(found.len());
-    found.iter().for_each(|bytes| reply.bulk(bytes));
+    reply.array(elements.len());
+    elements.iter().for_each(|bytes| reply.bulk(bytes));
 }
 
 #[cfg(test)]

@@ -160,13 +160,13 @@ impl<'e> StringValue<'e> {
         let (first, behind) = (place(at).0, place(range.end - 1 + CHUNK_BYTES as u64).0);
         scan(&self.entry.elements(), &first, &behind, &mut |index, chunk| {
             let start = start_of(index);
-            let kept = start.max(at)..(start + chunk.len() as u64).min(range.end);
-            if kept.is_empty() {
+            let overlap = start.max(at)..(start + chunk.len() as u64).min(range.end);
+            if overlap.is_empty() {
                 return ControlFlow::Continue(());
             }
-            let zeros = kept.start - at;
-            at = kept.end;
-            let bytes = &chunk[(kept.start - start) as usize..(kept.end - start) as usize];
+            let zeros = overlap.start - at;
+            at = overlap.end;
+            let bytes = &chunk[(overlap.start - start) as usize..(overlap.end - start) as usize];
             let visited = match zeros {
                 0 => visit(Piece::Bytes(bytes)),
                 _ => match visit(Piece::Zeros(zeros)) {
@@ -284,13 +284,13 @@ impl Keyspace<'_, '_> {
 fn write(tx: &mut Transaction<'_>, elements: &Elements, mut offset: u64, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let (chunk, at) = place(offset);
-        let (now, rest) = bytes.split_at(bytes.len().min(CHUNK_BYTES - at));
+        let (now, following) = bytes.split_at(bytes.len().min(CHUNK_BYTES - at));
         match now.len() {
             CHUNK_BYTES => _ = elements.set(tx, &chunk, now),
             _ => elements.patch(tx, &chunk, at, now),
         }
         offset += now.len() as u64;
-        bytes = rest;
+        bytes = following;
     }
 }
 
@@ -308,11 +308,10 @@ fn difference(before: &[u8], after: &[u8]) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quartet_engine::Invariants;
 
     use super::*;
-    use crate::invariants::RedisInvariants;
     use crate::keyspace::Kind;
+    use crate::testing::recording::logged_bytes;
     use crate::testing::{Fixture, show};
 
     /// A step of a string's life.
@@ -445,25 +444,8 @@ mod tests {
                     Ok(())
                 });
             checked.unwrap();
-            let invariants: Vec<Box<dyn Invariants>> = vec![Box::new(RedisInvariants)];
-            prop_assert!(fixture.layer.engine.judge(&invariants).unwrap().kept.is_empty());
+            prop_assert!(fixture.findings().kept.is_empty());
         }
-    }
-
-    /// Bytes of the record that a command leaves in the log.
-    fn logged(fixture: &Fixture, words: &[&str]) -> usize {
-        let engine = &fixture.layer.engine;
-        let wait = || {
-            let last = engine.partition().last_version();
-            assert!(engine.wait_durable(last));
-        };
-        wait();
-        let mut reader = engine.read_log(engine.durable_sequence().next()).unwrap();
-        let reply = show(&fixture.connect().run(words));
-        assert!(!reply.starts_with('!'), "{reply}");
-        wait();
-        // A bit that was set already leaves none.
-        reader.next().unwrap().map_or(0, |record| record.payload.len())
     }
 
     /// SETBIT in a string of 12 MB wrote 12.7 MB to the log, and a hundred clients that each set a
@@ -474,7 +456,7 @@ mod tests {
         let mut connection = fixture.connect();
         connection.run(&["SET", "bits", &"x".repeat(1 << 20)]);
         // The first change in place writes all of it in chunks.
-        assert!(logged(&fixture, &["SETBIT", "bits", "0", "1"]) > 1 << 20);
+        assert!(logged_bytes(&fixture, &["SETBIT", "bits", "0", "1"]) > 1 << 20);
         connection.run(&["SETBIT", "sparse", "4294967295", "1"]);
         for key in ["bits", "sparse"] {
             for number in 0..40 {
@@ -501,14 +483,14 @@ mod tests {
                     if key == "sparse" && words[0] == "APPEND" {
                         continue;
                     }
-                    let bytes = logged(&fixture, words);
+                    let bytes = logged_bytes(&fixture, words);
                     assert!(bytes <= 200, "{words:?}: {bytes}");
                 }
             }
         }
-        assert!(logged(&fixture, &["APPEND", "bits", "sixteen new ones"]) > 16);
+        assert!(logged_bytes(&fixture, &["APPEND", "bits", "sixteen new ones"]) > 16);
         connection.check("PFADD h a => 1\nPFDEBUG TODENSE h => 1\nPFADD h b => 1\nPFCOUNT h => 2");
-        assert!(logged(&fixture, &["PFADD", "h", "c"]) < 200);
+        assert!(logged_bytes(&fixture, &["PFADD", "h", "c"]) < 200);
         connection.check("PFCOUNT h => 3");
     }
 

@@ -13,8 +13,8 @@ pub enum Held {
 
 /// Increments a counter that only holders of the partition's lock increment.
 #[inline]
-pub fn add(counter: &AtomicU64, count: u64, held: Held) {
-    match held {
+pub fn add(counter: &AtomicU64, count: u64, counting: Held) {
+    match counting {
         Held::Alone => add_under_lock(counter, count),
         Held::Beside => _ = counter.fetch_add(count, Ordering::Relaxed),
     }

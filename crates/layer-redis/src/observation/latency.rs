@@ -82,11 +82,12 @@ impl Histogram {
         self.add_under_lock(micros, Held::Beside);
     }
 
-    /// The same where all additions are under the partition's lock. `held` is the caller's mode.
+    /// The same where all additions are under the partition's lock. `counting` is the caller's
+    /// mode.
     #[inline]
-    pub fn add_under_lock(&self, micros: u64, held: Held) {
+    pub fn add_under_lock(&self, micros: u64, counting: Held) {
         let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
-        add(&self.buckets[bucket.min(BUCKETS - 1)], 1, held);
+        add(&self.buckets[bucket.min(BUCKETS - 1)], 1, counting);
     }
 
     pub fn reset(&self) {
@@ -116,8 +117,8 @@ impl Histogram {
         let Some(&(longest, total)) = steps.last() else {
             return 0;
         };
-        let wanted = (total as f64 * percent / 100.0).ceil().max(1.0) as u64;
-        let step = steps.iter().find(|(_, calls)| *calls >= wanted);
+        let position = (total as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let step = steps.iter().find(|(_, calls)| *calls >= position);
         step.map_or(longest, |(micros, _)| *micros)
     }
 }

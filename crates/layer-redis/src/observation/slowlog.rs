@@ -42,19 +42,19 @@ impl Slowlog {
 
     /// The arguments in the log's form: long arguments cut, many counted, secrets hidden.
     pub fn trimmed(command: &Command, arguments: Arguments<'_>) -> Vec<Vec<u8>> {
-        let kept = if arguments.len() > ARGUMENTS_MAX {
+        let retained = if arguments.len() > ARGUMENTS_MAX {
             ARGUMENTS_MAX - 1
         } else {
             arguments.len()
         };
-        let mut trimmed: Vec<Vec<u8>> = arguments.iter().take(kept).map(trim).collect();
+        let mut trimmed: Vec<Vec<u8>> = arguments.iter().take(retained).map(trim).collect();
         for position in redaction::secrets(command, arguments) {
-            if position < kept {
+            if position < retained {
                 trimmed[position] = redaction::REDACTED.to_vec();
             }
         }
-        if kept < arguments.len() {
-            trimmed.push(format!("... ({} more arguments)", arguments.len() - kept).into_bytes());
+        if retained < arguments.len() {
+            trimmed.push(format!("... ({} more arguments)", arguments.len() - retained).into_bytes());
         }
         trimmed
     }

@@ -80,7 +80,7 @@ impl Statistics {
     }
 
     /// Keys were found, and looked for in vain, beside others who read.
-    pub fn keys_read_beside(&self, (hits, misses): (u64, u64)) {
+    pub fn keys_read_beside(&self, hits: u64, misses: u64) {
         for (counter, count) in [(&self.keyspace_hits, hits), (&self.keyspace_misses, misses)] {
             if count > 0 {
                 add(counter, count, Held::Beside);

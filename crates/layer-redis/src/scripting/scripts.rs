@@ -106,7 +106,10 @@ pub fn words(line: &[u8]) -> Option<Vec<String>> {
 
 /// The flag of this name.
 pub fn flag(name: &str) -> Option<u32> {
-    FLAGS.iter().find(|(_, known)| *known == name).map(|(flag, _)| *flag)
+    FLAGS
+        .iter()
+        .find(|(_, flag_name)| *flag_name == name)
+        .map(|(flag, _)| *flag)
 }
 
 /// The cache of scripts, of one logical database. It does not outlive the process, as in Redis.
@@ -122,6 +125,8 @@ struct Cached {
     /// Digests of the scripts that may go, oldest first.
     evaluated: VecDeque<Digest>,
     bytes: usize,
+    /// The bytes of those that stay until the flush.
+    loaded_bytes: usize,
 }
 
 impl Scripts {
@@ -148,12 +153,17 @@ impl Scripts {
         let script = Arc::new(script);
         if cached.by_digest.insert(digest, script.clone()).is_none() {
             cached.bytes += script.body.len();
-            if !loaded {
-                cached.evaluated.push_back(digest);
+            match loaded {
+                true => cached.loaded_bytes += script.body.len(),
+                false => cached.evaluated.push_back(digest),
             }
         }
         if loaded {
+            let before = cached.evaluated.len();
             cached.evaluated.retain(|other| *other != digest);
+            if cached.evaluated.len() < before {
+                cached.loaded_bytes += script.body.len();
+            }
         } else if script.body.len() <= BODY_BYTES_MAX {
             cached.by_body.insert(script.body.clone(), script.clone());
         }
@@ -165,6 +175,11 @@ impl Scripts {
 
     pub fn flush(&self) {
         *self.0.write() = Cached::default();
+    }
+
+    /// Bytes of the scripts that stay until the flush.
+    pub fn loaded_bytes(&self) -> usize {
+        self.0.read().loaded_bytes
     }
 
     /// Number and bytes of the scripts that are kept.

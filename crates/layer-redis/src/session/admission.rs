@@ -86,7 +86,7 @@ impl Session {
         }
         if arguments[0].eq_ignore_ascii_case(b"exec") {
             transactions::forget(partition, &mut self.client);
-            return Ended::without_effects(Err(discarded_because_of(&refused.text).into()));
+            return Ended::without_effects(Err(transactions::discarded_because_of(&refused.text)));
         }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
@@ -204,13 +204,12 @@ impl Session {
         self.client.protocol == Protocol::Resp2 && !self.client.subscriptions.is_empty()
     }
 
-    /// The queue of a transaction takes memory itself, for any command; EXEC needs the memory of
-    /// its commands.
+    /// EXEC needs the memory of its commands. Reads and removals are queued and executed without
+    /// memory, as since Redis 8.
     pub(super) fn may_need_memory(&self, command: &Command) -> bool {
         match &self.client.multi {
             Some(queue) if command.name == "exec" => queue.may_need_memory,
-            Some(_) => !matches!(command.name, "discard" | "quit" | "reset"),
-            None => command.grows(),
+            _ => command.grows(),
         }
     }
 }
@@ -227,10 +226,4 @@ fn only_pubsub(command: &Command) -> ErrorReply {
 /// Redis hangs up as well.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// The answer of a refused EXEC.
-pub(super) fn discarded_because_of(text: &str) -> String {
-    let reason = text.strip_prefix("ERR ").unwrap_or(text);
-    format!("EXECABORT Transaction discarded because of: {reason}")
 }

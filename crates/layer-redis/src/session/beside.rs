@@ -1,25 +1,23 @@
-//! One request that only reads, under the partition's lock beside others that do.
+//! One request that only reads, under the partition's lock beside others that do, or at the state
+//! before a transaction that holds the lock for long.
 
-use quartet_engine::{MustWrite, PartitionGuard, ReadGuard};
+use std::sync::atomic::Ordering;
+
+use quartet_engine::MustWrite;
 use quartet_wire_resp::Arguments;
 
 use super::Session;
-use super::admission::{Refusal, discarded_because_of};
+use super::admission::Refusal;
+use super::hold::Hold;
+use super::received::Next;
 use super::turn::{Request, Turn, owes_others};
-use crate::command::Command;
 use crate::command::error_reply::ErrorReply;
+use crate::command::{Command, Group};
 use crate::commands::transactions;
 use crate::execution::call::{Ended, Reading, call_reading};
 use crate::handler::monitor::tell_monitors;
 use crate::handler::outcome::Outcome;
 use crate::layer::Redis;
-
-/// The partition's lock, as a batch of requests holds it.
-pub(super) enum Hold<'p> {
-    Alone(PartitionGuard<'p>),
-    /// Beside others who read.
-    Beside(ReadGuard<'p>),
-}
 
 /// The end of a request that was run beside others.
 pub(super) enum RunBeside {
@@ -51,9 +49,49 @@ impl Session {
             && !layer.should_evict()
     }
 
+    /// Returns the state for a request that does not wait for the lock, which another keeps for a
+    /// long transaction: it reads keys and nothing else that this transaction may change. A request
+    /// after one of the same batch continues at its state.
+    pub(super) fn before_long<'l>(
+        &mut self,
+        layer: &Redis,
+        held: &mut Option<Hold<'l>>,
+        arguments: Arguments<'_>,
+    ) -> Option<Hold<'l>> {
+        if layer.replica.is_some() {
+            return None;
+        }
+        if !matches!(held, Some(Hold::BeforeLong(_))) && (held.is_some() || !layer.engine.shows_state()) {
+            return None;
+        }
+        let before = held.take();
+        if !self.may_run_before_long(layer, arguments) {
+            return None;
+        }
+        let before = before.or_else(|| {
+            let frozen = layer.engine.frozen_before_long(layer.space)?;
+            Some(Hold::BeforeLong(Box::new(frozen)))
+        });
+        self.client.started_micros = None;
+        before
+    }
+
+    fn may_run_before_long(&self, layer: &Redis, arguments: Arguments<'_>) -> bool {
+        let latest = self.client.shared.last_command_index();
+        let only_reads = |command: &Command| command.reads_keys() && !matches!(command.group, Group::Module(_));
+        layer.table.find_of_after(latest, arguments).is_ok_and(only_reads)
+            && self.client.multi.is_none()
+            && !self.client.is_upstream
+            && self.client.shared.tracking.lock().is_none()
+            && !layer.connections.pause.is_set()
+            && !layer.connections.is_held.load(Ordering::SeqCst)
+            && !layer.connections.clients.has_monitors()
+            && !layer.scripting.long_scripts.is_busy()
+    }
+
     pub(super) fn request_beside(
         &mut self,
-        partition: &mut ReadGuard<'_>,
+        reading: Reading<'_, '_>,
         mut turn: Turn<'_>,
         request: &Request<'_>,
     ) -> RunBeside {
@@ -61,26 +99,45 @@ impl Session {
         self.deliver_own_mail(&mut turn);
         self.forget_time_of_long_request(turn.layer, request);
         turn.start = turn.out.len();
-        let now_micros = partition.now_micros();
-        let admitted = self.admit(turn.layer, request.arguments, request.raw.len(), now_micros);
+        let now_micros = reading.now_micros();
+        let admitted = match turn.layer.replica {
+            None => self.admit(turn.layer, request.arguments, request.raw.len(), now_micros),
+            Some(_) => self.admissible(turn.layer, request.arguments, request.raw.len()),
+        };
+        let counted = admitted.as_ref().ok().copied();
         let ended = match admitted {
             Ok(command) if self.client.multi.is_some() && !transactions::runs_inside_multi(command) => {
                 let queued = self.enqueue(&mut turn, command, request, false);
                 Ended::without_effects(queued.map(|()| Outcome::Done))
             }
-            Ok(command) => match self.run_beside(partition, &mut turn, command, request) {
+            Ok(command) => match self.run_beside(reading, &mut turn, command, request) {
                 Ok(ended) => {
                     tell_monitors(turn.layer, &self.client, command, now_micros, request.arguments);
                     ended
                 }
                 Err(MustWrite) => return RunBeside::NotHere(command),
             },
+            // The home refuses, and counts refusals.
+            Err(_) if turn.layer.replica.is_some() => {
+                turn.received.next = Next::Busy;
+                return RunBeside::Again;
+            }
             Err(Refusal::Error(error)) => Ended::without_effects(Err(self.refuse_beside(request.arguments, error))),
             Err(Refusal::Later) => {
-                turn.received.is_busy = true;
+                turn.received.next = Next::Busy;
                 return RunBeside::Again;
             }
         };
+        // A node that is not home counts what it answers.
+        if turn.layer.replica.is_some()
+            && let Some(command) = counted
+            && !matches!(ended.outcome, Ok(Outcome::RunLong))
+            && turn.layer.pass_gate(command, request.raw.len(), now_micros).is_err()
+        {
+            turn.out.truncate(turn.start);
+            turn.received.next = Next::Busy;
+            return RunBeside::Again;
+        }
         turn.waits_for(ended.dependency);
         match ended.outcome {
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
@@ -101,7 +158,7 @@ impl Session {
     fn refuse_beside(&mut self, arguments: Arguments<'_>, refused: ErrorReply) -> ErrorReply {
         if arguments[0].eq_ignore_ascii_case(b"exec") {
             transactions::end(&mut self.client);
-            return discarded_because_of(&refused.text).into();
+            return transactions::discarded_because_of(&refused.text);
         }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
@@ -111,14 +168,14 @@ impl Session {
 
     fn run_beside(
         &mut self,
-        partition: &mut ReadGuard<'_>,
+        reading: Reading<'_, '_>,
         turn: &mut Turn<'_>,
         command: &'static Command,
         request: &Request<'_>,
     ) -> Result<Ended, MustWrite> {
         self.client.takes_late_parts = true;
         let ended = call_reading(
-            Reading::Beside(partition),
+            reading,
             turn.layer,
             &mut self.client,
             command,
@@ -139,41 +196,15 @@ impl Session {
 }
 
 /// XREAD that does not wait.
-fn is_read_of_streams(command: &Command, arguments: Arguments<'_>) -> bool {
+pub(super) fn is_read_of_streams(command: &Command, arguments: Arguments<'_>) -> bool {
     command.name == "xread" && !arguments.iter().any(|word| word.eq_ignore_ascii_case(b"block"))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
-    use quartet_engine::BriefWaits;
     use quartet_wire_resp::encode_command;
 
-    use crate::testing::{Connection, Fixture, show};
-
-    /// The reply to a request while another thread reads; `None`: it needs the exclusive lock, or
-    /// another thread waits for that.
-    fn beside_a_reader(fixture: &Fixture, connection: &mut Connection, line: &str) -> Option<Vec<u8>> {
-        let (_reader, _brief) = (fixture.layer.engine.read(), BriefWaits::begin());
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (mut request, mut out) = (Vec::new(), Vec::new());
-        encode_command(&words, &mut request);
-        let received = connection.session.receive(&request, &mut out);
-        assert_ne!(received.is_busy, received.consumed == request.len(), "{line}");
-        (!received.is_busy).then_some(out)
-    }
-
-    /// The same of a request that needs no more than the lock beside others.
-    fn answer_beside(fixture: &Fixture, connection: &mut Connection, line: &str) -> Vec<u8> {
-        let give_up_at = Instant::now() + Duration::from_secs(60);
-        loop {
-            match beside_a_reader(fixture, connection, line) {
-                Some(answer) => return answer,
-                None => assert!(Instant::now() < give_up_at, "{line}"),
-            }
-        }
-    }
+    use crate::testing::{Connection, Fixture, answer_beside, beside_a_reader, show};
 
     const WRITES: &str = "
         SET s abc
@@ -188,13 +219,6 @@ mod tests {
         GEOADD p 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
         PFADD y a b
         JSON.SET j $ {\"a\":1}
-        FT.CREATE i PREFIX 1 doc SCHEMA n NUMERIC SORTABLE g TAG t TEXT
-        HSET doc1 n 1 g red t hello
-        HSET doc2 n 2 g blue t hello
-        FT.DICTADD d word
-        FT.SUGADD suggestions hello 1
-        VADD vectors VALUES 2 1 1 one
-        VADD vectors VALUES 2 1 2 two
         BITFIELD s SET u8 0 97";
 
     const READS: &str = "
@@ -213,12 +237,7 @@ mod tests {
         XLEN x\nXRANGE x - +\nXREVRANGE x + -\nXPENDING x g\nXINFO STREAM x\nXINFO GROUPS x\nXINFO CONSUMERS x g
         GEODIST p Palermo Catania\nGEOHASH p Palermo\nGEOPOS p Palermo
         GEOSEARCH p FROMLONLAT 15 37 BYRADIUS 200 km ASC
-        PFCOUNT y\nJSON.GET j $.a\nJSON.TYPE j $.a\nDBSIZE\nMEMORY USAGE s\nXREAD STREAMS x 0\nXREAD STREAMS x 9
-        FT._LIST\nFT.SEARCH i hello SORTBY n\nFT.AGGREGATE i * GROUPBY 1 @g\nFT.EXPLAIN i hello
-        FT.EXPLAINCLI i hello\nFT.TAGVALS i g\nFT.SPELLCHECK i hallo\nFT.DICTDUMP d\nFT.SYNDUMP i
-        FT.SUGGET suggestions he\nFT.SUGLEN suggestions
-        VSIM vectors ELE one\nVCARD vectors\nVDIM vectors\nVEMB vectors one\nVLINKS vectors one\nVINFO vectors
-        VISMEMBER vectors one\nVRANGE vectors - +\nVGETATTR vectors one";
+        PFCOUNT y\nJSON.GET j $.a\nJSON.TYPE j $.a\nDBSIZE\nMEMORY USAGE s\nXREAD STREAMS x 0\nXREAD STREAMS x 9";
 
     fn lines(text: &str) -> impl Iterator<Item = &str> {
         text.lines().map(str::trim).filter(|line| !line.is_empty())
@@ -239,12 +258,6 @@ mod tests {
             assert!(expected[0] != b'-' || line == "GET l", "{line}");
             assert_eq!(answer_beside(&fixture, &mut connection, line), expected, "{line}");
         }
-        // FT.INFO counts itself.
-        let [first, second] = [1, 2].map(|count| format!("number_of_admin_ops\r\n:{count}\r\n"));
-        let info = String::from_utf8(connection.bytes(&["FT.INFO", "i"])).unwrap();
-        assert!(info.contains(&first), "{info}");
-        let expected = info.replace(&first, &second).into_bytes();
-        assert_eq!(answer_beside(&fixture, &mut connection, "FT.INFO i"), expected);
         for line in [
             "GETEX s",
             "EVAL return 0",
@@ -253,8 +266,6 @@ mod tests {
             "PING",
             "BLPOP none 0",
             "XREAD BLOCK 1 STREAMS x 0",
-            "FT.CONFIG GET TIMEOUT",
-            "FT.CREATE j SCHEMA n NUMERIC",
             "WATCH s",
         ] {
             assert_eq!(beside_a_reader(&fixture, &mut connection, line), None, "{line}");

@@ -33,6 +33,8 @@ fn needs_connection(command: &Command, arguments: Arguments<'_>) -> bool {
         Group::Transactions => true,
         Group::PubSub => changes_subscriptions(command),
         Group::Stream => command.has(BLOCKING) && may_wait(command, arguments),
+        // They answer at once there.
+        _ if matches!(command.name, "wait" | "waitaof") => false,
         _ => {
             command.has(BLOCKING)
                 || matches!(

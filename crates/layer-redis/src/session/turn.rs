@@ -8,8 +8,8 @@ use quartet_engine::{Dependency, PartitionGuard};
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::admission::Refusal;
-use super::waiting::Waiting;
-use super::{Received, Session};
+use super::received::{Next, Received};
+use super::{Session, Waiting};
 use crate::command::error_reply::ErrorReply;
 use crate::command::{Command, changes_subscriptions, errors};
 use crate::commands::transactions;
@@ -89,16 +89,17 @@ impl Session {
             Ok(command) => self.run_or_queue(partition, &mut turn, command, request),
             Err(Refusal::Error(error)) => self.refuse(partition, request.arguments, error),
             Err(Refusal::Later) => {
-                turn.received.is_busy = true;
+                turn.received.next = Next::Busy;
                 return false;
             }
         };
         turn.waits_for(ended.dependency);
         match self.settle(partition, &mut turn, ended.outcome, request) {
-            Next::Reply => {}
-            Next::Owner => return true,
-            Next::Again => return false,
+            Settled::WithReply => {}
+            Settled::ByOwner => return true,
+            Settled::Unsettled => return false,
         }
+        self.resumed_deadline_ms = None;
         self.sleep(&mut turn);
         self.hang_up(&mut turn);
         self.note_size(&turn, request);
@@ -198,41 +199,41 @@ impl Session {
         turn: &mut Turn<'_>,
         outcome: Result<Outcome, ErrorReply>,
         request: &Request<'_>,
-    ) -> Next {
+    ) -> Settled {
         match outcome {
             Ok(Outcome::Done) => {}
             Err(error) => self.error(turn.layer, &error, turn.start, turn.out),
             Ok(Outcome::Wait(block)) => self.wait(partition, turn, *block, request),
             Ok(Outcome::After(deferred)) => {
                 let brings_reply = self.answer_deferred(turn, &deferred);
-                turn.received.after = Some(After::Deferred(deferred));
+                turn.received.next = Next::After(After::Deferred(deferred));
                 if brings_reply {
-                    return Next::Owner;
+                    return Settled::ByOwner;
                 }
             }
             Ok(Outcome::RunLong) => {
                 self.leave_to_long_run(turn, request);
-                return Next::Owner;
+                return Settled::ByOwner;
             }
             Ok(Outcome::Retry { after_micros }) => {
                 turn.out.truncate(turn.start);
                 self.hold_back(after_micros);
-                return Next::Again;
+                return Settled::Unsettled;
             }
             Ok(Outcome::SwitchDatabase(database_login)) => {
                 turn.out.truncate(turn.start);
                 self.database_login = Some(*database_login);
-                return Next::Again;
+                return Settled::Unsettled;
             }
         }
-        Next::Reply
+        Settled::WithReply
     }
 
     /// The request continues, or restarts, where it may take long.
     pub(super) fn leave_to_long_run(&mut self, turn: &mut Turn<'_>, request: &Request<'_>) {
         turn.out.truncate(turn.start);
         let run = self.long_run(request.raw);
-        turn.received.after = Some(After::LongRun(Box::new(run)));
+        turn.received.next = Next::After(After::LongRun(Box::new(run)));
     }
 
     /// The command waits for its keys from now on.
@@ -243,6 +244,7 @@ impl Session {
         mut block: Block,
         request: &Request<'_>,
     ) {
+        block.deadline_ms = self.resumed_deadline_ms.take().or(block.deadline_ms);
         let deadline_ms = block.deadline_ms;
         let again = block.ask_again.take();
         let again: Arc<[u8]> = again.map_or_else(|| request.raw.into(), Into::into);
@@ -263,7 +265,7 @@ impl Session {
     fn answer_deferred(&mut self, turn: &mut Turn<'_>, deferred: &Deferred) -> bool {
         let mut reply = turn.reply_anew(self);
         match deferred {
-            Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas { .. } => return true,
+            Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::AwaitReplicas(_) => return true,
             Deferred::SaveInBackground => reply.simple("Background saving started"),
             _ => reply.ok(),
         }
@@ -274,7 +276,7 @@ impl Session {
     fn sleep(&mut self, turn: &mut Turn<'_>) {
         if self.client.sleep_micros > 0 {
             let micros = std::mem::take(&mut self.client.sleep_micros);
-            turn.received.after = Some(After::Sleep { micros });
+            turn.received.next = Next::After(After::Sleep { micros });
         }
     }
 
@@ -282,7 +284,7 @@ impl Session {
         if self.client.close_without_reply {
             self.client.late_parts.clear();
             turn.out.truncate(turn.start);
-            turn.received.close = true;
+            turn.received.next = Next::Close;
         }
     }
 
@@ -323,12 +325,12 @@ pub(super) fn owes_others(layer: &Redis) -> bool {
     layer.expiry.found.any() || layer.outbox.any() || layer.connections.blocking.has_work()
 }
 
-/// The step after a command that has run.
-enum Next {
-    /// Its reply, after everything else that surrounds a command.
-    Reply,
-    /// Work of the connection's owner, which brings the reply.
-    Owner,
-    /// The same request.
-    Again,
+/// How the outcome of a command was settled.
+enum Settled {
+    /// Its reply is written; everything else that surrounds a command follows.
+    WithReply,
+    /// The connection's owner has work that brings the reply.
+    ByOwner,
+    /// The same request must be received again.
+    Unsettled,
 }

@@ -2,24 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Session;
-
-/// A reason to receive nothing, and its end. Times are in milliseconds since the Unix epoch.
-pub(super) enum Waiting {
-    None,
-    /// The current command waits for a key. `None`: indefinitely.
-    ForKey {
-        deadline_ms: Option<u64>,
-    },
-    /// The next request waits for the end of CLIENT PAUSE.
-    Paused {
-        until_ms: u64,
-    },
-    /// The next request has a password after wrong ones.
-    HeldBack {
-        until_ms: u64,
-    },
-}
+use super::{Session, Waiting};
 
 /// Delay of a deadline while a script blocks all clients.
 const BUSY_RETRY_MS: u64 = 100;

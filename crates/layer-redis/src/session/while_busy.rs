@@ -1,8 +1,9 @@
 //! Requests that arrive while a script holds the lock: requests without a need for the lock are
 //! answered, all others get an error.
 
-use super::admission::{Refusal, discarded_because_of};
-use super::{Received, Session};
+use super::Session;
+use super::admission::Refusal;
+use super::received::{Next, Received};
 use crate::command::error_reply::ErrorReply;
 use crate::command::{ALLOW_BUSY, Command};
 use crate::commands::connection;
@@ -33,7 +34,7 @@ impl Session {
             Ok(command) => self.answer_while_busy(layer, command, arguments, out, received),
             Err(Refusal::Error(error)) => Err(error),
             Err(Refusal::Later) => {
-                received.is_busy = true;
+                received.next = Next::Busy;
                 return false;
             }
         };
@@ -49,7 +50,7 @@ impl Session {
                 self.hold_back(after_micros);
                 return false;
             }
-            Ok(Outcome::After(deferred)) => received.after = Some(After::Deferred(deferred)),
+            Ok(Outcome::After(deferred)) => received.next = Next::After(After::Deferred(deferred)),
             Ok(outcome @ (Outcome::Wait(_) | Outcome::RunLong)) => unreachable!("{outcome:?} needs the lock"),
             Err(error) => self.refuse_while_busy(layer, error, arguments, start, out),
         }
@@ -67,7 +68,7 @@ impl Session {
     ) {
         if arguments[0].eq_ignore_ascii_case(b"exec") {
             self.forget_transaction();
-            error = discarded_because_of(&error.text).into();
+            error = transactions::discarded_because_of(&error.text);
         }
         if let Some(queue) = &mut self.client.multi {
             queue.refused = true;
@@ -113,7 +114,7 @@ impl Session {
             "discard" if self.client.multi.is_some() => self.forget_transaction(),
             "watch" => transactions::watch_blindly(&mut self.client)?,
             "unwatch" => self.forget_watches(),
-            "quit" => received.close = true,
+            "quit" => received.next = Next::Close,
             "shutdown" if arguments.iter().any(|word| word.eq_ignore_ascii_case(b"nosave")) => {
                 layer.scripting.long_scripts.abandon();
                 reply.ok();

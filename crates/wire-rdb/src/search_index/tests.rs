@@ -13,7 +13,7 @@ fn indexes(file: &[u8]) -> Vec<SearchIndex> {
                 record: Some(Record::SearchIndexes(mut indexes)),
                 ..
             } => {
-                indexes.sort_by(|left, right| left.name.cmp(&right.name));
+                indexes.sort_by(|a, b| a.name.cmp(&b.name));
                 return indexes;
             }
             Found::Bytes { consumed, record } => {
@@ -177,6 +177,19 @@ fn fields_of_other_versions_are_read() {
     assert_eq!(vector(26, &[16, 0, 0, 4, 2, 1], None), (Algorithm::Flat, true));
 }
 
+/// FT.CREATE of the original takes SCORE nan and WEIGHT nan, so a file may hold them.
+#[test]
+fn a_score_without_order_is_kept() {
+    let mut indexes = indexes(RECORDED);
+    indexes[0].score = f64::NAN;
+    let file = written(&indexes);
+    let Some(Record::SearchIndexes(again)) = first(&file) else {
+        panic!("no indexes");
+    };
+    assert!(again[0].score.is_nan());
+    assert_eq!(written(&again), file);
+}
+
 /// A definition that is read is written and read alike.
 #[test]
 fn damaged_definitions_are_stable_or_refused() {
@@ -189,12 +202,12 @@ fn damaged_definitions_are_stable_or_refused() {
             while let Ok(Found::Bytes { consumed, record }) = scanner.read(&damaged[start..]) {
                 start += consumed;
                 match record {
-                    Some(Record::SearchIndexes(found)) => {
+                    Some(Record::SearchIndexes(indexes)) => {
                         read += 1;
-                        found.iter().for_each(|index| drop(index.requests()));
-                        let file = written(&found);
+                        indexes.iter().for_each(|index| drop(index.requests()));
+                        let file = written(&indexes);
                         let Some(Record::SearchIndexes(again)) = first(&file) else {
-                            panic!("byte {place}: {found:?}");
+                            panic!("byte {place}: {indexes:?}");
                         };
                         assert_eq!(written(&again), file, "byte {place}");
                     }

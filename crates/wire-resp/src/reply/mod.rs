@@ -179,9 +179,13 @@ impl<'a> Reply<'a> {
     }
 
     /// Writes an error; `text` starts with its code: `ERR syntax error`. It may quote a peer's
-    /// bytes, so CR and LF become spaces.
+    /// bytes, so CR and LF become spaces, and a text beyond [`ERROR_BYTES_MAX`] is cut.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
-        self.line(b'-', text.as_ref());
+        let text = text.as_ref();
+        match text.len() > ERROR_BYTES_MAX {
+            true => self.line(b'-', &cut(text)),
+            false => self.line(b'-', text),
+        }
     }
 
     /// A whole number, the same in both protocols.
@@ -530,9 +534,21 @@ fn shortest_digits(size: f64, text: &mut [u8; 32]) -> (&[u8], i32) {
     (&text[..digits_end], exponent.expect("{:e} writes a whole exponent"))
 }
 
+/// The start of a text that is too long, up to the end of a character, with an ellipsis.
+fn cut(text: &[u8]) -> Vec<u8> {
+    let is_within = |byte: u8| byte & 0xC0 == 0x80;
+    let mut end = ERROR_BYTES_MAX;
+    while end > ERROR_BYTES_MAX - 4 && is_within(text[end]) {
+        end -= 1;
+    }
+    [&text[..end], b"..."].concat()
+}
+
 /// Redis prints whole numbers up to half of LLONG_MAX as integers; as a double that is 2^62.
 const INTEGER_MAX: f64 = (1u64 << 62) as f64;
 const HEAD_BYTES_MAX: usize = 1 + 20 + 2;
+/// Longest text of an error, in bytes. Longer texts repeat words of the request.
+const ERROR_BYTES_MAX: usize = 4096;
 /// A sign, seventeen digits, then seven zeros.
 const DOUBLE_BYTES_MAX: usize = 25;
 

@@ -242,13 +242,13 @@ impl Purse {
 
 impl ReplyMemory for Purse {
     fn take(&self, bytes: usize, _: usize) -> bool {
-        let left = self.left.get().checked_sub(bytes);
-        if let Some(left) = left {
-            self.left.set(left);
+        let remaining = self.left.get().checked_sub(bytes);
+        if let Some(remaining) = remaining {
+            self.left.set(remaining);
             self.taken.set(self.taken.get() + bytes);
             self.taken_max.set(self.taken_max.get().max(self.taken.get()));
         }
-        left.is_some()
+        remaining.is_some()
     }
 
     fn give_back(&self, old_bytes: usize) {
@@ -323,5 +323,22 @@ proptest! {
         prop_assert!(out.len() <= LONGEST_DOUBLE);
         let back: f64 = std::str::from_utf8(&out).unwrap().parse().unwrap();
         prop_assert!(back == value || (back.is_nan() && value.is_nan()));
+    }
+}
+
+#[test]
+fn an_error_that_repeats_megabytes_is_cut_between_characters() {
+    for (text, expected) in [
+        ("é".repeat(1 << 20), "é".repeat(2048) + "..."),
+        (
+            "x".to_owned() + &"é".repeat(1 << 20),
+            "x".to_owned() + &"é".repeat(2047) + "...",
+        ),
+        ("x".repeat(4097), "x".repeat(4096) + "..."),
+        ("x".repeat(4096), "x".repeat(4096)),
+    ] {
+        let mut out = Vec::new();
+        Reply::new(&mut out, Protocol::Resp2).error(text);
+        assert_eq!(std::str::from_utf8(&out).unwrap(), format!("-{expected}\r\n"));
     }
 }

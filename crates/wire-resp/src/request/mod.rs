@@ -447,9 +447,9 @@ impl Progress {
         })
     }
 
-    /// Searches the bytes from `position` on for `wanted`, skipping bytes that an earlier call has
+    /// Searches the bytes from `position` on for `target`, skipping bytes that an earlier call has
     /// searched; `Err` once it is certainly more than `line_bytes_max` away.
-    fn find(&mut self, wanted: u8, input: &[u8], line_bytes_max: usize) -> Result<Option<usize>, LineTooLong> {
+    fn find(&mut self, target: u8, input: &[u8], line_bytes_max: usize) -> Result<Option<usize>, LineTooLong> {
         let from = self.scanned.max(self.position).min(input.len());
         let window_end = self
             .position
@@ -457,7 +457,7 @@ impl Progress {
             .saturating_add(1)
             .min(input.len());
         let window = input.get(from..window_end).unwrap_or_default();
-        if let Some(offset) = window.iter().position(|&byte| byte == wanted) {
+        if let Some(offset) = window.iter().position(|&byte| byte == target) {
             self.scanned = from + offset;
             return Ok(Some(from + offset));
         }
@@ -497,14 +497,14 @@ fn short_length(input: &[u8], start: usize) -> Option<(usize, usize)> {
 fn split_quoted(line: &[u8], args: &mut Args) -> Result<(), ProtocolError> {
     args.inline = true;
     args.scratch.clear();
-    let mut rest = line;
+    let mut text = line;
     loop {
-        rest = &rest[rest.iter().take_while(|byte| is_space(**byte)).count()..];
-        if rest.is_empty() {
+        text = &text[text.iter().take_while(|byte| is_space(**byte)).count()..];
+        if text.is_empty() {
             return Ok(());
         }
         let start = args.scratch.len();
-        rest = unquote(rest, &mut args.scratch).ok_or(ProtocolError::UnbalancedQuotes)?;
+        text = unquote(text, &mut args.scratch).ok_or(ProtocolError::UnbalancedQuotes)?;
         args.spans.push(start..args.scratch.len());
     }
 }
@@ -515,11 +515,11 @@ fn unquote<'a>(mut text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match text {
             [] | [b' ' | b'\n' | b'\r' | b'\t', ..] => return Some(text),
-            [b'"', rest @ ..] => return double_quoted(rest, out),
-            [b'\'', rest @ ..] => return single_quoted(rest, out),
-            [byte, rest @ ..] => {
+            [b'"', tail @ ..] => return double_quoted(tail, out),
+            [b'\'', tail @ ..] => return single_quoted(tail, out),
+            [byte, tail @ ..] => {
                 out.push(*byte);
-                text = rest;
+                text = tail;
             }
         }
     }
@@ -527,35 +527,35 @@ fn unquote<'a>(mut text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
 
 fn double_quoted<'a>(mut text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
-        let (byte, rest) = match text {
+        let (byte, tail) = match text {
             [] => return None,
-            [b'"', rest @ ..] => return ends_argument(rest),
-            [b'\\', b'x', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                (hex_digit(*high) * 16 + hex_digit(*low), rest)
+            [b'"', tail @ ..] => return ends_argument(tail),
+            [b'\\', b'x', high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                (hex_digit(*high) * 16 + hex_digit(*low), tail)
             }
-            [b'\\', escaped, rest @ ..] => (escape(*escaped), rest),
-            [byte, rest @ ..] => (*byte, rest),
+            [b'\\', escaped, tail @ ..] => (escape(*escaped), tail),
+            [byte, tail @ ..] => (*byte, tail),
         };
         out.push(byte);
-        text = rest;
+        text = tail;
     }
 }
 
 fn single_quoted<'a>(mut text: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
-        let (byte, rest) = match text {
+        let (byte, tail) = match text {
             [] => return None,
-            [b'\'', rest @ ..] => return ends_argument(rest),
-            [b'\\', b'\'', rest @ ..] => (b'\'', rest),
-            [byte, rest @ ..] => (*byte, rest),
+            [b'\'', tail @ ..] => return ends_argument(tail),
+            [b'\\', b'\'', tail @ ..] => (b'\'', tail),
+            [byte, tail @ ..] => (*byte, tail),
         };
         out.push(byte);
-        text = rest;
+        text = tail;
     }
 }
 
-fn ends_argument(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(|byte| is_space(*byte)).then_some(rest)
+fn ends_argument(tail: &[u8]) -> Option<&[u8]> {
+    tail.first().is_none_or(|byte| is_space(*byte)).then_some(tail)
 }
 
 fn escape(byte: u8) -> u8 {

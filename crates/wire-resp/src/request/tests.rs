@@ -5,18 +5,18 @@ use crate::encode_command;
 
 /// Parses `input` as a stream of requests and describes the outcome, one line each.
 fn outcome(input: &[u8], limits: &Limits) -> String {
-    let (mut args, mut rest, mut lines) = (Args::new(), input, Vec::new());
+    let (mut args, mut remaining, mut lines) = (Args::new(), input, Vec::new());
     loop {
-        match parse(rest, limits, &mut args) {
+        match parse(remaining, limits, &mut args) {
             Ok(Parsed::Request { consumed }) => {
-                lines.push(format!("{:?}", args.of(rest)));
-                rest = &rest[consumed..];
+                lines.push(format!("{:?}", args.of(remaining)));
+                remaining = &remaining[consumed..];
             }
             Ok(Parsed::Nothing { consumed }) => {
                 lines.push("nothing".to_owned());
-                rest = &rest[consumed..];
+                remaining = &remaining[consumed..];
             }
-            Ok(Parsed::Incomplete { .. }) if rest.is_empty() => return lines.join("\n"),
+            Ok(Parsed::Incomplete { .. }) if remaining.is_empty() => return lines.join("\n"),
             Ok(Parsed::Incomplete { needed_hint }) => {
                 lines.push(format!("incomplete {needed_hint}"));
                 return lines.join("\n");

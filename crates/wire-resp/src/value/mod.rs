@@ -309,18 +309,18 @@ impl<'a> Reader<'a> {
     }
 
     fn bulk(&mut self, len: u64, malformed: DecodeError) -> Result<Option<&'a [u8]>, DecodeError> {
-        let rest = &self.input[self.position..];
+        let unread = &self.input[self.position..];
         let Some(end) = usize::try_from(len)
             .ok()
-            .filter(|len| *len < rest.len().saturating_sub(1))
+            .filter(|len| *len < unread.len().saturating_sub(1))
         else {
             return Ok(None);
         };
-        if &rest[end..end + 2] != b"\r\n" {
+        if &unread[end..end + 2] != b"\r\n" {
             return Err(malformed);
         }
         self.position += end + 2;
-        Ok(Some(&rest[..end]))
+        Ok(Some(&unread[..end]))
     }
 }
 

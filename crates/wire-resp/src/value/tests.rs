@@ -9,7 +9,7 @@ fn check(input: impl AsRef<[u8]>, expected: Result<Option<Value>, DecodeError>) 
     let input = input.as_ref();
     let decoded = decode(input);
     assert_eq!(
-        decoded.clone().map(|found| found.map(|(_, consumed)| consumed)),
+        decoded.clone().map(|item| item.map(|(_, consumed)| consumed)),
         skip(input)
     );
     if let Ok(Some((_, consumed))) = &decoded {
@@ -18,7 +18,7 @@ fn check(input: impl AsRef<[u8]>, expected: Result<Option<Value>, DecodeError>) 
         }
     }
     assert_eq!(
-        decoded.map(|found| found.map(|(value, _)| value)),
+        decoded.map(|item| item.map(|(value, _)| value)),
         expected,
         "for {}",
         input.escape_ascii()

@@ -81,7 +81,7 @@ impl User {
 
     /// Returns true if a single selector allows the request together with `also`, which checks the
     /// parts of the request outside of its key arguments.
-    pub(crate) fn allows_with(
+    pub fn allows_with(
         &self,
         command: &'static Command,
         arguments: Arguments<'_>,
@@ -266,13 +266,13 @@ impl Users {
     }
 
     /// Replaces all users by these. Returns users that were removed or changed.
-    pub fn replace(&self, users: BTreeMap<Vec<u8>, Rules>, of_default: Rules) -> Vec<Arc<User>> {
+    pub fn replace(&self, users: BTreeMap<Vec<u8>, Rules>, default_rules: Rules) -> Vec<Arc<User>> {
         let mut all = self.all.write();
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         all.retain(|name, user| {
             let keeps = name == DEFAULT_USER || users.get(name).is_some_and(|rules| *rules == *user.rules());
             if !keeps {
-                gone.push(user.clone());
+                removed.push(user.clone());
             }
             keeps
         });
@@ -282,9 +282,9 @@ impl Users {
                     .or_insert_with(|| Arc::new(User::new(&name, rules)));
             }
         }
-        self.default.set_rules(of_default);
+        self.default.set_rules(default_rules);
         self.count(&all);
-        gone
+        removed
     }
 
     fn count(&self, all: &BTreeMap<Vec<u8>, Arc<User>>) {
@@ -299,6 +299,10 @@ pub trait UserFile: Send + Sync {
     fn read(&self) -> std::io::Result<Option<String>>;
     /// Replaces the file atomically: afterwards either the old or the whole new file exists.
     fn write(&self, text: &str) -> std::io::Result<()>;
+    /// Returns true if it is as it was when it was read last, or absent if it never was.
+    fn is_as_read(&self) -> std::io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// The users of a file, or what is wrong with it, line by line.

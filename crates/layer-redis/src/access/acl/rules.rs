@@ -5,8 +5,8 @@ use quartet_wire_resp::Arguments;
 
 use super::selector::Selector;
 use super::{Denial, password_hash};
-use crate::command::Command;
 use crate::command::table::Table;
+use crate::command::{Command, FOR_READERS};
 use crate::listed::Listed;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,10 +61,12 @@ impl Rules {
         }
     }
 
-    /// A read-only user without commands that affect others or walk through all keys; the values of
-    /// a TAG field are read from its index.
+    /// A read-only user without commands that affect others or walk through all keys, except those
+    /// that their rows of the table grant.
     pub fn of_reader(table: &'static Table) -> Rules {
-        let words: [&[u8]; 8] = [
+        let granted = table.all().filter(|command| command.has(FOR_READERS));
+        let granted: Vec<String> = granted.map(|command| format!("+{}", command.name)).collect();
+        let mut words: Vec<&[u8]> = vec![
             b"on",
             b"~*",
             b"+@read",
@@ -72,8 +74,8 @@ impl Rules {
             b"-@dangerous",
             b"-@admin",
             b"-scan",
-            b"+ft.tagvals",
         ];
+        words.extend(granted.iter().map(String::as_bytes));
         Rules::new(table, false)
             .changed(&words, false)
             .expect("rules that exist")
@@ -89,11 +91,11 @@ impl Rules {
 
     /// Compares every password, so that the time does not reveal a nearly right password.
     pub fn has_password(&self, hash: &[u8; 32]) -> bool {
-        let mut found = false;
+        let mut matches = false;
         for password in self.passwords.names() {
-            found |= are_equal(password, hash);
+            matches |= are_equal(password, hash);
         }
-        found
+        matches
     }
 
     /// Returns `Ok` if one selector allows it, and the denial of the selector that got furthest if
@@ -218,8 +220,8 @@ impl Rules {
                 .map(|hash| format!("#{}", hexadecimal(hash)).into_bytes()),
         );
         words.push(self.selectors[0].line());
-        let others = self.selectors[1..].iter();
-        words.extend(others.map(|selector| [b"(", selector.line().as_slice(), b")"].concat()));
+        let further = self.selectors[1..].iter();
+        words.extend(further.map(|selector| [b"(", selector.line().as_slice(), b")"].concat()));
         words.join(&b' ')
     }
 }
@@ -268,7 +270,7 @@ fn parse_hash(digits: &[u8]) -> Option<[u8; 32]> {
 }
 
 /// Compares two hashes in constant time.
-fn are_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
+fn are_equal(first: &[u8; 32], other: &[u8; 32]) -> bool {
+    let differences = first.iter().zip(other).fold(0, |bits, (a, b)| bits | (a ^ b));
     std::hint::black_box(differences) == 0
 }

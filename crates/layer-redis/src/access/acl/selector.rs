@@ -7,7 +7,6 @@ use quartet_wire_resp::Arguments;
 
 use super::Denial;
 use super::rules::SYNTAX;
-use crate::command::CATEGORIES;
 use crate::command::changes_subscriptions;
 use crate::command::glob;
 use crate::command::key_flags::{Access, access};
@@ -37,8 +36,8 @@ pub struct Selector {
 
 /// The rule that gives a pattern of keys. `~*` would be every key, and no further pattern may
 /// follow it.
-fn key_rule((pattern, access): (&Arc<[u8]>, &Access)) -> Vec<u8> {
-    if *access == Access::BOTH && **pattern == *b"*" {
+fn key_rule(pattern: &[u8], access: Access) -> Vec<u8> {
+    if access == Access::BOTH && pattern == b"*" {
         return b"%RW~*".to_vec();
     }
     [access.prefix().as_bytes(), pattern].concat()
@@ -230,10 +229,10 @@ impl Selector {
     fn apply_one(&mut self, modifier: &[u8]) -> Result<(), &'static str> {
         match modifier {
             [b'~', pattern @ ..] => self.add_key_pattern(Access::BOTH, pattern),
-            [b'%', rest @ ..] => {
-                let tilde = rest.iter().position(|byte| *byte == b'~').ok_or(SYNTAX)?;
-                let access = Access::parse(&rest[..tilde]).ok_or(SYNTAX)?;
-                self.add_key_pattern(access, &rest[tilde + 1..])
+            [b'%', flags @ ..] => {
+                let tilde = flags.iter().position(|byte| *byte == b'~').ok_or(SYNTAX)?;
+                let access = Access::parse(&flags[..tilde]).ok_or(SYNTAX)?;
+                self.add_key_pattern(access, &flags[tilde + 1..])
             }
             [b'&', pattern @ ..] => self.add_channel(pattern),
             [sign @ (b'+' | b'-'), b'@', category @ ..] => self.set_category(*sign == b'+', category),
@@ -256,7 +255,7 @@ impl Selector {
         }
         let pattern: Arc<[u8]> = pattern.into();
         match self.keys.get_mut(&pattern) {
-            Some(known) => *known = known.with(access),
+            Some(existing) => *existing = existing.with(access),
             None => self.keys.add(pattern, access),
         }
         Ok(())
@@ -275,7 +274,7 @@ impl Selector {
 
     fn set_category(&mut self, allows: bool, category: &[u8]) -> Result<(), &'static str> {
         let name = String::from_utf8_lossy(category).to_ascii_lowercase();
-        if !CATEGORIES.contains(&name.as_str()) {
+        if !self.table.categories().contains(&name.as_str()) {
             return Err(UNKNOWN);
         }
         for index in 0..self.table.size() {
@@ -344,7 +343,7 @@ impl Selector {
         let name: Arc<str> = name.into();
         self.command_rules.remove(&name);
         let changes_nothing =
-            self.command_rules.len() == 1 && self.command_rules.iter().all(|(_, others)| *others == allows);
+            self.command_rules.len() == 1 && self.command_rules.iter().all(|(_, allows_all)| *allows_all == allows);
         if !changes_nothing {
             self.command_rules.add(name, allows);
         }
@@ -380,7 +379,8 @@ impl Selector {
         if self.all_keys {
             return b"~*".to_vec();
         }
-        self.keys.iter().map(key_rule).collect::<Vec<_>>().join(&b' ')
+        let rules = self.keys.iter().map(|(pattern, access)| key_rule(pattern, *access));
+        rules.collect::<Vec<_>>().join(&b' ')
     }
 
     /// As ACL GETUSER shows it.

@@ -7,7 +7,6 @@ use quartet_wire_resp::{Limits, Parsed, Parser, encode_command};
 use super::{Denial, Users, rules::Rules};
 use crate::command::key_flags::{Access, access};
 use crate::command::{Command, Keys};
-use crate::commands::table;
 use crate::testing::{Connection, Fixture, show};
 
 /// Requests with real arguments; the part after the arrow is not used here.
@@ -56,14 +55,18 @@ fn with_arguments<R>(
     assert!(matches!(parsed, Parsed::Request { .. }));
     let arguments = parser.arguments(&request);
     body(
-        table().find_of(arguments).unwrap_or_else(|_| panic!("{words:?}")),
+        crate::commands::table()
+            .find_of(arguments)
+            .unwrap_or_else(|_| panic!("{words:?}")),
         arguments,
     )
 }
 
 fn check(rules: &[&str], words: &[String]) -> Result<(), Denial> {
     let modifiers: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
-    let rules = Rules::new(table(), false).changed(&modifiers, false).unwrap();
+    let rules = Rules::new(crate::commands::table(), false)
+        .changed(&modifiers, false)
+        .unwrap();
     with_arguments(words, |command, arguments| rules.check(command, arguments))
 }
 
@@ -87,7 +90,7 @@ fn request_of(command: &Command) -> Vec<String> {
 
 #[test]
 fn every_key_of_every_command_is_checked() {
-    let commands = (0..table().size()).map(|index| table().at(index));
+    let commands = (0..crate::commands::table().size()).map(|index| crate::commands::table().at(index));
     let generated = commands
         .filter(|command| !matches!(command.keys, Keys::None | Keys::Channels { .. }))
         .map(request_of);
@@ -98,7 +101,7 @@ fn every_key_of_every_command_is_checked() {
             judged.insert(command.name);
             let pattern = |at: usize| format!("~{}", words[at]);
             let all: Vec<String> = keys.iter().map(|(at, _)| pattern(*at)).collect();
-            let others: Vec<String> = all
+            let other_keys: Vec<String> = all
                 .iter()
                 .filter(|other| **other != pattern(*position))
                 .cloned()
@@ -111,18 +114,18 @@ fn every_key_of_every_command_is_checked() {
             };
             assert_eq!(with(&all, &[]), Ok(()), "{words:?}");
             assert!(
-                matches!(with(&others, &[]), Err(Denial::Key(_))),
+                matches!(with(&other_keys, &[]), Err(Denial::Key(_))),
                 "{words:?} {position}"
             );
-            let reads = with(&others, &[&format!("%R~{}", words[*position])]);
-            let writes = with(&others, &[&format!("%W~{}", words[*position])]);
+            let reads = with(&other_keys, &[&format!("%R~{}", words[*position])]);
+            let writes = with(&other_keys, &[&format!("%W~{}", words[*position])]);
             let same = keys.iter().filter(|(at, _)| words[*at] == words[*position]);
             let needed = same.fold(*needed, |needed, (_, other)| needed.with(*other));
             assert_eq!(reads.is_ok(), !needed.writes, "{words:?} {position}");
             assert_eq!(writes.is_ok(), !needed.reads, "{words:?} {position}");
         }
     }
-    let with_keys = table()
+    let with_keys = crate::commands::table()
         .commands()
         .filter(|command| !matches!(command.keys, Keys::None | Keys::Channels { .. }));
     for command in with_keys {
@@ -199,9 +202,11 @@ fn the_rules_hold_in_every_context_of_a_command() {
 /// The rules of these words, which a file gives back the same.
 fn saved(words: &[&str]) -> Rules {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    let rules = Rules::new(table(), false).changed(&words, false).unwrap();
+    let rules = Rules::new(crate::commands::table(), false)
+        .changed(&words, false)
+        .unwrap();
     let line = String::from_utf8(rules.line(b"u")).unwrap();
-    let mut read = super::parse_file(table(), &line, true).unwrap();
+    let mut read = super::parse_file(crate::commands::table(), &line, true).unwrap();
     assert_eq!(read.remove(b"u".as_slice()).as_ref(), Some(&rules), "{line}");
     assert!(read.is_empty(), "{line}");
     rules
@@ -211,8 +216,8 @@ fn saved(words: &[&str]) -> Rules {
 fn a_saved_user_is_the_same_when_read() {
     let modifiers = "on >a >b ~x* %R~y %W~z &c* +@all -@dangerous +client|id +select|0 (+get ~q) (+@read %R~*)";
     saved(&modifiers.split(' ').collect::<Vec<_>>());
-    assert!(super::parse_file(table(), "user a on\nuser a on", false).is_err());
-    assert!(super::parse_file(table(), "nonsense", false).is_err());
+    assert!(super::parse_file(crate::commands::table(), "user a on\nuser a on", false).is_err());
+    assert!(super::parse_file(crate::commands::table(), "nonsense", false).is_err());
 }
 
 /// A line of the file was split at every Unicode white space, and first arguments were not checked:
@@ -225,7 +230,11 @@ fn no_word_of_a_saved_user_is_taken_for_another() {
     saved(&["+select|1", "+select|0", "+select|1"]);
     saved(&["+@read", "-get", "+@read"]);
     saved(&["%R~*", "%W~*", "~further"]);
-    let refused = |word: &[u8]| Rules::new(table(), false).changed(&[word], false).is_err();
+    let refused = |word: &[u8]| {
+        Rules::new(crate::commands::table(), false)
+            .changed(&[word], false)
+            .is_err()
+    };
     for word in [
         b"+select|0\nuser evil on nopass +@all".as_slice(),
         b"+select|0 +@all",
@@ -260,12 +269,12 @@ fn users_count_by_what_they_hold() {
     };
     let long = format!("~{}", "p".repeat(10_000));
     users.set(b"first", rules(&long));
-    let one = users.bytes();
-    assert!((10_000..13_000).contains(&one), "{one}");
+    let single_bytes = users.bytes();
+    assert!((10_000..13_000).contains(&single_bytes), "{single_bytes}");
     users.set(b"second", rules(&long));
-    assert!(users.bytes() > 2 * one - 500, "{}", users.bytes());
+    assert!(users.bytes() > 2 * single_bytes - 500, "{}", users.bytes());
     users.set(b"second", rules("~p"));
-    assert!(users.bytes() < one + 3_000, "{}", users.bytes());
+    assert!(users.bytes() < single_bytes + 3_000, "{}", users.bytes());
     users.remove(b"first");
     users.remove(b"second");
     assert!(users.bytes() < 3_000, "{}", users.bytes());

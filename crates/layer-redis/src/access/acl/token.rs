@@ -46,20 +46,24 @@ impl Users {
 mod tests {
     use super::*;
     use crate::access::acl::rules::Rules;
-    use crate::commands::table;
 
     fn users_with(name: &[u8], password: &str) -> Users {
-        let users = Users::new(table());
+        let users = Users::new(crate::commands::table());
         let modifiers: [&[u8]; 2] = [b"on", &[b">", password.as_bytes()].concat()];
-        users.set(name, Rules::new(table(), false).changed(&modifiers, false).unwrap());
+        users.set(
+            name,
+            Rules::new(crate::commands::table(), false)
+                .changed(&modifiers, false)
+                .unwrap(),
+        );
         users
     }
 
     #[test]
     fn a_token_is_equivalent_to_its_password() {
         let users = users_with(b"app", "secret");
-        let given = users.token_of(b"", b"app", b"secret").unwrap();
-        assert_eq!(users.of_token(given.as_bytes()).unwrap().name, b"app");
+        let issued = users.token_of(b"", b"app", b"secret").unwrap();
+        assert_eq!(users.of_token(issued.as_bytes()).unwrap().name, b"app");
         assert_eq!(users.token_of(b"", b"app", b"wrong"), None);
         for wrong in [
             "",

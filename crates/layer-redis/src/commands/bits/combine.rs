@@ -37,6 +37,9 @@ const OPERATIONS: [(&str, Operation); 8] = [
     ("ONE", Operation::One),
 ];
 
+/// Bytes that take about as long as an element of a collection.
+const BYTES_AN_ELEMENT: u64 = 64;
+
 pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let operation = operation(&arguments[1], arguments.len() - 3)?;
     let mut sources = Vec::with_capacity(arguments.len() - 3);
@@ -45,6 +48,10 @@ pub fn bitop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         let source = context.read_kind(name, Kind::String)?;
         repetition.add(name, length(source.as_ref()))?;
         sources.push(source);
+    }
+    let bytes = sources.iter().map(|source| length(source.as_ref())).sum::<u64>();
+    if context.must_end_before(bytes / BYTES_AN_ELEMENT) {
+        return Ok(());
     }
     let values: Vec<ValueBytes<'_>> = sources
         .iter()
@@ -79,17 +86,17 @@ fn operation(word: &[u8], source_count: usize) -> Result<Operation, ErrorReply> 
 /// As long as the longest value.
 fn combine(operation: Operation, values: &[&[u8]]) -> Vec<u8> {
     let length = values.iter().map(|value| value.len()).max().unwrap_or(0);
-    let (first, others) = values.split_first().expect("the arity demands a source");
+    let (first, further) = values.split_first().expect("the arity demands a source");
     let mut result = padded(first, length);
     match operation {
-        Operation::And => others.iter().for_each(|other| and(&mut result, other)),
-        Operation::Or => others.iter().for_each(|other| or(&mut result, other)),
-        Operation::Xor => each(&mut result, others, |byte, other| *byte ^= other),
+        Operation::And => further.iter().for_each(|other| and(&mut result, other)),
+        Operation::Or => further.iter().for_each(|other| or(&mut result, other)),
+        Operation::Xor => each(&mut result, further, |byte, other| *byte ^= other),
         Operation::Not => result.iter_mut().for_each(|byte| *byte = !*byte),
-        Operation::Diff => each(&mut result, others, |byte, other| *byte &= !other),
+        Operation::Diff => each(&mut result, further, |byte, other| *byte &= !other),
         Operation::Diff1 | Operation::AndOr => {
             let mut any = padded(b"", length);
-            others.iter().for_each(|other| or(&mut any, other));
+            further.iter().for_each(|other| or(&mut any, other));
             if operation == Operation::Diff1 {
                 each(&mut any, &[first], |byte, first| *byte &= !first);
                 return any;
@@ -98,7 +105,7 @@ fn combine(operation: Operation, values: &[&[u8]]) -> Vec<u8> {
         }
         Operation::One => {
             let mut twice = padded(b"", length);
-            for other in others {
+            for other in further {
                 for ((byte, twice), &other) in result.iter_mut().zip(&mut twice).zip(*other) {
                     *twice |= *byte & other;
                     *byte |= other;
@@ -118,8 +125,8 @@ fn padded(value: &[u8], length: usize) -> Vec<u8> {
 }
 
 /// Applies `change` where both have bytes: enough if zeros change nothing.
-fn each(result: &mut [u8], others: &[&[u8]], change: impl Fn(&mut u8, u8)) {
-    for other in others {
+fn each(result: &mut [u8], operands: &[&[u8]], change: impl Fn(&mut u8, u8)) {
+    for other in operands {
         for (byte, &other) in result.iter_mut().zip(*other) {
             change(byte, other);
         }
@@ -132,8 +139,8 @@ fn or(result: &mut [u8], other: &[u8]) {
 
 fn and(result: &mut [u8], other: &[u8]) {
     each(result, &[other], |byte, other| *byte &= other);
-    if let Some(rest) = result.get_mut(other.len()..) {
-        rest.fill(0);
+    if let Some(tail) = result.get_mut(other.len()..) {
+        tail.fill(0);
     }
 }
 

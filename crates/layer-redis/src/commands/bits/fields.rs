@@ -176,9 +176,9 @@ impl Windows {
         };
         let old_length = string_value::length(entry);
         for bytes in touched {
-            let kept = clipped(bytes.clone(), old_length);
+            let clipped_bytes = clipped(bytes.clone(), old_length);
             let mut window = match entry {
-                Some(entry) => StringValue::of(entry).part(context.tx, kept).into_owned(),
+                Some(entry) => StringValue::of(entry).part(context.tx, clipped_bytes).into_owned(),
                 None => Vec::new(),
             };
             window.resize((bytes.end - bytes.start) as usize, 0);

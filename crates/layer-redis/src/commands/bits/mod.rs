@@ -8,7 +8,7 @@ mod single;
 use crate::command::parse;
 use crate::handler::definition::*;
 
-/// Keys of BITOP, whose first argument is the operation.
+/// Keys of BITOP. Its first argument is the operation.
 const TARGET_AND_SOURCES: Keys = Keys::Range {
     first: 2,
     last: -1,
@@ -30,82 +30,15 @@ fn checked_offset(offset: Option<i64>) -> Result<u64, ErrorReply> {
         .ok_or_else(|| "ERR bit offset is not an integer or out of range".into())
 }
 
+const FAMILY: Family = Family::of(Group::Bitmap).keys(ONE_KEY).since("2.2.0");
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command(
-        "setbit",
-        4,
-        WRITE | DENYOOM,
-        ONE_KEY,
-        Group::Bitmap,
-        "2.2.0",
-        "O(1)",
-        "Sets or clears one bit of a string value, which grows as needed.",
-        single::setbit,
-    ),
-    command(
-        "getbit",
-        3,
-        READONLY | FAST,
-        ONE_KEY,
-        Group::Bitmap,
-        "2.2.0",
-        "O(1)",
-        "Returns one bit of a string value.",
-        single::getbit,
-    ),
-    command(
-        "bitcount",
-        -2,
-        READONLY,
-        ONE_KEY,
-        Group::Bitmap,
-        "2.6.0",
-        "O(N) in the length of the range",
-        "Counts the set bits of a string value or a part of it.",
-        search::bitcount,
-    ),
-    command(
-        "bitpos",
-        -3,
-        READONLY,
-        ONE_KEY,
-        Group::Bitmap,
-        "2.8.7",
-        "O(N) in the length of the range",
-        "Finds the first set or clear bit of a string value or a part of it.",
-        search::bitpos,
-    ),
-    command(
-        "bitop",
-        -4,
-        WRITE | DENYOOM,
-        TARGET_AND_SOURCES,
-        Group::Bitmap,
-        "2.6.0",
-        "O(N) in the lengths of the values together",
-        "Combines string values bit by bit and stores the result.",
-        combine::bitop,
-    ),
-    command(
-        "bitfield",
-        -2,
-        WRITE | DENYOOM,
-        ONE_KEY,
-        Group::Bitmap,
-        "3.2.0",
-        "O(1) for each operation",
-        "Reads and changes integers of any width inside a string value.",
-        fields::bitfield,
-    ),
-    command(
-        "bitfield_ro",
-        -2,
-        READONLY | FAST,
-        ONE_KEY,
-        Group::Bitmap,
-        "6.0.0",
-        "O(1) for each operation",
-        "Reads integers of any width inside a string value.",
-        fields::bitfield_ro,
-    ),
+    FAMILY.row("setbit", 4, WRITE | DENYOOM, "Sets or clears one bit of a string value, which grows as needed.", Answers(single::setbit)),
+    FAMILY.row("getbit", 3, READONLY | FAST, "Returns one bit of a string value.", Answers(single::getbit)),
+    FAMILY.row("bitcount", -2, READONLY, "Counts the set bits of a string value or a part of it.", Answers(search::bitcount)).since("2.6.0").complexity("O(N) in the length of the range"),
+    FAMILY.row("bitpos", -3, READONLY, "Finds the first set or clear bit of a string value or a part of it.", Answers(search::bitpos)).since("2.8.7").complexity("O(N) in the length of the range"),
+    FAMILY.row("bitop", -4, WRITE | DENYOOM, "Combines string values bit by bit and stores the result.", Answers(combine::bitop)).keys(TARGET_AND_SOURCES).since("2.6.0").complexity("O(N) in the lengths of the values together"),
+    FAMILY.row("bitfield", -2, WRITE | DENYOOM, "Reads and changes integers of any width inside a string value.", Answers(fields::bitfield)).since("3.2.0").complexity("O(1) for each operation"),
+    FAMILY.row("bitfield_ro", -2, READONLY | FAST, "Reads integers of any width inside a string value.", Answers(fields::bitfield_ro)).since("6.0.0").complexity("O(1) for each operation"),
 ];

@@ -75,14 +75,14 @@ pub fn bitcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
         return Ok(());
     };
     if context.makes_late((bits.end - bits.start) / 8) {
-        let (held, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
-        let (mut left, mut ones) = (bits, 0);
+        let (string, protocol) = (HeldString::new(context.tx, &entry), context.reply.protocol());
+        let (mut remaining, mut ones) = (bits, 0);
         context.make_late(context.reply.mark(), 0, move |out| {
-            let end = left.end.min(left.start + 8 * STEP_BYTES);
+            let end = remaining.end.min(remaining.start + 8 * STEP_BYTES);
             let mut is_read = true;
-            ones += ones_of(left.start..end, |bytes, visit| is_read = held.each(bytes, visit));
-            left.start = end;
-            match (is_read, left.is_empty()) {
+            ones += ones_of(remaining.start..end, |bytes, visit| is_read = string.each(bytes, visit));
+            remaining.start = end;
+            match (is_read, remaining.is_empty()) {
                 (false, _) => return Made::Unreadable,
                 (true, false) => return Made::Partly,
                 (true, true) => {}
@@ -136,12 +136,12 @@ fn count_ones(value: &[u8], bits: Range<u64>) -> u64 {
         return 0;
     }
     let (first, last) = ((bits.start / 8) as usize, ((bits.end - 1) / 8) as usize);
-    let (chunks, rest) = value[first..=last].as_chunks::<8>();
+    let (chunks, tail) = value[first..=last].as_chunks::<8>();
     let whole: u64 = chunks
         .iter()
         .map(|&chunk| u64::from(u64::from_ne_bytes(chunk).count_ones()))
         .sum();
-    let whole = whole + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+    let whole = whole + tail.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
     let before = value[first] & !mask_from(bits.start);
     let after = value[last] & !mask_to(bits.end);
     whole - u64::from(before.count_ones()) - u64::from(after.count_ones())
@@ -158,7 +158,7 @@ fn mask_to(end: u64) -> u8 {
 }
 
 pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let wanted = match parse::required_integer(&arguments[2])? {
+    let bit = match parse::required_integer(&arguments[2])? {
         0 => false,
         1 => true,
         _ => return Err("ERR The bit argument must be 1 or 0.".into()),
@@ -168,50 +168,50 @@ pub fn bitpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     let part = Part::parse(arguments.tail(3))?;
     let Some(entry) = context.read_kind(&arguments[1], Kind::String)? else {
-        context.reply.integer(if wanted { -1 } else { 0 });
+        context.reply.integer(if bit { -1 } else { 0 });
         return Ok(());
     };
     let length = StringValue::of(&entry).length();
     let bits = part.map_or(0..length * 8, |part| part.bits(length));
     let end_is_given = part.is_some_and(|part| part.end.is_some());
-    let found = match position(context, &entry, bits.clone(), wanted) {
+    let bit_position = match position(context, &entry, bits.clone(), bit) {
         Some(position) => position as i64,
         // Clear bits follow the value, unless the range ends before.
-        None if !wanted && !end_is_given && !bits.is_empty() => bits.end as i64,
+        None if !bit && !end_is_given && !bits.is_empty() => bits.end as i64,
         None => -1,
     };
-    context.reply.integer(found);
+    context.reply.integer(bit_position);
     Ok(())
 }
 
 /// The first bit of the range that is set, or clear.
-fn position(context: &mut Context<'_, '_>, entry: &Entry, bits: Range<u64>, wanted: bool) -> Option<u64> {
-    let (mut found, mut at) = (None, bits.start / 8 * 8);
+fn position(context: &mut Context<'_, '_>, entry: &Entry, bits: Range<u64>, bit: bool) -> Option<u64> {
+    let (mut bit_position, mut at) = (None, bits.start / 8 * 8);
     let walk = |bytes, visit: VisitPiece<'_>| StringValue::of(entry).each(context.tx, bytes, visit);
     each_piece(bits, walk, &mut |piece, bits| {
         let inside = match piece {
-            Piece::Bytes(bytes) => find(bytes, bits, wanted),
-            Piece::Zeros(_) if wanted => None,
+            Piece::Bytes(bytes) => find(bytes, bits, bit),
+            Piece::Zeros(_) if bit => None,
             Piece::Zeros(_) => Some(bits.start),
         };
-        found = inside.map(|position| at + position);
+        bit_position = inside.map(|position| at + position);
         at += 8 * piece.length();
-        match found {
+        match bit_position {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
     });
-    found
+    bit_position
 }
 
 /// The same for bytes in memory.
-fn find(value: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> {
+fn find(value: &[u8], bits: Range<u64>, bit: bool) -> Option<u64> {
     if bits.is_empty() {
         return None;
     }
     let (first, last) = ((bits.start / 8) as usize, ((bits.end - 1) / 8) as usize);
     let candidates = |index: usize| {
-        let byte = if wanted { value[index] } else { !value[index] };
+        let byte = if bit { value[index] } else { !value[index] };
         let from = if index == first { mask_from(bits.start) } else { 0xff };
         let to = if index == last { mask_to(bits.end) } else { 0xff };
         byte & from & to
@@ -220,9 +220,9 @@ fn find(value: &[u8], bits: Range<u64>, wanted: bool) -> Option<u64> {
     if candidates(first) != 0 {
         return Some(position(first));
     }
-    let skipped = if wanted { 0 } else { 0xff };
-    let rest = &value[first + 1..last + 1];
-    let index = first + 1 + rest.iter().position(|&byte| byte != skipped)?;
+    let skipped = if bit { 0 } else { 0xff };
+    let tail = &value[first + 1..last + 1];
+    let index = first + 1 + tail.iter().position(|&byte| byte != skipped)?;
     (candidates(index) != 0).then(|| position(index))
 }
 

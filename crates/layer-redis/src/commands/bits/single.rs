@@ -34,8 +34,8 @@ pub fn setbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 
 pub fn getbit(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let offset = offset(&arguments[2])?;
-    let found = context.read_kind(&arguments[1], Kind::String)?;
-    let on = byte(context, found.as_ref(), offset / 8) & 0x80 >> (offset % 8) != 0;
+    let entry = context.read_kind(&arguments[1], Kind::String)?;
+    let on = byte(context, entry.as_ref(), offset / 8) & 0x80 >> (offset % 8) != 0;
     context.reply.integer(i64::from(on));
     Ok(())
 }

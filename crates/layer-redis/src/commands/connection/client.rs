@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 
 use super::filters::Filters;
-use super::{row, tracking};
+use super::tracking;
 use crate::commands::help::help_command;
 use crate::connections::clients::{Client, ClientState, ReplyMode};
 use crate::handler::context::Context;
@@ -28,27 +28,29 @@ pub const COMMANDS: &[Definition] = &[container(
 const ANYONE: u32 = NOSCRIPT | LOADING | STALE;
 const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
+const FAMILY: Family = Family::of(Group::Connection).since("6.0.0");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("client|capa", -3, ANYONE, "8.0.0", "Says what this connection's client can deal with.", capa),
-    row("client|caching", 3, ANYONE, "6.0.0", "Says whether the keys of the next command are tracked.", tracking::caching),
-    row("client|getredir", 2, ANYONE, "6.0.0", "Says to which connection invalidations go.", tracking::get_redirection),
-    row("client|tracking", -3, ANYONE, "6.0.0", "Turns the tracking of keys that this connection reads on or off.", tracking::tracking),
-    row("client|trackinginfo", 2, ANYONE, "6.2.0", "Shows how this connection tracks.", tracking::tracking_info),
-    row("client|getname", 2, ANYONE, "2.6.9", "Returns the name of this connection.", get_name),
+    FAMILY.row("client|capa", -3, ANYONE, "Says what this connection's client can deal with.", Answers(capa)).since("8.0.0"),
+    FAMILY.row("client|caching", 3, ANYONE, "Says whether the keys of the next command are tracked.", Answers(tracking::caching)),
+    FAMILY.row("client|getredir", 2, ANYONE, "Says to which connection invalidations go.", Answers(tracking::get_redirection)),
+    FAMILY.row("client|tracking", -3, ANYONE, "Turns the tracking of keys that this connection reads on or off.", Answers(tracking::tracking)),
+    FAMILY.row("client|trackinginfo", 2, ANYONE, "Shows how this connection tracks.", Answers(tracking::tracking_info)).since("6.2.0"),
+    FAMILY.row("client|getname", 2, ANYONE, "Returns the name of this connection.", Answers(get_name)).since("2.6.9"),
     help_command("client|help", Group::Connection, "5.0.0"),
-    row("client|id", 2, ANYONE, "5.0.0", "Returns the id of this connection.", id),
-    row("client|info", 2, ANYONE, "6.2.0", "Describes this connection.", info),
-    row("client|kill", -3, ADMINISTRATOR, "2.4.0", "Closes the connection at an address, or those that match all filters.", kill),
-    row("client|list", -2, ADMINISTRATOR, "2.4.0", "Describes all connections, or those of a type or with given ids.", list),
-    row("client|no-evict", 3, ADMINISTRATOR, "7.0.0", "Marks this connection as one not to be evicted.", no_evict),
-    row("client|no-touch", 3, ANYONE, "7.2.0", "Makes the commands of this connection leave access times alone.", no_touch),
-    row("client|pause", -3, ADMINISTRATOR, "3.0.0", "Holds back all commands, or those that write, for some milliseconds.", pause),
-    row("client|reply", 3, ANYONE, "3.2.0", "Turns replies on, off, or off for the next command.", reply),
-    row("client|setinfo", 4, ANYONE, "7.2.0", "Notes the name or version of the client's library.", set_info),
-    row("client|setname", 3, ANYONE, "2.6.9", "Names this connection.", set_name_command),
-    row("client|unblock", -3, ADMINISTRATOR, "5.0.0", "Ends the wait of a blocked connection.", unblock),
-    row("client|unpause", 2, ADMINISTRATOR, "6.2.0", "Ends a pause.", unpause),
+    FAMILY.row("client|id", 2, ANYONE, "Returns the id of this connection.", Answers(id)).since("5.0.0"),
+    FAMILY.row("client|info", 2, ANYONE, "Describes this connection.", Answers(info)).since("6.2.0"),
+    FAMILY.row("client|kill", -3, ADMINISTRATOR, "Closes the connection at an address, or those that match all filters.", Answers(kill)).since("2.4.0"),
+    FAMILY.row("client|list", -2, ADMINISTRATOR, "Describes all connections, or those of a type or with given ids.", Answers(list)).since("2.4.0"),
+    FAMILY.row("client|no-evict", 3, ADMINISTRATOR, "Marks this connection as one not to be evicted.", Answers(no_evict)).since("7.0.0"),
+    FAMILY.row("client|no-touch", 3, ANYONE, "Makes the commands of this connection leave access times alone.", Answers(no_touch)).since("7.2.0"),
+    FAMILY.row("client|pause", -3, ADMINISTRATOR, "Holds back all commands, or those that write, for some milliseconds.", Answers(pause)).since("3.0.0"),
+    FAMILY.row("client|reply", 3, ANYONE, "Turns replies on, off, or off for the next command.", Answers(reply)).since("3.2.0"),
+    FAMILY.row("client|setinfo", 4, ANYONE, "Notes the name or version of the client's library.", Answers(set_info)).since("7.2.0"),
+    FAMILY.row("client|setname", 3, ANYONE, "Names this connection.", Answers(set_name_command)).since("2.6.9"),
+    FAMILY.row("client|unblock", -3, ADMINISTRATOR, "Ends the wait of a blocked connection.", Answers(unblock)).since("5.0.0"),
+    FAMILY.row("client|unpause", 2, ADMINISTRATOR, "Ends a pause.", Answers(unpause)).since("6.2.0"),
 ];
 
 fn get_name(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -165,7 +167,7 @@ fn with_ids(context: &Context<'_, '_>, ids: Arguments<'_>) -> Result<Option<Vec<
     Ok(Some(clients))
 }
 
-/// CLIENT CAPA capability [capability ...]: unknown ones are ignored, as in Valkey.
+/// CLIENT CAPA capability [capability ...]: unknown capabilities are ignored, as in Valkey.
 fn capa(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     if arguments.iter().skip(2).any(|word| parse::is(word, "redirect")) {
         context.client.shared.details.lock().can_redirect = true;
@@ -230,7 +232,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 }
 
 fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let of_all = match arguments.get(3) {
+    let pauses_reads = match arguments.get(3) {
         Some(_) if arguments.len() > 4 => return Err(not_so(arguments)),
         None => true,
         Some(mode) if parse::is(mode, "all") => true,
@@ -244,7 +246,10 @@ fn pause(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), 
         .checked_add(timeout_ms)
         .filter(|until_ms| *until_ms <= i64::MAX as u64);
     let until_ms = until_ms.ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
-    context.connections().pause.start(until_ms, of_all, context.now_ms);
+    context
+        .connections()
+        .pause
+        .start(until_ms, pauses_reads, context.now_ms);
     context.reply.ok();
     Ok(())
 }

@@ -16,7 +16,6 @@ use crate::access::login_guard::peer_of;
 use crate::commands::server::write_modules;
 use crate::commands::transactions;
 use crate::connections::clients::{ClientState, ReplyMode};
-use crate::facts::REDIS_VERSION;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
@@ -25,58 +24,18 @@ use crate::{command::errors, command::parse};
 
 const GREETING: u32 = NOSCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
 
+const FAMILY: Family = Family::of(Group::Connection);
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    row("ping", -1, FAST, "1.0.0", "Answers PONG, or its argument.", ping),
-    row("echo", 2, LOADING | STALE | FAST, "1.0.0", "Answers its argument.", echo),
-    row("quit", -1, GREETING, "1.0.0", "Closes the connection.", quit),
-    row("select", 2, LOADING | STALE | FAST, "1.0.0", "Selects a database of this connection.", select),
-    greeting("auth", -2, "1.0.0", "Authenticates the connection.", auth),
-    greeting("hello", -1, "6.0.0", "Chooses the protocol, and authenticates and names the connection.", hello),
-    row("reset", 1, GREETING, "6.2.0", "Makes the connection as it was when it began.", reset),
+    FAMILY.row("ping", -1, FAST, "Answers PONG, or its argument.", Answers(ping)),
+    FAMILY.row("echo", 2, LOADING | STALE | FAST, "Answers its argument.", Answers(echo)),
+    FAMILY.row("quit", -1, GREETING, "Closes the connection.", Answers(quit)),
+    FAMILY.row("select", 2, LOADING | STALE | FAST, "Selects a database of this connection.", Answers(select)),
+    FAMILY.row("auth", -2, GREETING, "Authenticates the connection.", Decides(auth)),
+    FAMILY.row("hello", -1, GREETING, "Chooses the protocol, and authenticates and names the connection.", Decides(hello)).since("6.0.0"),
+    FAMILY.row("reset", 1, GREETING, "Makes the connection as it was when it began.", Answers(reset)).since("6.2.0"),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    since: &'static str,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Connection,
-        since,
-        "O(1)",
-        summary,
-        handler,
-    )
-}
-
-/// A command after which the connection may have to wait, or continue in another logical database.
-const fn greeting(
-    name: &'static str,
-    arity: i32,
-    since: &'static str,
-    summary: &'static str,
-    handler: Deciding,
-) -> Definition {
-    entry(
-        name,
-        arity,
-        GREETING,
-        NO_KEYS,
-        Group::Connection,
-        since,
-        "O(1)",
-        summary,
-        Decides(handler),
-    )
-}
 
 fn ping(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let is_listening = context.reply.protocol() == Protocol::Resp2 && !context.client.subscriptions.is_empty();
@@ -127,7 +86,7 @@ pub fn log_in(
         3 => (&arguments[1], &arguments[2]),
         _ => return Err(errors::SYNTAX.into()),
     };
-    let outcome = authenticate(groups, client, (user, password), arguments)?;
+    let outcome = authenticate(groups, client, user, password, arguments)?;
     if let Outcome::Done = outcome {
         reply.ok();
     }
@@ -158,7 +117,8 @@ fn user_here(groups: Groups<'_>, name: &[u8], password: &[u8]) -> Result<Vec<u8>
 fn authenticate(
     groups: Groups<'_>,
     client: &mut ClientState,
-    (name, password): (&[u8], &[u8]),
+    name: &[u8],
+    password: &[u8],
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let peer = peer_of(&client.shared.address);
@@ -205,8 +165,8 @@ pub fn greet(
     arguments: Arguments<'_>,
 ) -> Result<Outcome, ErrorReply> {
     let greeting = parse_greeting(arguments)?;
-    if let Some(credentials) = greeting.credentials {
-        let outcome = authenticate(groups, client, credentials, arguments)?;
+    if let Some((name, password)) = greeting.credentials {
+        let outcome = authenticate(groups, client, name, password, arguments)?;
         if !matches!(outcome, Outcome::Done) {
             return Ok(outcome);
         }
@@ -268,7 +228,7 @@ fn write_greeting(groups: Groups<'_>, client: &ClientState, reply: &mut Reply<'_
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
-    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(groups.process().identity.redis_version.text().as_bytes());
     reply.bulk(b"proto");
     reply.integer(protocol.into());
     reply.bulk(b"id");
@@ -278,7 +238,7 @@ fn write_greeting(groups: Groups<'_>, client: &ClientState, reply: &mut Reply<'_
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
-    write_modules(reply);
+    write_modules(groups.commands(), reply);
 }
 
 fn reset(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {

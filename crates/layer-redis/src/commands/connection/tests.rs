@@ -1,5 +1,6 @@
 //! The connection's commands through whole sessions.
 
+use crate::session::received::Next;
 use crate::testing::{Connection, Fixture, show};
 
 fn run(connection: &mut Connection, words: &[&str]) -> String {
@@ -22,7 +23,7 @@ fn greeting_and_selection() {
          HELLO x => !ERR Protocol version is not an integer or out of range
          HELLO 2 auth a => !ERR Syntax error in HELLO option 'auth'
          HELLO 2 foo => !ERR Syntax error in HELLO option 'foo'
-         HELLO 3 SETNAME n => {server: redis, version: 7.4.0, proto: 3, id: 1, mode: standalone, role: master, modules: [{name: ReJSON, ver: 20800, path: , args: []} {name: search, ver: 20810, path: , args: []} {name: vectorset, ver: 1, path: , args: []}]}
+         HELLO 3 SETNAME n => {server: redis, version: 8.2.3, proto: 3, id: 1, mode: standalone, role: master, modules: [{name: ReJSON, ver: 20800, path: , args: []}]}
          CLIENT GETNAME => n
          RESET => RESET
          CLIENT GETNAME => nil
@@ -98,7 +99,8 @@ fn client_list_and_kill() {
     assert!(second.session.client().killed.load(std::sync::atomic::Ordering::SeqCst));
     let mut out = Vec::new();
     let received = first.session.receive(b"CLIENT KILL SKIPME no\r\n", &mut out);
-    assert_eq!((out.as_slice(), received.close), (&b":1\r\n"[..], true));
+    assert_eq!(out, b":1\r\n");
+    assert!(matches!(received.next, Next::Close));
 }
 
 #[test]
@@ -199,7 +201,8 @@ fn nothing_is_executed_after_quit() {
     let fixture = Fixture::new();
     let mut out = Vec::new();
     let received = fixture.connect().session.receive(b"QUIT\r\nSET a 1\r\n", &mut out);
-    assert_eq!((out.as_slice(), received.close), (&b"+OK\r\n"[..], true));
+    assert_eq!(out, b"+OK\r\n");
+    assert!(matches!(received.next, Next::Close));
     fixture.connect().check("GET a => nil");
 }
 
@@ -239,7 +242,12 @@ fn commands_that_need_memory_are_refused_beyond_maxmemory() {
          GET a => 1
          DEL b => 0
          MULTI => OK
-         GET a => !OOM command not allowed when used memory > 'maxmemory'.
+         GET a => QUEUED
+         DEL b => QUEUED
+         EXEC => [1 0]
+         MULTI => OK
+         GET a => QUEUED
+         SET a 2 => !OOM command not allowed when used memory > 'maxmemory'.
          EXEC => !EXECABORT Transaction discarded because of previous errors.",
     );
     connection.check("EXEC => [1]");
@@ -349,25 +357,31 @@ fn caching_is_wished_for_a_command_or_a_whole_transaction() {
 /// prefix given twice was accepted, and a second BCAST without a prefix was refused.
 #[test]
 fn options_of_tracking_are_refused_as_redis_does() {
-    let overlap = |prefix: &str, what: &str, other: &str| {
-        format!("!ERR Prefix '{prefix}' overlaps with {what} '{other}'. Prefixes for a single client must not overlap.")
+    let overlap = |prefix: &str, origin: &str, other: &str| {
+        format!(
+            "!ERR Prefix '{prefix}' overlaps with {origin} '{other}'. Prefixes for a single client must not overlap."
+        )
     };
-    let given = |prefix: &str, other: &str| overlap(prefix, "another provided prefix", other);
-    let there = |prefix: &str, other: &str| overlap(prefix, "an existing prefix", other);
+    let with_given = |prefix: &str, other: &str| overlap(prefix, "another provided prefix", other);
+    let with_existing = |prefix: &str, other: &str| overlap(prefix, "an existing prefix", other);
     let ok = || "OK".to_owned();
     for (before, options, expected) in [
-        ("OFF", "ON BCAST PREFIX a PREFIX ab", given("a", "ab")),
-        ("OFF", "ON BCAST PREFIX ab PREFIX a", given("ab", "a")),
-        ("OFF", "ON BCAST PREFIX a PREFIX a", given("a", "a")),
+        ("OFF", "ON BCAST PREFIX a PREFIX ab", with_given("a", "ab")),
+        ("OFF", "ON BCAST PREFIX ab PREFIX a", with_given("ab", "a")),
+        ("OFF", "ON BCAST PREFIX a PREFIX a", with_given("a", "a")),
         ("OFF", "ON BCAST PREFIX a PREFIX b", ok()),
-        ("ON BCAST PREFIX a", "ON BCAST PREFIX a", there("a", "a")),
-        ("ON BCAST PREFIX a", "ON BCAST PREFIX ab", there("ab", "a")),
-        ("ON BCAST PREFIX a", "ON BCAST PREFIX a PREFIX ab", there("a", "a")),
-        ("ON BCAST PREFIX a", "ON BCAST PREFIX \"\"", there("", "a")),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX a", with_existing("a", "a")),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX ab", with_existing("ab", "a")),
+        (
+            "ON BCAST PREFIX a",
+            "ON BCAST PREFIX a PREFIX ab",
+            with_existing("a", "a"),
+        ),
+        ("ON BCAST PREFIX a", "ON BCAST PREFIX \"\"", with_existing("", "a")),
         ("ON BCAST PREFIX a", "ON BCAST PREFIX b", ok()),
         ("ON BCAST PREFIX a", "ON BCAST", ok()),
         ("ON BCAST", "ON BCAST", ok()),
-        ("ON BCAST", "ON BCAST PREFIX a", there("a", "")),
+        ("ON BCAST", "ON BCAST PREFIX a", with_existing("a", "")),
         ("OFF", "OFF PREFIX a", ok()),
         (
             "OFF",
@@ -432,8 +446,8 @@ fn a_connection_is_shown_after_exec() {
          INCR a => QUEUED
          EXEC => [nil 1]",
     );
-    let shown = run(&mut other, &["CLIENT", "LIST", "ID", "1"]);
-    assert!(shown.contains(" cmd=exec "), "{shown}");
+    let list = run(&mut other, &["CLIENT", "LIST", "ID", "1"]);
+    assert!(list.contains(" cmd=exec "), "{list}");
     other.check(
         "CLIENT KILL MAXAGE 0 => !ERR maxage should be greater than 0
          CLIENT KILL MAXAGE x => !ERR maxage is not an integer or out of range",
@@ -450,16 +464,16 @@ fn info_of(connection: &mut Connection, section: &str, name: &str) -> String {
 fn info_counts_who_waits_watches_and_was_denied() {
     let fixture = Fixture::new();
     let mut admin = fixture.connect();
-    let mut others: Vec<Connection> = (0..5).map(|_| fixture.connect()).collect();
+    let mut other_clients: Vec<Connection> = (0..5).map(|_| fixture.connect()).collect();
     admin.check(
         "XGROUP CREATE s g $ MKSTREAM => OK
          ACL SETUSER limited on >secret ~mine &mine +get +set +publish => OK",
     );
-    others[0].bytes(&["BLPOP", "other", "0"]);
-    others[1].bytes(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"]);
-    others[2].check("WATCH a b => OK");
-    others[4].check("WATCH b c => OK");
-    others[3].check(
+    other_clients[0].bytes(&["BLPOP", "other", "0"]);
+    other_clients[1].bytes(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"]);
+    other_clients[2].check("WATCH a b => OK");
+    other_clients[4].check("WATCH b c => OK");
+    other_clients[3].check(
         "AUTH limited wrong => !WRONGPASS invalid username-password pair or user is disabled.
          AUTH limited secret => OK",
     );
@@ -469,7 +483,7 @@ fn info_counts_who_waits_watches_and_was_denied() {
         &["SET", "yours", "1"],
         &["PUBLISH", "yours", "1"],
     ] {
-        assert!(run(&mut others[3], words).starts_with("!NOPERM"));
+        assert!(run(&mut other_clients[3], words).starts_with("!NOPERM"));
     }
     for (section, name, expected) in [
         ("clients", "blocked_clients", "2"),
@@ -507,11 +521,11 @@ fn lists_of_connections_are_filtered() {
     admin.check("PING => PONG");
     let mut ids = |words: &str| -> String {
         let words: Vec<&str> = ["CLIENT", "LIST"].into_iter().chain(words.split_whitespace()).collect();
-        let shown = run(&mut admin, &words);
-        if shown.starts_with('!') {
-            return shown;
+        let list = run(&mut admin, &words);
+        if list.starts_with('!') {
+            return list;
         }
-        let ids = shown.lines().map(|line| line["id=".len()..].split(' ').next().unwrap());
+        let ids = list.lines().map(|line| line["id=".len()..].split(' ').next().unwrap());
         ids.collect::<Vec<_>>().join(" ")
     };
     for (words, expected) in [

@@ -38,14 +38,14 @@ pub fn tracking(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
 /// The mode without its prefixes, and the prefixes in the order of the request.
 fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result<(Mode, Vec<&'a [u8]>), ErrorReply> {
     let (mut mode, mut prefixes) = (Mode::default(), Vec::new());
-    let mut rest = arguments.iter().skip(3);
-    while let Some(word) = rest.next() {
+    let mut options = arguments.iter().skip(3);
+    while let Some(word) = options.next() {
         match word.to_ascii_lowercase().as_slice() {
             b"redirect" => {
-                let id = rest.next().ok_or(errors::SYNTAX)?;
+                let id = options.next().ok_or(errors::SYNTAX)?;
                 mode.redirect = redirect(context, id, mode.redirect)?;
             }
-            b"prefix" => prefixes.push(rest.next().ok_or(errors::SYNTAX)?),
+            b"prefix" => prefixes.push(options.next().ok_or(errors::SYNTAX)?),
             b"bcast" => mode.broadcast = true,
             b"optin" => mode.opt_in = true,
             b"optout" => mode.opt_out = true,
@@ -56,8 +56,8 @@ fn parse_mode<'a>(context: &Context<'_, '_>, arguments: Arguments<'a>) -> Result
     Ok((mode, prefixes))
 }
 
-fn redirect(context: &Context<'_, '_>, id: &[u8], given: Option<u64>) -> Result<Option<u64>, ErrorReply> {
-    if given.is_some() {
+fn redirect(context: &Context<'_, '_>, id: &[u8], earlier: Option<u64>) -> Result<Option<u64>, ErrorReply> {
+    if earlier.is_some() {
         return Err("ERR A client can only redirect to a single other client".into());
     }
     let id = parse::required_integer(id)?;
@@ -107,11 +107,11 @@ fn check(mode: &Mode, prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), Erro
 /// twice.
 fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorReply> {
     let show = |prefix: &[u8]| String::from_utf8_lossy(prefix).into_owned();
-    let overlaps = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+    let overlaps = |first: &[u8], other: &[u8]| first.starts_with(other) || other.starts_with(first);
     let overlapping = overlapping(prefixes);
     for (index, prefix) in prefixes.iter().enumerate() {
-        let of_old = old.and_then(|old| first_overlap(&old.prefixes, prefix));
-        let clash = match of_old {
+        let old_overlap = old.and_then(|old| first_overlap(&old.prefixes, prefix));
+        let clash = match old_overlap {
             Some(other) => Some((other, "an existing prefix")),
             None if overlapping.contains(prefix) => {
                 let mut later = prefixes[index + 1..].iter();
@@ -120,9 +120,9 @@ fn check_prefixes(prefixes: &[&[u8]], old: Option<&Mode>) -> Result<(), ErrorRep
             }
             None => None,
         };
-        if let Some((other, what)) = clash {
+        if let Some((other, origin)) = clash {
             return Err(format!(
-                "ERR Prefix '{}' overlaps with {what} '{}'. Prefixes for a single client must not overlap.",
+                "ERR Prefix '{}' overlaps with {origin} '{}'. Prefixes for a single client must not overlap.",
                 show(prefix),
                 show(other)
             )
@@ -206,7 +206,7 @@ fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
         return vec!["off"];
     };
     let target_is_gone = mode.is_redirect_broken;
-    let known = [
+    let mode_flags = [
         (true, "on"),
         (mode.broadcast, "bcast"),
         (mode.opt_in, "optin"),
@@ -216,7 +216,7 @@ fn flags(client: &ClientState, mode: Option<&Mode>) -> Vec<&'static str> {
         (mode.no_loop, "noloop"),
         (target_is_gone, "broken_redirect"),
     ];
-    known
+    mode_flags
         .into_iter()
         .filter(|(is_set, _)| *is_set)
         .map(|(_, flag)| flag)

@@ -9,6 +9,8 @@
 //! Pure, and the same arithmetic in the same order as Redis 7.0 does, so that answers agree to the
 //! last digit.
 
+use std::ops::Range;
+
 /// Bits of each coordinate in a score.
 pub const STEPS_MAX: u32 = 26;
 const LONGITUDES: Axis = Axis {
@@ -61,7 +63,7 @@ pub struct Window {
 
 impl Axis {
     /// The range of parts that covers the interval between two values, which may exceed the axis.
-    fn parts_between(self, (from, to): (f64, f64)) -> (u32, u32) {
+    fn parts_between(self, from: f64, to: f64) -> (u32, u32) {
         let first = if from > self.min {
             self.part(from.min(self.max), STEPS_MAX)
         } else {
@@ -172,17 +174,18 @@ impl Cell {
     }
 
     /// The scores of the places in the cell, the end exclusive.
-    pub fn scores(self) -> (f64, f64) {
+    pub fn scores(self) -> Range<f64> {
         let shift = 52 - self.step * 2;
-        ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
+        (self.bits << shift) as f64..((self.bits + 1) << shift) as f64
     }
 }
 
 impl Window {
     pub fn around(area: &Area) -> Window {
+        let ((south, north), (west, east)) = (area.latitude, area.longitude);
         Window {
-            latitude: LATITUDES.parts_between(area.latitude),
-            longitude: LONGITUDES.parts_between(area.longitude),
+            latitude: LATITUDES.parts_between(south, north),
+            longitude: LONGITUDES.parts_between(west, east),
         }
     }
 
@@ -204,13 +207,13 @@ fn bits_of(score: f64) -> u64 {
     }
 }
 
-/// Adds a direction to the number in every other bit. `others` are the bits between, through which
-/// a carry must pass.
-fn move_part(part: u64, others: u64, own: u64, direction: i8) -> u64 {
+/// Adds a direction to the number in every other bit. A carry passes through `other_bits`, the bits
+/// between.
+fn move_part(part: u64, other_bits: u64, own: u64, direction: i8) -> u64 {
     match direction {
         0 => part,
-        1 => part.wrapping_add(others + 1) & own,
-        _ => (part | others).wrapping_sub(others + 1) & own,
+        1 => part.wrapping_add(other_bits + 1) & own,
+        _ => (part | other_bits).wrapping_sub(other_bits + 1) & own,
     }
 }
 
@@ -247,9 +250,12 @@ mod tests {
     fn known_places() {
         let palermo = point(13.361389, 38.115556);
         assert_eq!(palermo.score(), 3479099956230698.0);
-        let kept = Point::of_score(palermo.score());
-        assert_eq!(&kept.geohash(), b"sqc8b49rny0");
-        assert_eq!((kept.longitude, kept.latitude), (13.361389338970184, 38.1155563954963));
+        let stored = Point::of_score(palermo.score());
+        assert_eq!(&stored.geohash(), b"sqc8b49rny0");
+        assert_eq!(
+            (stored.longitude, stored.latitude),
+            (13.361389338970184, 38.1155563954963)
+        );
     }
 
     #[test]
@@ -272,7 +278,7 @@ mod tests {
             let kept = Point::of_score(place.score());
             prop_assert!((kept.longitude - longitude).abs() < 1e-5 && (kept.latitude - latitude).abs() < 1e-5);
             for step in 1..=STEPS_MAX {
-                let (min, max) = place.cell(step).scores();
+                let Range { start: min, end: max } = place.cell(step).scores();
                 prop_assert!((min..max).contains(&place.score()));
                 for (east, north) in [(1, 0), (0, 1), (1, -1), (-1, -1)] {
                     prop_assert_eq!(place.cell(step).neighbor(east, north).neighbor(-east, -north), place.cell(step));

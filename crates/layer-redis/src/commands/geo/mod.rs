@@ -27,16 +27,21 @@ const fn stored(keyword: &'static str, from: i32) -> Specification {
     Specification::new("OW update", Begin::Keyword(keyword, from), Find::ONE)
 }
 
+const FAMILY: Family = Family::of(Group::Geo)
+    .keys(ONE_KEY)
+    .since("3.2.0")
+    .complexity("O(log N + M) with M places in the cells that cover the circle");
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command("geoadd", -5, WRITE | DENYOOM, ONE_KEY, Group::Geo, "3.2.0", "O(log N) for each place", "Adds places to a set.", points::geoadd),
-    command("geodist", -4, READONLY, ONE_KEY, Group::Geo, "3.2.0", "O(log N)", "Returns the distance between two places of a set.", points::geodist),
-    command("geohash", -2, READONLY, ONE_KEY, Group::Geo, "3.2.0", "O(log N) for each member", "Returns the geohashes of members.", points::geohash),
-    command("geopos", -2, READONLY, ONE_KEY, Group::Geo, "3.2.0", "O(log N) for each member", "Returns the longitudes and latitudes of members.", points::geopos),
-    command("georadius", -6, WRITE | DENYOOM | MOVABLE_KEYS, RADIUS_KEYS, Group::Geo, "3.2.0", "O(log N + M) with M places in the cells that cover the circle", "Finds, and may store, the places within a circle.", search::georadius),
-    command("georadius_ro", -6, READONLY, ONE_KEY, Group::Geo, "3.2.10", "O(log N + M) with M places in the cells that cover the circle", "Finds the places within a circle.", search::georadius_ro),
-    command("georadiusbymember", -5, WRITE | DENYOOM | MOVABLE_KEYS, RADIUS_KEYS_BY_MEMBER, Group::Geo, "3.2.0", "O(log N + M) with M places in the cells that cover the circle", "Finds, and may store, the places within a circle around a member.", search::georadiusbymember),
-    command("georadiusbymember_ro", -5, READONLY, ONE_KEY, Group::Geo, "3.2.10", "O(log N + M) with M places in the cells that cover the circle", "Finds the places within a circle around a member.", search::georadiusbymember_ro),
-    command("geosearch", -7, READONLY, ONE_KEY, Group::Geo, "6.2.0", "O(log N + M) with M places in the cells that cover the shape", "Finds the places within a circle, a box or a polygon.", search::geosearch),
-    command("geosearchstore", -8, WRITE | DENYOOM, TWO_KEYS, Group::Geo, "6.2.0", "O(log N + M) with M places in the cells that cover the shape", "Stores the places within a circle, a box or a polygon.", search::geosearchstore),
+    FAMILY.row("geoadd", -5, WRITE | DENYOOM, "Adds places to a set.", Answers(points::geoadd)).complexity("O(log N) for each place"),
+    FAMILY.row("geodist", -4, READONLY, "Returns the distance between two places of a set.", Answers(points::geodist)).complexity("O(log N)"),
+    FAMILY.row("geohash", -2, READONLY, "Returns the geohashes of members.", Answers(points::geohash)).complexity("O(log N) for each member"),
+    FAMILY.row("geopos", -2, READONLY, "Returns the longitudes and latitudes of members.", Answers(points::geopos)).complexity("O(log N) for each member"),
+    FAMILY.row("georadius", -6, WRITE | DENYOOM | MOVABLE_KEYS, "Finds, and may store, the places within a circle.", Answers(search::georadius)).keys(RADIUS_KEYS),
+    FAMILY.row("georadius_ro", -6, READONLY | KNOWS_SIZE, "Finds the places within a circle.", Answers(search::georadius_ro)).since("3.2.10"),
+    FAMILY.row("georadiusbymember", -5, WRITE | DENYOOM | MOVABLE_KEYS, "Finds, and may store, the places within a circle around a member.", Answers(search::georadiusbymember)).keys(RADIUS_KEYS_BY_MEMBER),
+    FAMILY.row("georadiusbymember_ro", -5, READONLY | KNOWS_SIZE, "Finds the places within a circle around a member.", Answers(search::georadiusbymember_ro)).since("3.2.10"),
+    FAMILY.row("geosearch", -7, READONLY | KNOWS_SIZE, "Finds the places within a circle, a box or a polygon.", Answers(search::geosearch)).since("6.2.0").complexity("O(log N + M) with M places in the cells that cover the shape"),
+    FAMILY.row("geosearchstore", -8, WRITE | DENYOOM, "Stores the places within a circle, a box or a polygon.", Answers(search::geosearchstore)).keys(TWO_KEYS).since("6.2.0").complexity("O(log N + M) with M places in the cells that cover the shape"),
 ];

@@ -1,6 +1,7 @@
 //! Commands that search: GEOSEARCH, GEOSEARCHSTORE, and GEORADIUS with its kin, which they replace.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
@@ -72,6 +73,15 @@ struct Request<'a> {
     by_member: bool,
 }
 
+/// The places that a search takes.
+struct Wanted<'s> {
+    shape: &'s Shape,
+    /// Around the shape.
+    window: Window,
+    /// COUNT with ANY: the number of places after which the search ends.
+    enough: Option<usize>,
+}
+
 /// A place that was found.
 struct Found {
     member: Vec<u8>,
@@ -131,13 +141,16 @@ fn search(context: &mut Context<'_, '_>, arguments: Arguments<'_>, form: Form) -
     let request = Request::parse(context.tx, arguments, form, set.as_ref())?;
     request.check(arguments, form)?;
     let mut workspace = context.workspace();
-    let found = match (set, request.shape()) {
+    let members = match (set, request.shape()) {
         (Some(set), Some(shape)) => request.find(context.tx, &set, &shape, &mut workspace)?,
         _ => Vec::new(),
     };
+    if context.must_end_before(members.len() as u64) {
+        return Ok(());
+    }
     match request.target {
-        Some(target) => store(context, &request, target, &found),
-        None => answer(&mut context.reply, &request, &found),
+        Some(target) => store(context, &request, target, &members),
+        None => answer(&mut context.reply, &request, &members),
     }
     Ok(())
 }
@@ -314,63 +327,71 @@ impl<'a> Request<'a> {
         shape: &Shape,
         workspace: &mut Workspace<'_>,
     ) -> Result<Vec<Found>, ErrorReply> {
-        let enough = self.count.filter(|_| self.any);
-        let mut found = Vec::new();
-        let window = shape.window();
+        let wanted = Wanted {
+            shape,
+            window: shape.window(),
+            enough: self.count.filter(|_| self.any),
+        };
+        let mut members = Vec::new();
         for cell in shape.cells() {
-            if enough.is_some_and(|enough| found.len() >= enough) {
+            if wanted.enough.is_some_and(|enough| members.len() >= enough) {
                 break;
             }
-            find_between(tx, set, cell.scores(), (shape, window), enough, (&mut found, workspace))?;
+            wanted.find_between(tx, set, cell.scores(), &mut members, workspace)?;
         }
-        let by_distance = |one: &Found, other: &Found| one.distance_meters.total_cmp(&other.distance_meters);
+        let compare_distances = |first: &Found, other: &Found| first.distance_meters.total_cmp(&other.distance_meters);
         let nearest_first = self.count.is_some() && !self.any;
         match self.sort.or(nearest_first.then_some(Sort::Ascending)) {
-            Some(Sort::Ascending) => found.sort_by(by_distance),
-            Some(Sort::Descending) => found.sort_by(|one, other| Ordering::reverse(by_distance(one, other))),
+            Some(Sort::Ascending) => members.sort_by(compare_distances),
+            Some(Sort::Descending) => {
+                members.sort_by(|first, other| Ordering::reverse(compare_distances(first, other)))
+            }
             None => {}
         }
-        found.truncate(self.count.unwrap_or(usize::MAX));
-        Ok(found)
+        members.truncate(self.count.unwrap_or(usize::MAX));
+        Ok(members)
     }
 }
 
-/// Adds the places within the shape whose score is in `min..max`, until there are `enough`.
-fn find_between(
-    tx: &mut Transaction<'_>,
-    set: &SortedSet,
-    (min, max): (f64, f64),
-    (shape, window): (&Shape, Window),
-    enough: Option<usize>,
-    (found, workspace): (&mut Vec<Found>, &mut Workspace<'_>),
-) -> Result<(), ErrorReply> {
-    let mut taken = Ok(());
-    let rank = |tx: &mut Transaction<'_>, score: f64| set.rank(tx, &score_bound(order_of(score)));
-    let (mut start, end) = (rank(tx, min), rank(tx, max));
-    while start < end {
-        let next = enough.map_or(end, |_| end.min(start + LOOKS));
-        set.visit(tx, start..next, false, &mut |member, score| {
-            if !window.holds(score) {
-                return;
+impl Wanted<'_> {
+    /// Adds the places within the shape with a score in the range, until there are enough.
+    fn find_between(
+        &self,
+        tx: &mut Transaction<'_>,
+        set: &SortedSet,
+        scores: Range<f64>,
+        members: &mut Vec<Found>,
+        workspace: &mut Workspace<'_>,
+    ) -> Result<(), ErrorReply> {
+        let Wanted { shape, window, enough } = *self;
+        let mut outcome = Ok(());
+        let rank = |tx: &mut Transaction<'_>, score: f64| set.rank(tx, &score_bound(order_of(score)));
+        let (mut start, end) = (rank(tx, scores.start), rank(tx, scores.end));
+        while start < end {
+            let next = enough.map_or(end, |_| end.min(start + LOOKS));
+            set.visit(tx, start..next, false, &mut |member, score| {
+                if !window.holds(score) {
+                    return;
+                }
+                let point = Point::of_score(score);
+                let is_enough = enough.is_some_and(|enough| members.len() >= enough);
+                if let Some(distance_meters) = shape.distance_within(point).filter(|_| !is_enough && outcome.is_ok()) {
+                    outcome = workspace.take(member.len() + 2 * size_of::<Found>());
+                    members.push(Found {
+                        member: member.to_vec(),
+                        score,
+                        point,
+                        distance_meters,
+                    });
+                }
+            });
+            start = next;
+            if outcome.is_err() || enough.is_some_and(|enough| members.len() >= enough) {
+                break;
             }
-            let point = Point::of_score(score);
-            let is_enough = enough.is_some_and(|enough| found.len() >= enough);
-            if let Some(distance_meters) = shape.distance_within(point).filter(|_| !is_enough && taken.is_ok()) {
-                taken = workspace.take(member.len() + 2 * size_of::<Found>());
-                found.push(Found {
-                    member: member.to_vec(),
-                    score,
-                    point,
-                    distance_meters,
-                });
-            }
-        });
-        start = next;
-        if taken.is_err() || enough.is_some_and(|enough| found.len() >= enough) {
-            break;
         }
+        outcome
     }
-    taken
 }
 
 fn is_store(word: &[u8]) -> bool {
@@ -420,12 +441,12 @@ fn polygon(words: Arguments<'_>) -> Result<Vec<Point>, ErrorReply> {
 }
 
 /// Replies members, each with the requested extras.
-fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
+fn answer(reply: &mut Reply<'_>, request: &Request<'_>, members: &[Found]) {
     let extras = [request.with_distance, request.with_hash, request.with_point];
-    let extra_count = extras.into_iter().filter(|&wanted| wanted).count();
+    let extra_count = extras.into_iter().filter(|&is_requested| is_requested).count();
     let unit_meters = request.unit_meters();
-    reply.array(found.len());
-    for place in found {
+    reply.array(members.len());
+    for place in members {
         if extra_count > 0 {
             reply.array(1 + extra_count);
         }
@@ -443,9 +464,9 @@ fn answer(reply: &mut Reply<'_>, request: &Request<'_>, found: &[Found]) {
 }
 
 /// Replaces the target by a sorted set of the result; removes it if the result is empty.
-fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], found: &[Found]) {
+fn store(context: &mut Context<'_, '_>, request: &Request<'_>, target: &[u8], members: &[Found]) {
     let unit_meters = request.unit_meters();
-    let pairs: Vec<(Vec<u8>, f64)> = found
+    let pairs: Vec<(Vec<u8>, f64)> = members
         .iter()
         .map(|place| match request.store_distance {
             true => (place.member.clone(), place.distance_meters / unit_meters),

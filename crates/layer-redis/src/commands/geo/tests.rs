@@ -59,19 +59,35 @@ fn search(connection: &mut Connection, shape: &Shape, options: &[&str]) -> Vec<S
     }
 }
 
+/// Adds each place under its index.
+fn add(connection: &mut Connection, places: &[Point]) {
+    let numbered = places.iter().enumerate();
+    let words: Vec<String> = numbered
+        .flat_map(|(index, place)| {
+            [
+                place.longitude.to_string(),
+                place.latitude.to_string(),
+                index.to_string(),
+            ]
+        })
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    connection.run(&[&["GEOADD", "g"][..], &words].concat());
+}
+
 /// Every place within the shape, nearest first, found without the grid.
 fn every(places: &[Point], shape: &Shape) -> Vec<String> {
-    let mut found: Vec<(f64, String)> = Vec::new();
+    let mut members: Vec<(f64, String)> = Vec::new();
     for (index, place) in places.iter().enumerate() {
-        let kept = Point::of_score(place.score());
-        found.extend(
+        let stored = Point::of_score(place.score());
+        members.extend(
             shape
-                .distance_within(kept)
+                .distance_within(stored)
                 .map(|distance| (distance, index.to_string())),
         );
     }
-    found.sort_by(|one, other| one.partial_cmp(other).unwrap());
-    found.into_iter().map(|(_, member)| member).collect()
+    members.sort_by(|first, other| first.partial_cmp(other).unwrap());
+    members.into_iter().map(|(_, member)| member).collect()
 }
 
 proptest! {
@@ -83,10 +99,7 @@ proptest! {
         prop_assume!(center.latitude.abs() < 55.0 && center.longitude.abs() < 120.0);
         let shape = Shape { center, extent: Extent::Radius(radius), unit_meters: 1.0 };
         let mut connection = Fixture::new().connect();
-        for (index, place) in places.iter().enumerate() {
-            let (longitude, latitude) = (place.longitude.to_string(), place.latitude.to_string());
-            connection.run(&["GEOADD", "g", &longitude, &latitude, &index.to_string()]);
-        }
+        add(&mut connection, &places);
         let expected = every(&places, &shape);
         let mut found = search(&mut connection, &shape, &["ASC"]);
         prop_assert_eq!(&found[..count.min(found.len())], &search(&mut connection, &shape, &["COUNT", &count.to_string()])[..]);
@@ -104,10 +117,7 @@ proptest! {
     fn polygons_find_every_place_within(corners in prop::collection::vec(place(), 3..9), places in prop::collection::vec(place(), 1..200)) {
         let shape = Shape { center: centroid(&corners), extent: Extent::Polygon(corners), unit_meters: 1.0 };
         let mut connection = Fixture::new().connect();
-        for (index, place) in places.iter().enumerate() {
-            let (longitude, latitude) = (place.longitude.to_string(), place.latitude.to_string());
-            connection.run(&["GEOADD", "g", &longitude, &latitude, &index.to_string()]);
-        }
+        add(&mut connection, &places);
         let mut expected = every(&places, &shape);
         let mut found = search(&mut connection, &shape, &["ASC"]);
         expected.sort();

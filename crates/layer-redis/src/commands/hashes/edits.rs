@@ -86,9 +86,9 @@ impl<'a> Edits<'a> {
         if self.list.len() > SEARCHED_MAX {
             return self.index.get(name).copied();
         }
-        let wanted = tag(name);
+        let name_tag = tag(name);
         let mut tags = self.tags.iter().enumerate();
-        tags.find(|&(position, &tag)| tag == wanted && self.list[position].name == name)
+        tags.find(|&(position, &tag)| tag == name_tag && self.list[position].name == name)
             .map(|(position, _)| position)
     }
 

@@ -1,6 +1,7 @@
 //! The commands on fields and values. Replies follow the pages of the commands at
 //! <https://redis.io/docs/latest/commands/>.
 
+use quartet_engine::Row;
 use quartet_wire_resp::{Arguments, Protocol};
 
 use super::edits::{Change, Deadline, Edits};
@@ -74,11 +75,33 @@ pub fn remove<'f>(
     if entry.is_large() {
         let limits = limits(context.config());
         context.note_change(name, Some(entry));
-        return writing::remove_large(&mut context.keys(), name, entry, fields, limits);
+        return writing::remove_large(&mut context.keys(), name, entry, fields, &mut |_| {}, limits);
     }
     let mut edits = Edits::default();
     fields.for_each(|field| edits.set(field, Change::Remove));
     apply(context, name, Some(entry), edits).removed
+}
+
+/// Removes fields of a large hash. Returns the rows that they had, in no order, of expired fields
+/// too.
+pub fn remove_rows<'f>(
+    context: &mut Context<'_, '_>,
+    name: &[u8],
+    entry: &Entry,
+    fields: impl ExactSizeIterator<Item = &'f [u8]>,
+) -> Vec<Row> {
+    let limits = limits(context.config());
+    let mut rows = Vec::new();
+    context.note_change(name, Some(entry));
+    writing::remove_large(
+        &mut context.keys(),
+        name,
+        entry,
+        fields,
+        &mut |row| rows.push(row.clone()),
+        limits,
+    );
+    rows
 }
 
 pub fn hsetnx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -191,20 +214,20 @@ pub fn hdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 pub fn hexists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
-    let found = entry
+    let exists = entry
         .as_ref()
         .and_then(|entry| value::find(&mut keys, entry, &arguments[2]));
-    reply.integer(i64::from(found.is_some()));
+    reply.integer(i64::from(exists.is_some()));
     Ok(())
 }
 
 pub fn hstrlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let entry = context.read_kind(&arguments[1], Kind::Hash)?;
     let (mut keys, reply) = context.keys_and_reply();
-    let found = entry
+    let length = entry
         .as_ref()
         .and_then(|entry| value::find(&mut keys, entry, &arguments[2]));
-    reply.integer(found.map_or(0, |element| element.value().len() as i64));
+    reply.integer(length.map_or(0, |element| element.value().len() as i64));
     Ok(())
 }
 
@@ -254,8 +277,8 @@ fn increment_field(
     let (name, field) = (&arguments[1], &arguments[2]);
     let mut keys = context.keys();
     let entry = keys.find_kind(name, Kind::Hash)?;
-    let found = entry.as_ref().and_then(|entry| value::find(&mut keys, entry, field));
-    let new = sum(found.as_ref().map(|element| element.value()))?;
+    let old_field = entry.as_ref().and_then(|entry| value::find(&mut keys, entry, field));
+    let new = sum(old_field.as_ref().map(|element| element.value()))?;
     check_field(field)?;
     set_one(context, name, entry.as_ref(), field, &new, Deadline::Keep);
     Ok(new)
@@ -331,15 +354,15 @@ pub fn hscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::Hash)?;
-    let mut found = context.gathered_list();
+    let mut fields = context.gathered_list();
     let next = value::page(&mut context.keys(), &entry, cursor, options.count, &mut |field| {
         if options.matches(field.name) {
-            found.push(field.name);
+            fields.push(field.name);
             if !options.no_values {
-                found.push(field.value);
+                fields.push(field.value);
             }
         }
     });
-    scan::write_page(&mut context.reply, next, found.all()?);
+    scan::write_page(&mut context.reply, next, fields.all()?);
     Ok(())
 }

@@ -4,16 +4,17 @@
 //! Replies and errors follow <https://redis.io/docs/latest/commands/hexpire/> and its neighbours. A
 //! deadline that has passed already removes the field at once.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
+use quartet_engine::Row;
 use quartet_wire_resp::Arguments;
 
 use super::edits::{Change, Deadline, Edits};
-use super::fields::{add_pairs, apply, remove, reply_value};
-use super::value;
+use super::fields::{add_pairs, apply, remove_rows, reply_value};
+use super::value::{self, decode_row};
 use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
-use crate::keyspace::{Entry, Kind};
+use crate::keyspace::{Elements, Entry, Kind, scan};
 use crate::{command::errors, command::parse};
 
 /// Latest deadline that Redis accepts, in milliseconds since the Unix epoch: 46 bits.
@@ -178,12 +179,12 @@ fn current(
     edits: &Edits<'_>,
     field: &[u8],
 ) -> Option<Option<u64>> {
-    let found = value::find(&mut context.keys(), entry?, field)?;
+    let stored = value::find(&mut context.keys(), entry?, field)?;
     match edits.change(field) {
         Some(Change::Remove) => None,
         Some(Change::Expire(Deadline::At(deadline_ms))) => Some(Some(deadline_ms)),
         Some(Change::Expire(Deadline::Never)) => Some(None),
-        _ => Some(found.deadline_ms()),
+        _ => Some(stored.deadline_ms()),
     }
 }
 
@@ -256,26 +257,20 @@ pub fn hgetdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
     Ok(())
 }
 
-/// Replies the values of the fields, each found once, and removes them.
+/// Removes the fields of a large hash, and replies the value of each where it is named first. A
+/// field is looked up once, with all others in the order of their rows.
 fn take(context: &mut Context<'_, '_>, name: &[u8], entry: &Entry, fields: Arguments<'_>) {
+    let rows = remove_rows(context, name, entry, fields.iter());
+    let by_name = rows.iter().map(|row| (scan::element_of(Elements::name(row)), row));
+    let mut by_name: HashMap<&[u8], &Row> = by_name.collect();
+    let now_ms = context.keys().now_ms;
     context.reply.array(fields.len());
-    let mut taken = HashSet::with_capacity(fields.len());
-    let mut found_fields = Vec::with_capacity(fields.len());
     for field in fields.iter() {
-        let found = match taken.contains(field) {
-            true => None,
-            false => value::find(&mut context.keys(), entry, field),
-        };
-        let Some(found) = found else {
-            context.reply.null();
-            continue;
-        };
-        context.reply.bulk(found.value());
-        taken.insert(field);
-        found_fields.push(field);
-    }
-    if !found_fields.is_empty() {
-        remove(context, name, entry, found_fields.into_iter());
+        let removed = by_name.remove(field).map(|row| decode_row(row.value()));
+        match removed.filter(|(_, deadline_ms)| deadline_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)) {
+            Some((value, _)) => context.reply.bulk(value),
+            None => context.reply.null(),
+        }
     }
 }
 
@@ -328,11 +323,11 @@ impl<'a> Options<'a> {
             .and_then(|count| usize::try_from(count).ok())
             .filter(|&count| count > 0)
             .ok_or(ErrorReply::new("ERR invalid number of fields"))?;
-        let rest = arguments.tail(at + 2);
-        if count.checked_mul(words_each) != Some(rest.len()) {
+        let pairs = arguments.tail(at + 2);
+        if count.checked_mul(words_each) != Some(pairs.len()) {
             return Err(FIELDS_MISMATCH.into());
         }
-        self.fields = Some(rest);
+        self.fields = Some(pairs);
         Ok(())
     }
 }

@@ -25,7 +25,7 @@
 
 use std::ops::ControlFlow;
 
-use quartet_store::Row;
+use quartet_engine::Row;
 
 use crate::keyspace::{Elements, Entry, FLAG_B, FieldDeadlines, Keyspace};
 use crate::{keyspace::packed, keyspace::scan};
@@ -223,8 +223,8 @@ pub(super) fn fields(payload: &[u8], has_deadlines: bool) -> impl Iterator<Item 
 /// An element row's value: the field's value and its deadline.
 pub(super) fn decode_row(row: &[u8]) -> (&[u8], Option<u64>) {
     match row.split_first() {
-        Some((1, rest)) => {
-            let (deadline, value) = rest.split_at(8);
+        Some((1, after_flag)) => {
+            let (deadline, value) = after_flag.split_at(8);
             let deadline_ms = u64::from_be_bytes(deadline.try_into().expect("eight bytes of deadline"));
             (value, Some(deadline_ms))
         }

@@ -5,6 +5,7 @@
 
 use crate::keyspace::{Elements, Entry, FLAG_A, FLAG_B, FieldDeadlines, Header, Keyspace, Kind, LARGE};
 use crate::{keyspace::packed, keyspace::scan};
+use quartet_engine::Row;
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -50,15 +51,11 @@ pub fn apply(
     }
     match entry {
         Some(entry) if entry.is_large() => {
-            let header = Header::of(entry).flags(flags);
-            let before = (row_count(entry), entry.field_deadlines());
             let key = LargeKey {
-                name,
-                header,
-                old_flags: entry.flags,
-                elements: entry.elements(),
+                header: Header::of(entry).flags(flags),
+                ..LargeKey::of(name, entry)
             };
-            apply_large(keys, &key, before, &edits, limits)
+            apply_large(keys, &key, &edits, limits)
         }
         _ => apply_packed(keys, name, entry, flags, &mut edits, limits),
     }
@@ -218,19 +215,29 @@ struct LargeKey<'a> {
     name: &'a [u8],
     header: Header,
     old_flags: u8,
+    /// The number of element rows.
+    old_count: u64,
+    old_deadlines: FieldDeadlines,
     elements: Elements,
 }
 
-/// `before`: the number of element rows, and their deadlines.
-fn apply_large(
-    keys: &mut Keyspace<'_, '_>,
-    key: &LargeKey<'_>,
-    before: (u64, FieldDeadlines),
-    edits: &Edits<'_>,
-    limits: Limits,
-) -> Outcome {
+impl<'a> LargeKey<'a> {
+    /// The key as it was found.
+    fn of(name: &'a [u8], entry: &Entry) -> LargeKey<'a> {
+        LargeKey {
+            name,
+            header: Header::of(entry),
+            old_flags: entry.flags,
+            old_count: row_count(entry),
+            old_deadlines: entry.field_deadlines(),
+            elements: entry.elements(),
+        }
+    }
+}
+
+fn apply_large(keys: &mut Keyspace<'_, '_>, key: &LargeKey<'_>, edits: &Edits<'_>, limits: Limits) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut count = before.0;
+    let mut count = key.old_count;
     let mut scratch = Vec::new();
     for edit in &edits.list {
         match edit.change {
@@ -241,34 +248,31 @@ fn apply_large(
             }
             Change::Expire(deadline) => expire_row(keys, key, edit.name, deadline, &mut scratch),
             Change::Remove => {
-                let (gone, live) = clear_rows(keys, key.name, &key.elements, std::iter::once(edit.name));
-                count -= gone;
+                let (removed_count, live) =
+                    clear_rows(keys, key.name, &key.elements, std::iter::once(edit.name), &mut |_| {});
+                count -= removed_count;
                 outcome.removed += live;
             }
         }
     }
     let has_changed = outcome != Outcome::default() || edits.list.iter().any(|edit| edit.change != Change::Remove);
-    outcome.is_gone = finish_large(keys, key, before, count, has_changed, limits);
+    outcome.is_gone = finish_large(keys, key, count, has_changed, limits);
     outcome
 }
 
-/// Removes fields of a large hash. Returns how many of them were live.
+/// Removes fields of a large hash, and shows the rows that they had. Returns how many of them were
+/// live.
 pub fn remove_large<'f>(
     keys: &mut Keyspace<'_, '_>,
     name: &[u8],
     entry: &Entry,
     fields: impl ExactSizeIterator<Item = &'f [u8]>,
+    visit: &mut dyn FnMut(&Row),
     limits: Limits,
 ) -> u64 {
-    let key = LargeKey {
-        name,
-        header: Header::of(entry),
-        old_flags: entry.flags,
-        elements: entry.elements(),
-    };
-    let (rows, deadlines) = (row_count(entry), entry.field_deadlines());
-    let (gone, live) = clear_rows(keys, name, &key.elements, fields);
-    finish_large(keys, &key, (rows, deadlines), rows - gone, live > 0, limits);
+    let key = LargeKey::of(name, entry);
+    let (removed_count, live) = clear_rows(keys, name, &key.elements, fields, visit);
+    finish_large(keys, &key, key.old_count - removed_count, live > 0, limits);
     live
 }
 
@@ -277,7 +281,6 @@ pub fn remove_large<'f>(
 fn finish_large(
     keys: &mut Keyspace<'_, '_>,
     key: &LargeKey<'_>,
-    before: (u64, FieldDeadlines),
     count: u64,
     has_changed: bool,
     limits: Limits,
@@ -302,7 +305,7 @@ fn finish_large(
     } else {
         FieldDeadlines::default()
     };
-    if (count, deadlines) != before || header.flags != key.old_flags {
+    if (count, deadlines) != (key.old_count, key.old_deadlines) || header.flags != key.old_flags {
         put_large(keys, key.name, header, &key.elements, count, deadlines);
     } else if has_changed {
         keys.touch(key.name);
@@ -351,21 +354,24 @@ fn expire_row(keys: &mut Keyspace<'_, '_>, key: &LargeKey<'_>, name: &[u8], dead
     }
 }
 
-/// Removes the rows of fields. Returns how many were there, and how many of them were live.
+/// Removes the rows of fields, and shows them. Returns the number of removed rows, and of live
+/// fields among them.
 fn clear_rows<'f>(
     keys: &mut Keyspace<'_, '_>,
     key: &[u8],
     elements: &Elements,
     names: impl ExactSizeIterator<Item = &'f [u8]>,
+    visit: &mut dyn FnMut(&Row),
 ) -> (u64, u64) {
-    let (mut gone, mut timed) = (0, Vec::new());
+    let (mut removed_count, mut timed) = (0, Vec::new());
     scan::clear_many(elements, keys.tx, names, &mut |row| {
-        gone += 1;
+        removed_count += 1;
+        visit(row);
         if decode_row(row.value()).1.is_some() {
             timed.push(row.clone());
         }
     });
-    let mut live = gone;
+    let mut live = removed_count;
     for row in timed {
         let name = scan::element_of(Elements::name(&row));
         let deadline_ms = decode_row(row.value()).1.expect("a field with a deadline");
@@ -375,7 +381,7 @@ fn clear_rows<'f>(
             live -= 1;
         }
     }
-    (gone, live)
+    (removed_count, live)
 }
 
 /// Writes an element row and its deadline row. True if there was an element row.
@@ -427,10 +433,10 @@ impl Limits {
 }
 
 fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) -> u64 {
-    let elements = entry.elements();
+    let key = LargeKey::of(name, entry);
     let end = deadline_key(keys.now_ms.saturating_add(1), b"");
     let mut due: Vec<Vec<u8>> = Vec::new();
-    elements.scan(keys.tx, &[], Some(&end), false, &mut |key, _| {
+    key.elements.scan(keys.tx, &[], Some(&end), false, &mut |key, _| {
         due.push(key[16..].to_vec());
         if due.len() < EXPIRED_AT_A_TIME {
             ControlFlow::Continue(())
@@ -438,15 +444,8 @@ fn expire_large(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry) -> u64 
             ControlFlow::Break(())
         }
     });
-    clear_rows(keys, name, &elements, due.iter().map(Vec::as_slice));
-    let key = LargeKey {
-        name,
-        header: Header::of(entry),
-        old_flags: entry.flags,
-        elements,
-    };
-    let rows = row_count(entry);
-    let before = (rows, entry.field_deadlines());
-    finish_large(keys, &key, before, rows - due.len() as u64, true, Limits::NONE);
+    clear_rows(keys, name, &key.elements, due.iter().map(Vec::as_slice), &mut |_| {});
+    let count = key.old_count - due.len() as u64;
+    finish_large(keys, &key, count, true, Limits::NONE);
     due.len() as u64
 }

@@ -18,8 +18,8 @@ const HASH_SEED: u64 = 0xadc8_3b19;
 pub fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = murmur_hash_64a(element);
     let index = hash as usize & (REGISTERS - 1);
-    let rest = hash >> INDEX_BITS | 1 << VALUE_BITS;
-    (index, rest.trailing_zeros() as u8 + 1)
+    let suffix = hash >> INDEX_BITS | 1 << VALUE_BITS;
+    (index, suffix.trailing_zeros() as u8 + 1)
 }
 
 fn murmur_hash_64a(bytes: &[u8]) -> u64 {

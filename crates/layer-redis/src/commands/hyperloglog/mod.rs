@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use quartet_wire_resp::Arguments;
 use rustc_hash::FxHashSet;
 
-use crate::command::parse;
+use crate::command::{errors, parse};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::string_value::StringValue;
@@ -26,62 +26,18 @@ const SECOND_ARGUMENT: Keys = Keys::Range {
     step: 1,
 };
 
+const FAMILY: Family = Family::of(Group::HyperLogLog)
+    .keys(ALL_KEYS)
+    .since("2.8.9")
+    .complexity("O(1) for each element");
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command(
-        "pfadd",
-        -2,
-        WRITE | DENYOOM | FAST,
-        ONE_KEY,
-        Group::HyperLogLog,
-        "2.8.9",
-        "O(1) for each element",
-        "Adds elements to a HyperLogLog; creates the key if it is absent.",
-        pfadd,
-    ),
-    command(
-        "pfcount",
-        -2,
-        READONLY,
-        ALL_KEYS,
-        Group::HyperLogLog,
-        "2.8.9",
-        "O(1) for one key whose count is cached, O(N) in the number of keys otherwise",
-        "Estimates how many distinct elements one or more HyperLogLogs have seen.",
-        pfcount,
-    ),
-    command(
-        "pfmerge",
-        -2,
-        WRITE | DENYOOM,
-        ALL_KEYS,
-        Group::HyperLogLog,
-        "2.8.9",
-        "O(N) in the number of keys",
-        "Merges HyperLogLogs into the first one.",
-        pfmerge,
-    ),
-    command(
-        "pfdebug",
-        3,
-        WRITE | DENYOOM | ADMIN,
-        SECOND_ARGUMENT,
-        Group::HyperLogLog,
-        "2.8.9",
-        "Depends on the subcommand.",
-        "Shows or changes how a HyperLogLog is represented.",
-        pfdebug,
-    ),
-    command(
-        "pfselftest",
-        1,
-        ADMIN,
-        NO_KEYS,
-        Group::HyperLogLog,
-        "2.8.9",
-        "O(1)",
-        "Checks the representations of HyperLogLogs against each other.",
-        pfselftest,
-    ),
+    FAMILY.row("pfadd", -2, WRITE | DENYOOM | FAST, "Adds elements to a HyperLogLog; creates the key if it is absent.", Answers(pfadd)).keys(ONE_KEY),
+    FAMILY.row("pfcount", -2, READONLY | KNOWS_SIZE, "Estimates how many distinct elements one or more HyperLogLogs have seen.", Answers(pfcount)).complexity("O(1) for one key whose count is cached, O(N) in the number of keys otherwise"),
+    FAMILY.row("pfmerge", -2, WRITE | DENYOOM, "Merges HyperLogLogs into the first one.", Answers(pfmerge)).complexity("O(N) in the number of keys"),
+    FAMILY.row("pfdebug", 3, WRITE | DENYOOM | ADMIN, "Shows or changes how a HyperLogLog is represented.", Answers(pfdebug)).keys(SECOND_ARGUMENT).complexity("Depends on the subcommand."),
+    FAMILY.row("pfselftest", 1, ADMIN, "Checks the representations of HyperLogLogs against each other.", Answers(pfselftest)).keys(NO_KEYS).complexity("O(1)"),
 ];
 
 impl From<Corrupted> for ErrorReply {
@@ -98,14 +54,14 @@ struct Found {
 
 /// The key, if it exists; an error if it cannot be a HyperLogLog.
 fn find(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, ErrorReply> {
-    let found = context.keys().find_kind(name, Kind::String)?;
-    plausible(context, found)
+    let entry = context.keys().find_kind(name, Kind::String)?;
+    plausible(context, entry)
 }
 
 /// The same, counted as a read.
 fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Found>, ErrorReply> {
-    let found = context.read_kind(name, Kind::String)?;
-    plausible(context, found)
+    let entry = context.read_kind(name, Kind::String)?;
+    plausible(context, entry)
 }
 
 fn plausible(context: &mut Context<'_, '_>, found: Option<Entry>) -> Result<Option<Found>, ErrorReply> {
@@ -125,8 +81,8 @@ fn put(context: &mut Context<'_, '_>, name: &[u8], old: Option<&Entry>, value: &
 }
 
 /// The key's entry, if there is one, and its value or an empty one.
-fn found_or_new(found: Option<Found>) -> (Option<Entry>, HyperLogLog) {
-    match found {
+fn found_or_new(existing: Option<Found>) -> (Option<Entry>, HyperLogLog) {
+    match existing {
         Some(Found { entry, value }) => (Some(entry), value),
         None => (None, HyperLogLog::default()),
     }
@@ -167,35 +123,41 @@ fn pfcount(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let name = &arguments[1];
     let count = match read(context, name)? {
         None => 0,
-        Some(found) => match cached_count(found.value.bytes()) {
+        Some(stored) => match cached_count(stored.value.bytes()) {
             Some(count) => count,
-            None => count_and_cache(context, name, found)?,
+            None => count_and_cache(context, name, stored)?,
         },
     };
     context.reply.integer(count as i64);
     Ok(())
 }
 
-fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], mut found: Found) -> Result<u64, ErrorReply> {
+fn count_and_cache(context: &mut Context<'_, '_>, name: &[u8], mut stored: Found) -> Result<u64, ErrorReply> {
     let mut with = [0; VALUES];
-    each_run(found.value.bytes(), &mut |_, value, length| {
+    each_run(stored.value.bytes(), &mut |_, value, length| {
         with[usize::from(value)] += length as u32;
     })?;
     let count = estimate::count(&with);
-    found.value.cache_count(count);
-    put(context, name, Some(&found.entry), &found.value);
+    stored.value.cache_count(count);
+    put(context, name, Some(&stored.entry), &stored.value);
     Ok(count)
 }
 
+/// A walk of all registers takes about as long as visiting these elements of a collection.
+const ELEMENTS_A_SKETCH: u64 = 32;
+
 /// The highest value of each register among all keys, and whether one of them is dense.
 fn merged(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(Vec<u8>, bool), ErrorReply> {
+    if context.must_end_before(arguments.len() as u64 * ELEMENTS_A_SKETCH) {
+        return Err(errors::ENDED.into());
+    }
     let mut registers = vec![0; REGISTERS];
     let mut any_dense = false;
     let mut met: FxHashSet<&[u8]> = FxHashSet::default();
     for name in arguments.iter().skip(1).filter(|name| met.insert(*name)) {
-        let Some(found) = read(context, name)? else { continue };
-        any_dense |= !found.value.is_sparse();
-        each_run(found.value.bytes(), &mut |start, value, length| {
+        let Some(source) = read(context, name)? else { continue };
+        any_dense |= !source.value.is_sparse();
+        each_run(source.value.bytes(), &mut |start, value, length| {
             if value > 0 {
                 let run = &mut registers[start..start + length];
                 run.iter_mut().for_each(|register| *register = value.max(*register));
@@ -224,8 +186,8 @@ fn pfmerge(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
 
 fn pfdebug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (word, name) = (&arguments[1], &arguments[2]);
-    let found = find(context, name)?.ok_or("ERR The specified key does not exist")?;
-    let Found { entry, mut value } = found;
+    let stored = find(context, name)?.ok_or("ERR The specified key does not exist")?;
+    let Found { entry, mut value } = stored;
     if parse::is(word, "ENCODING") {
         context.reply.simple(if value.is_sparse() { "sparse" } else { "dense" });
     } else if parse::is(word, "TODENSE") || parse::is(word, "GETREG") {

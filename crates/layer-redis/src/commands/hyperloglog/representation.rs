@@ -95,10 +95,10 @@ pub fn each_run(bytes: &[u8], visit: &mut dyn FnMut(usize, u8, usize)) -> Result
 
 /// The runs of a sparse one. A last byte that lacks its second half ends them.
 pub fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> {
-    let mut rest = &bytes[HEADER_BYTES..];
+    let mut input = &bytes[HEADER_BYTES..];
     std::iter::from_fn(move || {
-        let run = run_at(rest)?;
-        rest = &rest[run.bytes..];
+        let run = run_at(input)?;
+        input = &input[run.bytes..];
         Some(run)
     })
 }

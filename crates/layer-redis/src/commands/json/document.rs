@@ -5,19 +5,20 @@
 //! double. A document nests at most [`DEPTH_MAX`] deep, which bounds all recursion here for
 //! documents from any source.
 //!
-//! A value takes up to sixteen times as much memory as text, so what counts against
-//! [`DOCUMENT_BYTES_MAX`] is what it takes in memory: while it is read, and before a change puts
-//! copies of a value in many places.
+//! A value takes up to sixteen times the memory of its text, so [`DOCUMENT_BYTES_MAX`] bounds its
+//! size in memory: while it is read, and before a change writes copies of a value to many places.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::path::StaticStep;
 use super::text::Text;
 use crate::command::error_reply::ErrorReply;
 use crate::command::errors;
 use crate::commands::strings::VALUE_BYTES_MAX;
+use crate::handler::command_memory::Workspace;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Json {
@@ -39,8 +40,12 @@ pub const DOCUMENT_BYTES_MAX: usize = 1 << 30;
 /// Additions in one command up to which a document is not measured before it is changed. It is
 /// measured when it is written.
 const ADDED_BYTES_FREE: usize = 1 << 20;
+/// Copies of an addition that exist together: in the document, its rows, and the log.
+const COPIES: usize = 3;
+/// Shorter texts are not counted before they are read.
+const COUNTED_TEXT_BYTES_MIN: usize = 64 << 10;
 const VALUE_BYTES: usize = size_of::<Json>();
-const NAME_BYTES: usize = size_of::<String>();
+pub const NAME_BYTES: usize = size_of::<String>();
 
 /// The location of a value: the position among the children of each container, from the root on.
 /// The root's is empty.
@@ -68,6 +73,12 @@ impl Json {
         }
     }
 
+    /// Returns an upper bound of the memory that the texts' values take until they are in the
+    /// store and the log; zero for short texts.
+    pub fn most_memory_of<'t>(texts: impl Iterator<Item = &'t [u8]>) -> usize {
+        texts.map(most_memory_of).sum()
+    }
+
     /// The number that it is.
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -80,6 +91,16 @@ impl Json {
     /// Reads what this layer wrote.
     pub fn stored(text: &[u8]) -> Json {
         Json::read(text, &Cell::new(usize::MAX)).expect("a document that was written as JSON")
+    }
+
+    /// Reads the value at the steps from a text that this layer wrote, and skips all other values.
+    /// No step may count from the end.
+    pub fn stored_at(text: &[u8], steps: &[StaticStep<'_>]) -> Option<Json> {
+        let value = Cell::new(None);
+        let seeker = Seeker { steps, found: &value };
+        // Reading ends with an error where the value is found, or where there is none.
+        _ = seeker.deserialize(&mut serde_json::Deserializer::from_slice(text));
+        value.take()
     }
 
     /// `budget` is reduced by the value's size in memory; it is zero if it did not suffice.
@@ -114,14 +135,60 @@ impl Json {
         VALUE_BYTES + content + self.children().map(Json::memory_bytes).sum::<usize>()
     }
 
-    /// Refuses an addition of bytes in each of several places if the document would become too
-    /// large.
-    pub fn check_additions(&self, places: usize, bytes_each: usize) -> Result<(), ErrorReply> {
+    /// Returns the length of [`Json::text`].
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Json::Null | Json::Boolean(true) => 4,
+            Json::Boolean(false) => 5,
+            Json::Integer(number) => itoa::Buffer::new().format(*number).len(),
+            Json::Double(_) => self.text().len(),
+            Json::Text(text) => quoted_bytes(text),
+            Json::Array(elements) => {
+                let content: usize = elements.iter().map(Json::text_bytes).sum();
+                2 + content + elements.len().saturating_sub(1)
+            }
+            Json::Object(members) => {
+                let content = members
+                    .iter()
+                    .map(|(name, value)| Json::name_bytes(name) + value.text_bytes());
+                2 + content.sum::<usize>() + members.len().saturating_sub(1)
+            }
+        }
+    }
+
+    /// Returns the length of a member's name and the colon after it.
+    pub fn name_bytes(name: &str) -> usize {
+        quoted_bytes(name) + 1
+    }
+
+    /// Takes memory for an addition of bytes in each of several places, and refuses it if the
+    /// document would become too large. The copies in the document, in its rows and in the log
+    /// exist together.
+    pub fn take_additions(
+        &self,
+        places: usize,
+        bytes_each: usize,
+        workspace: &mut Workspace<'_>,
+    ) -> Result<(), ErrorReply> {
         let added = places.saturating_mul(bytes_each);
-        if added > ADDED_BYTES_FREE && added > DOCUMENT_BYTES_MAX.saturating_sub(self.memory_bytes()) {
+        if added <= ADDED_BYTES_FREE {
+            return Ok(());
+        }
+        if added > DOCUMENT_BYTES_MAX.saturating_sub(self.memory_bytes()) {
             return Err(TOO_LARGE.into());
         }
-        Ok(())
+        workspace.take(added * COPIES)
+    }
+
+    /// Refuses the value `levels` below the root of a document if it nests too deeply there.
+    pub fn check_depth(&self, levels: usize) -> Result<(), ErrorReply> {
+        match DEPTH_MAX
+            .checked_sub(levels)
+            .is_none_or(|depth| self.is_deeper_than(depth))
+        {
+            true => Err(TOO_DEEP.into()),
+            false => Ok(()),
+        }
     }
 
     fn is_deeper_than(&self, depth_max: usize) -> bool {
@@ -153,7 +220,7 @@ impl Json {
 
     pub fn member(&self, name: &str) -> Option<usize> {
         match self {
-            Json::Object(members) => members.iter().position(|(known, _)| known == name),
+            Json::Object(members) => members.iter().position(|(member, _)| member == name),
             _ => None,
         }
     }
@@ -174,7 +241,7 @@ impl Json {
         })
     }
 
-    /// Sets a member of an object. False if this is none.
+    /// Sets a member of an object. False if this value is no object.
     pub fn set_member(&mut self, name: &str, value: Json) -> bool {
         let position = self.member(name);
         let Json::Object(members) = self else { return false };
@@ -185,31 +252,31 @@ impl Json {
         true
     }
 
-    /// Removes the values at these places, none of which is the root. Those inside of others go
-    /// with them. Returns how many were removed by themselves.
+    /// Removes the values at these locations, which must not include the root. Returns the number
+    /// of removed values, without the values inside of other removed values.
     pub fn remove(&mut self, mut locations: Vec<Location>) -> usize {
         locations.sort();
         locations.dedup_by(|later, earlier| later.starts_with(earlier));
-        let siblings = |one: &Location, other: &Location| {
-            one.split_last().map(|(_, parent)| parent) == other.split_last().map(|(_, parent)| parent)
+        let siblings = |first: &Location, other: &Location| {
+            first.split_last().map(|(_, parent)| parent) == other.split_last().map(|(_, parent)| parent)
         };
         for group in locations.chunk_by(siblings).rev() {
             let Some((_, parent)) = group[0].split_last() else {
                 continue;
             };
             // All of one parent at once: single removals would move the later members each time.
-            let gone = group.iter().filter_map(|location| location.last().copied());
+            let removed = group.iter().filter_map(|location| location.last().copied());
             match self.at_mut(parent) {
-                Some(Json::Array(elements)) => remove_each(elements, gone),
-                Some(Json::Object(members)) => remove_each(members, gone),
+                Some(Json::Array(elements)) => remove_each(elements, removed),
+                Some(Json::Object(members)) => remove_each(members, removed),
                 _ => {}
             }
         }
         locations.len()
     }
 
-    /// Applies a merge patch (RFC 7396): members that are null go, objects are merged, everything
-    /// else is replaced.
+    /// Applies a merge patch (RFC 7396): members that are null are removed, objects are merged,
+    /// everything else is replaced.
     pub fn merge(&mut self, patch: &Json) {
         let Json::Object(changes) = patch else {
             *self = patch.clone();
@@ -220,10 +287,10 @@ impl Json {
         }
         let Json::Object(members) = self else { return };
         let mut places = Places::of(members, changes.len());
-        let mut gone = BTreeSet::new();
+        let mut removed = BTreeSet::new();
         for (name, change) in changes {
             match (places.find(members, name), change) {
-                (Some(index), Json::Null) => drop(gone.insert(index)),
+                (Some(index), Json::Null) => drop(removed.insert(index)),
                 (None, Json::Null) => {}
                 (Some(index), _) => members[index].1.merge(change),
                 (None, _) => {
@@ -234,7 +301,7 @@ impl Json {
                 }
             }
         }
-        remove_each(members, gone.into_iter());
+        remove_each(members, removed.into_iter());
     }
 
     /// The shortest text of a value of a document, which is no longer than the document's.
@@ -267,15 +334,15 @@ impl Json {
     }
 }
 
-/// Where the members of an object stand: by a look at each, or by their names where many are looked
-/// for in many.
+/// The positions of the members of an object: by a look at each member, or by a map of their names
+/// for many lookups among many members.
 struct Places(Option<HashMap<String, usize>>);
 
 impl Places {
     /// Times up to which a look at each member costs less.
     const COMPARED_MAX: usize = 16;
 
-    /// For an object whose members are looked for `times` times.
+    /// For an object with `times` lookups of its members.
     fn of(members: &[(String, Json)], times: usize) -> Places {
         let places = members
             .iter()
@@ -287,7 +354,7 @@ impl Places {
     fn find(&self, members: &[(String, Json)], name: &str) -> Option<usize> {
         match &self.0 {
             Some(places) => places.get(name).copied(),
-            None => members.iter().position(|(known, _)| known == name),
+            None => members.iter().position(|(member, _)| member == name),
         }
     }
 
@@ -299,18 +366,18 @@ impl Places {
 }
 
 /// Removes the values at these positions, which ascend.
-fn remove_each<T>(values: &mut Vec<T>, gone: impl Iterator<Item = usize>) {
-    let mut gone = gone.peekable();
+fn remove_each<T>(values: &mut Vec<T>, removed: impl Iterator<Item = usize>) {
+    let mut removed = removed.peekable();
     let mut index = 0;
     values.retain(|_| {
-        let stays = gone.next_if_eq(&index).is_none();
+        let stays = removed.next_if_eq(&index).is_none();
         index += 1;
         stays
     });
 }
 
 const TOO_DEEP: &str = "ERR the document nests too deeply";
-const TOO_LARGE: &str = "ERR the document exceeds the maximum size of 1 GB in memory";
+pub const TOO_LARGE: &str = "ERR the document exceeds the maximum size of 1 GB in memory";
 
 /// Appends a member's name and the separator between it and the value.
 pub fn write_name(name: &str, layout: &Layout<'_>, out: &mut Text<'_>) {
@@ -319,8 +386,18 @@ pub fn write_name(name: &str, layout: &Layout<'_>, out: &mut Text<'_>) {
     out.push(layout.space);
 }
 
-fn write_text(text: &str, out: &mut Text<'_>) {
+pub fn write_text(text: &str, out: &mut Text<'_>) {
     serde_json::to_writer(out, text).expect("writing to memory");
+}
+
+/// As `write_text` writes it.
+fn quoted_bytes(text: &str) -> usize {
+    let escaped = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
+        0..32 => 6,
+        _ => 1,
+    });
+    2 + escaped.sum::<usize>()
 }
 
 /// Appends children between the two brackets, each on a line of its own if there is a newline.
@@ -332,27 +409,75 @@ pub fn write_container<T>(
     out: &mut Text<'_>,
     mut write: impl FnMut(T, &mut Text<'_>),
 ) {
-    let new_line = |depth: usize, out: &mut Text<'_>| {
-        out.push(layout.newline);
-        (0..depth).for_each(|_| out.push(layout.indent));
-    };
-    out.push(&brackets[..1]);
-    let mut is_empty = true;
+    let mut container = ContainerText::open(brackets, layout, depth, out);
     for child in children {
         if out.is_full() {
             return;
         }
-        if !is_empty {
-            out.push(b",");
-        }
-        is_empty = false;
-        new_line(depth + 1, out);
+        container.start_child(out);
         write(child, out);
     }
-    if !is_empty {
-        new_line(depth, out);
+    container.close(out);
+}
+
+/// The text of a container that receives its children one by one.
+pub struct ContainerText<'l> {
+    brackets: &'l [u8; 2],
+    layout: &'l Layout<'l>,
+    depth: usize,
+    is_empty: bool,
+}
+
+impl<'l> ContainerText<'l> {
+    pub fn open(brackets: &'l [u8; 2], layout: &'l Layout<'l>, depth: usize, out: &mut Text<'_>) -> ContainerText<'l> {
+        out.push(&brackets[..1]);
+        ContainerText {
+            brackets,
+            layout,
+            depth,
+            is_empty: true,
+        }
     }
-    out.push(&brackets[1..]);
+
+    /// Appends the text before the next child.
+    pub fn start_child(&mut self, out: &mut Text<'_>) {
+        if !self.is_empty {
+            out.push(b",");
+        }
+        self.is_empty = false;
+        self.new_line(self.depth + 1, out);
+    }
+
+    pub fn close(self, out: &mut Text<'_>) {
+        if !self.is_empty {
+            self.new_line(self.depth, out);
+        }
+        out.push(&self.brackets[1..]);
+    }
+
+    fn new_line(&self, depth: usize, out: &mut Text<'_>) {
+        out.push(self.layout.newline);
+        (0..depth).for_each(|_| out.push(self.layout.indent));
+    }
+}
+
+fn most_memory_of(text: &[u8]) -> usize {
+    if text.len() <= COUNTED_TEXT_BYTES_MIN {
+        return 0;
+    }
+    let (mut values, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match (is_text, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => is_text = !is_text,
+            (false, b',' | b':' | b'[' | b'{') => values += 1,
+            _ => {}
+        }
+    }
+    // A list that grows has twice the room that its elements need. The text is copied to the value,
+    // the rows, the store and the log.
+    values * VALUE_BYTES * 2 + text.len() * 4
 }
 
 /// Reads a value as long as there is a budget of memory for it.
@@ -363,9 +488,9 @@ struct Reader<'b> {
 
 impl Reader<'_> {
     fn spend<E: Error>(self, bytes: usize) -> Result<(), E> {
-        let left = self.budget.get().saturating_sub(bytes);
-        self.budget.set(left);
-        match left {
+        let remaining = self.budget.get().saturating_sub(bytes);
+        self.budget.set(remaining);
+        match remaining {
             0 => Err(E::custom("too large")),
             _ => Ok(()),
         }
@@ -439,6 +564,89 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
+/// Reads the value at a path, and skips the values before it.
+#[derive(Clone, Copy)]
+struct Seeker<'s> {
+    steps: &'s [StaticStep<'s>],
+    found: &'s Cell<Option<Json>>,
+}
+
+/// The text of an error that only ends a read.
+const ENOUGH: &str = "enough is known";
+
+impl<'de> DeserializeSeed<'de> for Seeker<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.steps.is_empty() {
+            let budget = Cell::new(usize::MAX);
+            let reader = Reader { budget: &budget };
+            self.found
+                .set(Some(DeserializeSeed::deserialize(reader, deserializer)?));
+            return Err(D::Error::custom(ENOUGH));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seeker<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an array or an object")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let Some((StaticStep::Index(index), further)) = self.steps.split_first() else {
+            return Err(A::Error::custom(ENOUGH));
+        };
+        for _ in 0..*index {
+            if elements.next_element::<IgnoredAny>()?.is_none() {
+                return Err(A::Error::custom(ENOUGH));
+            }
+        }
+        elements.next_element_seed(Seeker { steps: further, ..self })?;
+        Err(A::Error::custom(ENOUGH))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let Some((StaticStep::Name(name), further)) = self.steps.split_first() else {
+            return Err(A::Error::custom(ENOUGH));
+        };
+        while let Some(is_meant) = members.next_key_seed(Named(name))? {
+            if is_meant {
+                members.next_value_seed(Seeker { steps: further, ..self })?;
+                break;
+            }
+            members.next_value::<IgnoredAny>()?;
+        }
+        Err(A::Error::custom(ENOUGH))
+    }
+}
+
+/// Reads a name. Returns true if it equals this name.
+struct Named<'s>(&'s str);
+
+impl<'de> DeserializeSeed<'de> for Named<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Named<'_> {
+    type Value = bool;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -482,12 +690,31 @@ mod tests {
     }
 
     #[test]
+    fn a_long_text_takes_at_most_the_memory_that_is_said_before_it_is_read() {
+        let bound = |text: &str| Json::most_memory_of([text.as_bytes()].into_iter());
+        for text in [
+            format!("[{}]", vec!["1"; 100_000].join(",")),
+            format!("[{}]", vec!["[[]]"; 50_000].join(",")),
+            format!("{{{}}}", vec![r#""name":{"a,[":1}"#; 20_000].join(",")),
+            format!("\"{}\"", r#"\",[{"#.repeat(50_000)),
+        ] {
+            let value = Json::parse(text.as_bytes()).unwrap();
+            assert!(bound(&text) >= value.memory_bytes() + 3 * text.len(), "{}", &text[..20]);
+        }
+        // Signs within a text are no values.
+        let commas = format!("\"{}\"", ",".repeat(100_000));
+        assert!(bound(&commas) < 5 * commas.len());
+    }
+
+    #[test]
     fn additions_are_checked_before_they_are_made() {
         let value = Json::parse(b"[1,2]").unwrap();
-        assert!(value.check_additions(1000, 1000).is_ok());
-        assert!(value.check_additions(20_000, 200_000).is_err());
-        assert!(value.check_additions(usize::MAX, 2).is_err());
-        assert!(value.check_additions(1, DOCUMENT_BYTES_MAX).is_err());
+        let mut workspace = Workspace::new(None);
+        let mut take = |places, bytes_each| value.take_additions(places, bytes_each, &mut workspace);
+        assert!(take(1000, 1000).is_ok());
+        assert!(take(20_000, 200_000).is_err());
+        assert!(take(usize::MAX, 2).is_err());
+        assert!(take(1, DOCUMENT_BYTES_MAX).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 use super::document::{Json, Location};
 use crate::command::error_reply::ErrorReply;
+use crate::handler::command_memory::{ELEMENT_BYTES, Workspace};
 
 #[derive(Debug, PartialEq)]
 pub struct Path {
@@ -74,6 +75,7 @@ const DEPTH_MAX: usize = 16;
 /// one among many members, counts for more, because its location takes more memory, or finding it
 /// more time.
 const MATCHES_MAX: usize = 1_000_000;
+const TOO_MANY: &str = "ERR the path matches too many values";
 /// Levels of depth, or members, for which a value counts once more.
 const DEPTH_FREE: usize = 8;
 const MEMBERS_FREE: usize = 64;
@@ -116,37 +118,60 @@ impl Path {
 
     /// The locations of the values that the path selects, in document order of its steps. A value
     /// may occur more than once.
-    pub fn select(&self, root: &Json) -> Result<Vec<Location>, ErrorReply> {
-        select(&self.steps, root, root, &mut Budget(MATCHES_MAX))
+    pub fn select(&self, root: &Json, workspace: &mut Workspace<'_>) -> Result<Vec<Location>, ErrorReply> {
+        select(&self.steps, root, root, &mut Budget::new(workspace))
     }
 
     /// The steps of a path that means one value at most.
     pub fn static_steps(&self) -> Option<Vec<StaticStep<'_>>> {
-        let steps = self.steps.iter().map(|step| match step.selectors.as_slice() {
-            [Selector::Name(name)] if !step.descends => Some(StaticStep::Name(name)),
-            [Selector::Index(index)] if !step.descends => Some(StaticStep::Index(*index)),
-            _ => None,
-        });
-        steps.collect()
+        self.steps.iter().map(Step::as_static).collect()
     }
 
-    /// For a path that selects nothing yet: the locations of the objects that receive a member, and
-    /// the member's name.
-    pub fn to_be_created(&self, root: &Json) -> Result<(Vec<Location>, &str), ErrorReply> {
-        let (last, prefix) = self.steps.split_last().ok_or("ERR wrong static path")?;
-        let is_static = self.steps.iter().all(Step::is_static);
+    /// The steps up to the first that may mean several values; then the locations below the value
+    /// there, in document order of the other steps. `None` if these need the root.
+    pub fn scope(&self) -> Option<(Vec<StaticStep<'_>>, Selection<'_>)> {
+        let steps: Vec<StaticStep<'_>> = self.steps.iter().map_while(Step::as_static).collect();
+        let further = &self.steps[steps.len()..];
+        let is_apart = !further.iter().any(Step::refers_to_root);
+        is_apart.then_some((steps, Selection(further)))
+    }
+
+    /// For a path that selects nothing yet: the name of the member that is missing. The other steps
+    /// of the path lead to one value at most, which may be the object that receives it.
+    pub fn missing_member(&self) -> Result<&str, ErrorReply> {
+        let last = self.steps.last().ok_or("ERR wrong static path")?;
+        let is_static = self.steps.iter().all(|step| step.as_static().is_some());
         match last.selectors.as_slice() {
-            [Selector::Name(name)] if is_static => {
-                let parents = select(prefix, root, root, &mut Budget(MATCHES_MAX))?;
-                Ok((parents, name))
-            }
+            [Selector::Name(name)] if is_static => Ok(name),
             [Selector::Index(_)] if is_static => Err("ERR array index out of range".into()),
             _ => Err("ERR wrong static path".into()),
         }
     }
+
+    /// The same with the locations of the objects that receive the member.
+    pub fn to_be_created(
+        &self,
+        root: &Json,
+        workspace: &mut Workspace<'_>,
+    ) -> Result<(Vec<Location>, &str), ErrorReply> {
+        let name = self.missing_member()?;
+        let prefix = &self.steps[..self.steps.len() - 1];
+        Ok((select(prefix, root, root, &mut Budget::new(workspace))?, name))
+    }
+}
+
+/// The last steps of a path.
+pub struct Selection<'p>(&'p [Step]);
+
+impl Selection<'_> {
+    /// As [`Path::select`], below a value that the steps before these lead to.
+    pub fn select(&self, value: &Json, workspace: &mut Workspace<'_>) -> Result<Vec<Location>, ErrorReply> {
+        select(self.0, value, value, &mut Budget::new(workspace))
+    }
 }
 
 /// A step that means one value at most.
+#[derive(Clone, Copy)]
 pub enum StaticStep<'p> {
     Name(&'p str),
     /// Negative: from the end.
@@ -154,36 +179,67 @@ pub enum StaticStep<'p> {
 }
 
 impl Step {
-    /// It means one value at most.
-    fn is_static(&self) -> bool {
-        !self.descends && matches!(self.selectors.as_slice(), [Selector::Name(_) | Selector::Index(_)])
+    fn as_static(&self) -> Option<StaticStep<'_>> {
+        match self.selectors.as_slice() {
+            [Selector::Name(name)] if !self.descends => Some(StaticStep::Name(name)),
+            [Selector::Index(index)] if !self.descends => Some(StaticStep::Index(*index)),
+            _ => None,
+        }
+    }
+
+    fn refers_to_root(&self) -> bool {
+        self.selectors.iter().any(|selector| match selector {
+            Selector::Filter(condition) => condition.refers_to_root(),
+            _ => false,
+        })
     }
 }
 
-/// Remaining number of values that may be visited.
-struct Budget(usize);
+/// Remaining number of values that may be visited, and the memory for their locations.
+struct Budget<'w, 'm> {
+    visits: usize,
+    workspace: &'w mut Workspace<'m>,
+}
 
-impl Budget {
+impl<'w, 'm> Budget<'w, 'm> {
+    fn new(workspace: &'w mut Workspace<'m>) -> Budget<'w, 'm> {
+        Budget {
+            visits: MATCHES_MAX,
+            workspace,
+        }
+    }
+
     fn spend(&mut self, count: usize) -> Result<(), ErrorReply> {
-        self.0 = self
-            .0
-            .checked_sub(count)
-            .ok_or("ERR the path matches too many values")?;
+        self.visits = self.visits.checked_sub(count).ok_or(TOO_MANY)?;
         Ok(())
     }
+
+    /// The positions of children, before they are visited.
+    fn gather(&mut self, positions: impl ExactSizeIterator<Item = usize>) -> Result<Vec<usize>, ErrorReply> {
+        if positions.len() > self.visits {
+            return Err(TOO_MANY.into());
+        }
+        self.workspace.take(positions.len() * size_of::<usize>())?;
+        Ok(positions.collect())
+    }
+
+    /// A location is kept: in a list that grows, with an allocation of its own.
+    fn keep(&mut self, levels: usize) -> Result<(), ErrorReply> {
+        self.workspace.take(ELEMENT_BYTES + levels * size_of::<usize>())
+    }
 }
 
-fn select(steps: &[Step], from: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<Location>, ErrorReply> {
-    let mut found: Vec<Location> = vec![Location::new()];
+fn select(steps: &[Step], from: &Json, root: &Json, budget: &mut Budget<'_, '_>) -> Result<Vec<Location>, ErrorReply> {
+    let mut locations: Vec<Location> = vec![Location::new()];
     for step in steps {
         let mut next = Vec::new();
-        for location in found {
+        for location in locations {
             let value = from.at(&location).expect("a location that was found");
             step.apply(value, &location, root, budget, &mut next)?;
         }
-        found = next;
+        locations = next;
     }
-    Ok(found)
+    Ok(locations)
 }
 
 impl Step {
@@ -192,7 +248,7 @@ impl Step {
         value: &Json,
         location: &[usize],
         root: &Json,
-        budget: &mut Budget,
+        budget: &mut Budget<'_, '_>,
         out: &mut Vec<Location>,
     ) -> Result<(), ErrorReply> {
         let cost = 1 + location.len() / DEPTH_FREE;
@@ -200,6 +256,7 @@ impl Step {
         for selector in &self.selectors {
             for index in selector.children_of(value, root, budget)? {
                 budget.spend(cost)?;
+                budget.keep(location.len() + 1)?;
                 out.push([location, &[index]].concat());
             }
         }
@@ -214,7 +271,7 @@ impl Step {
 
 impl Selector {
     /// Positions of the children that are meant.
-    fn children_of(&self, value: &Json, root: &Json, budget: &mut Budget) -> Result<Vec<usize>, ErrorReply> {
+    fn children_of(&self, value: &Json, root: &Json, budget: &mut Budget<'_, '_>) -> Result<Vec<usize>, ErrorReply> {
         let length = match value {
             Json::Array(elements) => elements.len(),
             _ => 0,
@@ -231,19 +288,20 @@ impl Selector {
                 .into_iter()
                 .collect(),
             Selector::Slice { start, end, step } => {
-                let bound = |given: i64| from_end(given, length).unwrap_or(0).min(length);
+                let bound = |bound_index: i64| from_end(bound_index, length).unwrap_or(0).min(length);
                 let (start, end) = (start.map_or(0, bound), end.map_or(length, bound));
-                (start..end).step_by(*step).collect()
+                budget.gather((start..end).step_by(*step))?
             }
-            Selector::All => (0..value.children().count()).collect(),
+            Selector::All => budget.gather(0..value.children().count())?,
             Selector::Filter(condition) => {
-                let mut meant = Vec::new();
+                let mut indexes = Vec::new();
                 for (index, child) in value.children().enumerate() {
                     if condition.holds(child, root, budget)? {
-                        meant.push(index);
+                        budget.workspace.take(2 * size_of::<usize>())?;
+                        indexes.push(index);
                     }
                 }
-                meant
+                indexes
             }
         })
     }
@@ -260,12 +318,21 @@ fn from_end(index: i64, length: usize) -> Option<usize> {
 }
 
 impl Condition {
-    fn holds(&self, here: &Json, root: &Json, budget: &mut Budget) -> Result<bool, ErrorReply> {
+    fn refers_to_root(&self) -> bool {
+        match self {
+            Condition::Any(parts) | Condition::All(parts) => parts.iter().any(Condition::refers_to_root),
+            Condition::Not(part) => part.refers_to_root(),
+            Condition::Exists(operand) => operand.refers_to_root(),
+            Condition::Compares(left, _, right) => left.refers_to_root() || right.refers_to_root(),
+        }
+    }
+
+    fn holds(&self, value: &Json, root: &Json, budget: &mut Budget<'_, '_>) -> Result<bool, ErrorReply> {
         budget.spend(1)?;
         Ok(match self {
             Condition::Any(parts) => {
                 for part in parts {
-                    if part.holds(here, root, budget)? {
+                    if part.holds(value, root, budget)? {
                         return Ok(true);
                     }
                 }
@@ -273,17 +340,17 @@ impl Condition {
             }
             Condition::All(parts) => {
                 for part in parts {
-                    if !part.holds(here, root, budget)? {
+                    if !part.holds(value, root, budget)? {
                         return Ok(false);
                     }
                 }
                 true
             }
-            Condition::Not(part) => !part.holds(here, root, budget)?,
-            Condition::Exists(operand) => operand.value(here, root, budget)?.is_some(),
+            Condition::Not(part) => !part.holds(value, root, budget)?,
+            Condition::Exists(operand) => operand.value(value, root, budget)?.is_some(),
             Condition::Compares(left, comparison, right) => {
-                let left = left.value(here, root, budget)?;
-                let right = right.value(here, root, budget)?;
+                let left = left.value(value, root, budget)?;
+                let right = right.value(value, root, budget)?;
                 match (left, right) {
                     (Some(left), Some(right)) => comparison.holds(left, right),
                     _ => comparison == &Comparison::Unequal,
@@ -294,21 +361,29 @@ impl Condition {
 }
 
 impl Operand {
-    /// The value that is meant, if it is one alone: as at the original, a path that finds several
-    /// is nothing to compare with.
+    fn refers_to_root(&self) -> bool {
+        match self {
+            Operand::Literal(_) => false,
+            Operand::Here(steps) => steps.iter().any(Step::refers_to_root),
+            Operand::Root(_) => true,
+        }
+    }
+
+    /// The value of the path, if it is a single value: as in the original, a path to several values
+    /// cannot be compared.
     fn value<'j>(
         &'j self,
-        here: &'j Json,
+        current: &'j Json,
         root: &'j Json,
-        budget: &mut Budget,
+        budget: &mut Budget<'_, '_>,
     ) -> Result<Option<&'j Json>, ErrorReply> {
         let (steps, from) = match self {
             Operand::Literal(value) => return Ok(Some(value)),
-            Operand::Here(steps) => (steps, here),
+            Operand::Here(steps) => (steps, current),
             Operand::Root(steps) => (steps, root),
         };
-        let found = select(steps, from, root, budget)?;
-        match found.as_slice() {
+        let selected = select(steps, from, root, budget)?;
+        match selected.as_slice() {
             [location] => Ok(from.at(location)),
             _ => Ok(None),
         }
@@ -365,8 +440,8 @@ impl<'p> Parser<'p> {
     }
 
     fn skip_blanks(&mut self) {
-        let rest = self.rest();
-        self.position += rest.len() - rest.trim_start().len();
+        let remaining = self.rest();
+        self.position += remaining.len() - remaining.trim_start().len();
     }
 
     fn expect(&mut self, word: &str) -> Result<(), ErrorReply> {
@@ -397,9 +472,9 @@ impl<'p> Parser<'p> {
     }
 
     fn name(&mut self) -> Result<String, ErrorReply> {
-        let rest = self.rest();
+        let remaining = self.rest();
         let ends = |letter: char| letter.is_whitespace() || ".[]()<>=!&|,'\"*?".contains(letter);
-        let name = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        let name = &remaining[..remaining.find(ends).unwrap_or(remaining.len())];
         if name.is_empty() {
             return Err(self.wrong());
         }
@@ -450,10 +525,10 @@ impl<'p> Parser<'p> {
     }
 
     fn integer(&mut self) -> Option<i64> {
-        let rest = self.rest();
+        let remaining = self.rest();
         let is_part = |(index, letter): (usize, char)| letter.is_ascii_digit() || index == 0 && letter == '-';
-        let length = rest.char_indices().take_while(|part| is_part(*part)).count();
-        let number = rest[..length].parse().ok()?;
+        let length = remaining.char_indices().take_while(|part| is_part(*part)).count();
+        let number = remaining[..length].parse().ok()?;
         self.position += length;
         Some(number)
     }
@@ -533,8 +608,8 @@ impl<'p> Parser<'p> {
     fn comparison(&mut self) -> Result<Condition, ErrorReply> {
         let left = self.operand()?;
         self.skip_blanks();
-        let known = COMPARISONS.iter().find(|(word, _)| self.rest().starts_with(word));
-        let Some((word, comparison)) = known else {
+        let operator = COMPARISONS.iter().find(|(word, _)| self.rest().starts_with(word));
+        let Some((word, comparison)) = operator else {
             return match left {
                 Operand::Literal(_) => Err(self.wrong()),
                 path => Ok(Condition::Exists(path)),
@@ -555,9 +630,9 @@ impl<'p> Parser<'p> {
         if self.rest().starts_with(['"', '\'']) {
             return Ok(Operand::Literal(Json::Text(self.quoted()?)));
         }
-        let rest = self.rest();
+        let remaining = self.rest();
         let ends = |letter: char| letter.is_whitespace() || ")]&|<>=!,".contains(letter);
-        let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        let word = &remaining[..remaining.find(ends).unwrap_or(remaining.len())];
         let value = Json::parse(word.as_bytes()).map_err(|_| self.wrong())?;
         self.position += word.len();
         Ok(Operand::Literal(value))
@@ -584,8 +659,11 @@ mod tests {
     /// The values that the path means, in an array.
     fn check(path: &str, expected: &str) {
         let document = Json::parse(DOCUMENT.as_bytes()).unwrap();
-        let found = Path::parse(path.as_bytes()).unwrap().select(&document).unwrap();
-        let values = found.iter().map(|location| document.at(location).unwrap().clone());
+        let parsed = Path::parse(path.as_bytes())
+            .unwrap()
+            .select(&document, &mut Workspace::new(None))
+            .unwrap();
+        let values = parsed.iter().map(|location| document.at(location).unwrap().clone());
         let text = Json::Array(values.collect()).text();
         assert_eq!(String::from_utf8(text).unwrap(), expected, "{path}");
     }
@@ -646,6 +724,6 @@ mod tests {
     fn matches_are_bounded() {
         let document = Json::parse(format!("[{}]", vec!["[1,2,3]"; 300].join(",")).as_bytes()).unwrap();
         let path = Path::parse(b"$[?($..[?($..[?(@ == 7)])])]").unwrap();
-        assert!(path.select(&document).is_err());
+        assert!(path.select(&document, &mut Workspace::new(None)).is_err());
     }
 }

@@ -2,17 +2,18 @@
 
 use std::cell::Cell;
 
+use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Protocol, Reply};
 
+use super::answers::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document, values_read, write_answers};
 use super::document::{Json, Layout, write_container, write_name};
 use super::path::Path;
-use super::rows;
+use super::rows::{self, Shape, Stored};
 use super::text::Text;
-use super::{Answer, NO_DOCUMENT, answer_each, no_path, path_at, read_document};
 use crate::command::error_reply::ErrorReply;
 use crate::command::repetition::Repetition;
 use crate::handler::context::Context;
-use crate::keyspace::Kind;
+use crate::keyspace::{Entry, Kind};
 use crate::{command::errors, command::parse};
 
 /// JSON.GET key [INDENT text] [NEWLINE text] [SPACE text] [NOESCAPE] [path ...]
@@ -40,25 +41,35 @@ pub fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     let groups = context.groups;
     let mut text = Text::of_reply(groups);
     match paths.as_slice() {
-        [] => document.write_with(&layout, 0, &mut text),
-        [(_, path)] => write_matches(&document, path, path.is_legacy, &layout, 0, &mut text)?,
-        paths => write_object_of(&document, paths, &layout, &mut text)?,
+        [] => document.write_whole(context.tx, &layout, 0, &mut text),
+        [(_, path)] => write_selected(context.tx, &document, path, path.is_legacy, &layout, 0, &mut text)?,
+        paths => write_object_of(context.tx, &document, paths, &layout, &mut text)?,
     }
     context.reply.bulk(text.whole().ok_or_else(|| groups.reply_is_full())?);
     Ok(())
 }
 
 /// The one value of a path of the older kind, or an array of a JSONPath's values.
-fn write_matches(
-    document: &Json,
+fn write_selected(
+    tx: &mut Transaction<'_>,
+    document: &Stored<'_>,
     path: &Path,
     is_single: bool,
     layout: &Layout<'_>,
     depth: usize,
     out: &mut Text<'_>,
 ) -> Result<(), ErrorReply> {
-    let locations = path.select(document)?;
-    let mut values = locations.iter().filter_map(|location| document.at(location));
+    if path.is_root() {
+        match is_single {
+            true => document.write_whole(tx, layout, depth, out),
+            false => write_container(b"[]", [()], layout, depth, out, |(), out| {
+                document.write_whole(tx, layout, depth + 1, out);
+            }),
+        }
+        return Ok(());
+    }
+    let matches = document.select(tx, path)?;
+    let mut values = matches.values();
     if is_single {
         let value = values.next().ok_or_else(|| no_path(path))?;
         value.write_with(layout, depth, out);
@@ -70,18 +81,19 @@ fn write_matches(
     Ok(())
 }
 
-/// An object with a member for each path. If one path is a JSONPath, each member is an array.
+/// An object with a member for each path. If any path is a JSONPath, each member is an array.
 fn write_object_of(
-    document: &Json,
+    tx: &mut Transaction<'_>,
+    document: &Stored<'_>,
     paths: &[(&[u8], Path)],
     layout: &Layout<'_>,
     out: &mut Text<'_>,
 ) -> Result<(), ErrorReply> {
     let are_single = paths.iter().all(|(_, path)| path.is_legacy);
     let mut outcome = Ok(());
-    write_container(b"{}", paths, layout, 0, out, |(given, path), out| {
-        write_name(&String::from_utf8_lossy(given), layout, out);
-        let written = write_matches(document, path, are_single, layout, 1, out);
+    write_container(b"{}", paths, layout, 0, out, |(path_text, path), out| {
+        write_name(&String::from_utf8_lossy(path_text), layout, out);
+        let written = write_selected(tx, document, path, are_single, layout, 1, out);
         outcome = std::mem::replace(&mut outcome, Ok(())).and(written);
     });
     outcome
@@ -97,21 +109,22 @@ pub fn mget(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         let entry = context.read(name).filter(|entry| entry.kind == Kind::Json);
         repetition.add(name, entry.as_ref().map_or(0, rows::text_bytes))?;
         match entry {
-            Some(entry) => {
-                let document = rows::document(context.tx, &entry);
-                write_matches_of(context, &document, &path)?;
-            }
+            Some(entry) => write_text_of(context, entry, &path)?,
             None => context.reply.null(),
         }
     }
     Ok(())
 }
 
-fn write_matches_of(context: &mut Context<'_, '_>, document: &Json, path: &Path) -> Result<(), ErrorReply> {
+fn write_text_of(context: &mut Context<'_, '_>, entry: Entry, path: &Path) -> Result<(), ErrorReply> {
     let groups = context.groups;
+    let document = Stored::of(entry, groups.workspace());
     let mut text = Text::of_reply(groups);
-    match write_matches(document, path, path.is_legacy, &Layout::default(), 0, &mut text) {
+    let layout = Layout::default();
+    let written = write_selected(context.tx, &document, path, path.is_legacy, &layout, 0, &mut text);
+    match written {
         Ok(()) => context.reply.bulk(text.whole().ok_or_else(|| groups.reply_is_full())?),
+        Err(error) if *error.text == *errors::REPLY_OUT_OF_MEMORY => return Err(error),
         Err(_) => context.reply.null(),
     }
     Ok(())
@@ -128,18 +141,15 @@ pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         context.reply.null();
         return Ok(());
     };
-    let locations = path.select(&document)?;
-    let kinds = locations
-        .iter()
-        .filter_map(|location| document.at(location))
-        .map(Json::kind);
-    let kinds: Vec<&str> = kinds.collect();
-    match (path.is_legacy, kinds.first()) {
-        (true, Some(kind)) => context.reply.bulk(kind.as_bytes()),
+    let shapes = document.shapes(context.tx, &path)?;
+    match (path.is_legacy, shapes.first()) {
+        (true, Some(shape)) => context.reply.bulk(shape.kind().as_bytes()),
         (true, None) => context.reply.null(),
         (false, _) => {
-            context.reply.array(kinds.len());
-            kinds.iter().for_each(|kind| context.reply.bulk(kind.as_bytes()));
+            context.reply.array(shapes.len());
+            shapes
+                .iter()
+                .for_each(|shape| context.reply.bulk(shape.kind().as_bytes()));
         }
     }
     Ok(())
@@ -150,14 +160,17 @@ pub fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 fn length(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    wanted: &str,
-    length: fn(&Json) -> Option<usize>,
+    expected: &str,
+    length: fn(Shape) -> Option<usize>,
 ) -> Result<(), ErrorReply> {
     let path = path_at(arguments, 2)?;
     match read_document(context, &arguments[1])? {
-        Some(document) => answer_each(context, &document, &path, wanted, |value| {
-            length(value).and_then(Answer::of_length)
-        }),
+        Some(document) => {
+            let shapes = document.shapes(context.tx, &path)?.into_iter();
+            let shapes = shapes.take(values_read(&path));
+            let answers: Vec<_> = shapes.map(|shape| length(shape).and_then(Answer::of_length)).collect();
+            write_answers(context, &path, expected, &answers)
+        }
         None if path.is_legacy => {
             context.reply.null();
             Ok(())
@@ -167,15 +180,15 @@ fn length(
 }
 
 pub fn string_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    length(context, arguments, "not a string", |value| match value {
-        Json::Text(text) => Some(text.len()),
+    length(context, arguments, "not a string", |shape| match shape {
+        Shape::Text(length) => Some(length),
         _ => None,
     })
 }
 
 pub fn array_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    length(context, arguments, "not an array", |value| match value {
-        Json::Array(elements) => Some(elements.len()),
+    length(context, arguments, "not an array", |shape| match shape {
+        Shape::Array(length) => Some(length),
         _ => None,
     })
 }
@@ -186,8 +199,8 @@ pub fn object_length(context: &mut Context<'_, '_>, arguments: Arguments<'_>) ->
         context.reply.null();
         return Ok(());
     }
-    length(context, arguments, "not an object", |value| match value {
-        Json::Object(members) => Some(members.len()),
+    length(context, arguments, "not an object", |shape| match shape {
+        Shape::Object(length) => Some(length),
         _ => None,
     })
 }
@@ -197,7 +210,10 @@ fn means_nothing(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Res
     let path = path_at(arguments, 2)?;
     let entry = context.keys().find_kind(&arguments[1], Kind::Json)?;
     match entry.filter(|_| path.is_legacy) {
-        Some(entry) => Ok(path.select(&rows::document(context.tx, &entry))?.is_empty()),
+        Some(entry) => {
+            let document = Stored::of(entry, context.groups.workspace());
+            Ok(document.shapes(context.tx, &path)?.is_empty())
+        }
         None => Ok(false),
     }
 }
@@ -211,20 +227,19 @@ pub fn object_keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
         context.reply.null_array();
         return Ok(());
     };
-    let locations = path.select(&document)?;
-    let values = locations.iter().filter_map(|location| document.at(location));
+    let matches = document.select(context.tx, &path)?;
     if !path.is_legacy {
-        context.reply.array(locations.len());
+        context.reply.array(matches.len());
         let reply = &mut context.reply;
-        write_until_full(reply, values, write_names);
+        write_until_full(reply, matches.values(), write_names);
         return Ok(());
     }
-    match values.into_iter().next() {
+    match matches.values().next() {
         None => context.reply.null_array(),
         Some(value @ Json::Object(_)) => write_names(value, &mut context.reply),
         Some(value) => {
-            let found = value.kind();
-            return Err(format!("WRONGTYPE wrong type of path value - expected object but found {found}").into());
+            let kind = value.kind();
+            return Err(format!("WRONGTYPE wrong type of path value - expected object but found {kind}").into());
         }
     }
     Ok(())
@@ -246,15 +261,14 @@ pub fn resp(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         context.reply.null();
         return Ok(());
     };
-    let locations = path.select(&document)?;
-    let mut values = locations.iter().filter_map(|location| document.at(location));
+    let matches = document.select(context.tx, &path)?;
     if path.is_legacy {
-        let value = values.next().ok_or_else(|| no_path(&path))?;
+        let value = matches.values().next().ok_or_else(|| no_path(&path))?;
         write_as_reply(value, &mut context.reply);
         return Ok(());
     }
-    context.reply.array(locations.len());
-    write_until_full(&mut context.reply, values, write_as_reply);
+    context.reply.array(matches.len());
+    write_until_full(&mut context.reply, matches.values(), write_as_reply);
     Ok(())
 }
 
@@ -279,6 +293,7 @@ fn write_as_reply(value: &Json, reply: &mut Reply<'_>) {
         Json::Boolean(true) => reply.simple("true"),
         Json::Boolean(false) => reply.simple("false"),
         Json::Integer(number) => reply.integer(*number),
+        Json::Double(number) if reply.protocol() == Protocol::Resp3 => reply.double(*number),
         Json::Double(_) => reply.bulk(&value.text()),
         Json::Text(text) => reply.bulk(text.as_bytes()),
         Json::Array(elements) => {
@@ -304,15 +319,15 @@ pub fn memory(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         Some(document) => {
             // Values may contain each other, and each is written to be measured.
             let groups = context.groups;
-            let left = Cell::new(context.reply_bytes_max());
+            let remaining = Cell::new(context.reply_bytes_max());
             answer_each(context, &document, &path, "is empty", |value| {
                 let mut text = Text::of_reply(groups);
                 value.write_with(&Layout::default(), 0, &mut text);
                 let length = text.whole().map_or(usize::MAX, <[u8]>::len);
-                left.set(left.get().saturating_sub(length));
+                remaining.set(remaining.get().saturating_sub(length));
                 Answer::of_length(length)
             })?;
-            match left.get() {
+            match remaining.get() {
                 0 => Err(groups.reply_is_full()),
                 _ => Ok(()),
             }

@@ -2,10 +2,10 @@
 
 use quartet_wire_resp::{Arguments, Protocol};
 
+use super::answers::{Answer, NO_DOCUMENT, change_each, inner_first, path_at, put_document, take_values};
 use super::document::Json;
 use super::path::Path;
 use super::rows::{self, Place};
-use super::{Answer, NO_DOCUMENT, change_each, inner_first, path_at, put_at, put_document};
 use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::keyspace::Kind;
@@ -17,10 +17,11 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         4 => (Path::parse(&arguments[2])?, &arguments[3]),
         _ => return Err("ERR wrong number of arguments for 'json.strappend' command".into()),
     };
+    let _values = take_values(context, arguments)?;
     let Json::Text(suffix) = Json::parse(value)? else {
         return Err("WRONGTYPE wrong type of value - expected string".into());
     };
-    change_each(context, (&arguments[1], &path), "not a string", suffix.len(), |value| {
+    change_each(context, &arguments[1], &path, "not a string", suffix.len(), |value| {
         let Json::Text(text) = value else { return Ok(None) };
         text.push_str(&suffix);
         Ok(Answer::of_length(text.len()))
@@ -34,7 +35,7 @@ pub fn toggle(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     }
     let path = path_at(arguments, 2)?;
     let is_legacy = path.is_legacy;
-    change_each(context, (&arguments[1], &path), "not a bool", 0, |value| {
+    change_each(context, &arguments[1], &path, "not a bool", 0, |value| {
         let Json::Boolean(flag) = value else { return Ok(None) };
         *flag = !*flag;
         Ok(Some(match is_legacy {
@@ -52,13 +53,21 @@ pub fn multiply(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     calculate(context, arguments, i64::checked_mul, |left, right| left * right)
 }
 
+/// JSON.NUMPOWBY key path exponent, which RedisJSON has and does not document. Integers are raised
+/// as RedisJSON 2.8 was seen to raise them: only the low 32 bits of the exponent count, without a
+/// sign, and the power wraps around.
+pub fn raise(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let power = |base: i64, exponent: i64| Some(base.wrapping_pow(exponent as u32));
+    calculate(context, arguments, power, f64::powf)
+}
+
 /// The answer is JSON: a number, or for a JSONPath an array of numbers and nulls. Over RESP3 it is
 /// an array for either kind of path, as in RedisJSON 2.6 (`json_num_op` in its `commands.rs`).
 fn calculate(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    of_integers: fn(i64, i64) -> Option<i64>,
-    of_doubles: fn(f64, f64) -> f64,
+    calculate_integers: fn(i64, i64) -> Option<i64>,
+    calculate_doubles: fn(f64, f64) -> f64,
 ) -> Result<(), ErrorReply> {
     let path = Path::parse(&arguments[2])?;
     let operand = Json::parse(&arguments[3])?;
@@ -67,17 +76,27 @@ fn calculate(
     }
     let name = &arguments[1];
     let entry = context.keys().find_kind(name, Kind::Json)?.ok_or(NO_DOCUMENT)?;
-    if let Some(place) = Place::find(context.tx, &entry, &path)
-        && let Some(result) = result_of(&place.value(), &operand, of_integers, of_doubles)?
-        && put_at(context, name, &entry, place, &result)
-    {
-        return write_results(context, &path, vec![result]);
+    if let Some(place) = Place::of(name, &entry, &path) {
+        let mut results = Vec::new();
+        if let Some(value) = place.scalar(context.tx) {
+            let value = value.unwrap_or_default();
+            let result = result_of(&value, &operand, calculate_integers, calculate_doubles)?;
+            if let Some(result) = &result {
+                context.note_use(name);
+                place.replace(&mut context.keys(), result)?;
+            }
+            results.push(result.unwrap_or_default());
+        }
+        return write_results(context, &path, results);
     }
+    let mut workspace = context.groups.workspace();
+    rows::take_document(context.groups, &entry, &mut workspace)?;
     let mut document = rows::document(context.tx, &entry);
     let mut results = Vec::new();
-    for location in inner_first(path.select(&document)?) {
+    let locations = path.select(&document, &mut workspace)?;
+    for location in inner_first(locations, &mut workspace)? {
         let value = document.at_mut(&location).expect("a location that was found");
-        let result = result_of(value, &operand, of_integers, of_doubles)?;
+        let result = result_of(value, &operand, calculate_integers, calculate_doubles)?;
         if let Some(result) = &result {
             *value = result.clone();
         }
@@ -94,18 +113,18 @@ fn calculate(
 fn result_of(
     value: &Json,
     operand: &Json,
-    of_integers: fn(i64, i64) -> Option<i64>,
-    of_doubles: fn(f64, f64) -> f64,
+    calculate_integers: fn(i64, i64) -> Option<i64>,
+    calculate_doubles: fn(f64, f64) -> f64,
 ) -> Result<Option<Json>, ErrorReply> {
     if let (Json::Integer(left), Json::Integer(right)) = (value, operand)
-        && let Some(result) = of_integers(*left, *right)
+        && let Some(result) = calculate_integers(*left, *right)
     {
         return Ok(Some(Json::Integer(result)));
     }
     let (Some(left), Some(right)) = (value.number(), operand.number()) else {
         return Ok(None);
     };
-    let result = of_doubles(left, right);
+    let result = calculate_doubles(left, right);
     match result.is_finite() {
         true => Ok(Some(Json::Double(result))),
         false => Err("ERR result is not a number".into()),

@@ -6,7 +6,7 @@ use std::io;
 use quartet_wire_resp::ReplyMemory;
 use quartet_wire_resp::reply::{counted_bytes, grow};
 
-use crate::handler::command_memory::CommandMemory;
+use crate::handler::command_memory::{CommandMemory, Workspace};
 use crate::handler::groups::Groups;
 
 /// Grows up to a limit, and as long as there is memory; what does not fit is left out, and the text
@@ -46,6 +46,16 @@ impl<'m> Text<'m> {
         if !self.is_full {
             self.bytes.extend_from_slice(piece);
         }
+    }
+
+    /// Memory for what is gathered before it is pushed.
+    pub fn workspace(&self) -> Workspace<'m> {
+        Workspace::new(self.memory)
+    }
+
+    /// There is no memory for the next text, and it is left out.
+    pub fn refuse(&mut self) {
+        self.is_full = true;
     }
 
     /// Nothing that is pushed from now on matters.

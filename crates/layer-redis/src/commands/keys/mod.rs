@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::Arguments;
 
 use crate::commands::help::help_command;
-use crate::commands::{hashes, lists, sets, sorted_sets, vector_sets};
+use crate::commands::{hashes, lists, sets, sorted_sets};
 use crate::facts::DATABASES;
 use crate::handler::caching;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::indexes;
 use crate::keyspace::scan::{self, Scan};
 use crate::keyspace::{Elements, Entry, FLAG_A, Header, Keyspace, Kind, LARGE, clear_everything};
+use crate::module::Modules;
 use crate::{command::errors, command::glob, command::parse};
 
 #[cfg(test)]
@@ -21,29 +21,31 @@ mod tests;
 /// Names that KEYS looks at between two looks at the time.
 const KEYS_BETWEEN_CHECKS: u32 = 256;
 
+const FAMILY: Family = Family::of(Group::Generic);
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command("del", -2, WRITE, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys; large collections go as one range", "Removes keys.", del),
-    command("unlink", -2, WRITE | FAST, ALL_KEYS, Group::Generic, "4.0.0", "O(N) in the number of keys", "Removes keys; their memory is freed in the background.", del),
-    command("exists", -2, READONLY | FAST, ALL_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys", "Counts which of the keys exist.", exists),
-    command("touch", -2, READONLY | FAST, ALL_KEYS, Group::Generic, "3.2.1", "O(N) in the number of keys", "Counts which of the keys exist, which are used thereby.", touch),
-    command("type", 2, READONLY | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Tells what kind of value a key holds.", kind),
-    command("rename", 3, WRITE, TWO_KEYS, Group::Generic, "1.0.0", "O(1)", "Gives a key another name, replacing a key that has it.", rename),
-    command("renamenx", 3, WRITE | FAST, TWO_KEYS, Group::Generic, "1.0.0", "O(1)", "Gives a key another name unless a key has it.", renamenx),
-    command("copy", -3, WRITE | DENYOOM, TWO_KEYS, Group::Generic, "6.2.0", "O(N) in the size of a large collection", "Copies a key to another name or database.", copy),
-    command("move", 3, WRITE | FAST, ONE_KEY, Group::Generic, "1.0.0", "O(1)", "Moves a key to another database.", move_key),
-    command("keys", 2, READONLY | DANGEROUS, NO_KEYS, Group::Generic, "1.0.0", "O(N) in the number of keys", "Lists the names that match a pattern.", keys),
-    command("scan", -2, READONLY, NO_KEYS, Group::Generic, "2.8.0", "O(1) for each key of the page", "Lists the names a page at a time.", scan_page),
-    command("randomkey", 1, READONLY, NO_KEYS, Group::Generic, "1.0.0", "O(log N)", "Picks a name at random.", randomkey),
-    command("dbsize", 1, READONLY | FAST | KEYSPACE_CATEGORY, NO_KEYS, Group::Server, "1.0.0", "O(log N)", "Counts the keys of the database.", dbsize),
-    command("flushdb", -1, WRITE | DANGEROUS | KEYSPACE_CATEGORY, NO_KEYS, Group::Server, "1.0.0", "O(N) in the number of expiring keys and large collections", "Removes every key of the database.", flushdb),
-    command("flushall", -1, WRITE | DANGEROUS | KEYSPACE_CATEGORY, NO_KEYS, Group::Server, "1.0.0", "O(log N)", "Removes every key of every database.", flushall),
-    command("swapdb", 3, WRITE | FAST | DANGEROUS | KEYSPACE_CATEGORY, NO_KEYS, Group::Server, "4.0.0", "O(N) in the number of keys of both databases", "Exchanges two databases.", swapdb),
+    FAMILY.row("del", -2, WRITE, "Removes keys.", Answers(del)).keys(ALL_KEYS).complexity("O(N) in the number of keys; large collections go as one range"),
+    FAMILY.row("unlink", -2, WRITE | FAST, "Removes keys; their memory is freed in the background.", Answers(del)).keys(ALL_KEYS).since("4.0.0").complexity("O(N) in the number of keys"),
+    FAMILY.row("exists", -2, READONLY | FAST, "Counts which of the keys exist.", Answers(exists)).keys(ALL_KEYS).complexity("O(N) in the number of keys"),
+    FAMILY.row("touch", -2, READONLY | FAST, "Counts which of the keys exist, which are used thereby.", Answers(touch)).keys(ALL_KEYS).since("3.2.1").complexity("O(N) in the number of keys"),
+    FAMILY.row("type", 2, READONLY | FAST, "Tells what kind of value a key holds.", Answers(kind)).keys(ONE_KEY),
+    FAMILY.row("rename", 3, WRITE | GROWS_A_LITTLE, "Gives a key another name, replacing a key that has it.", Answers(rename)).keys(TWO_KEYS),
+    FAMILY.row("renamenx", 3, WRITE | FAST | GROWS_A_LITTLE, "Gives a key another name unless a key has it.", Answers(renamenx)).keys(TWO_KEYS),
+    FAMILY.row("copy", -3, WRITE | DENYOOM, "Copies a key to another name or database.", Answers(copy)).keys(TWO_KEYS).since("6.2.0").complexity("O(N) in the size of a large collection"),
+    FAMILY.row("move", 3, WRITE | FAST, "Moves a key to another database.", Answers(move_key)).keys(ONE_KEY),
+    FAMILY.row("keys", 2, READONLY | DANGEROUS, "Lists the names that match a pattern.", Answers(keys)).complexity("O(N) in the number of keys"),
+    FAMILY.row("scan", -2, READONLY, "Lists the names a page at a time.", Answers(scan_page)).since("2.8.0").complexity("O(1) for each key of the page"),
+    FAMILY.row("randomkey", 1, READONLY, "Picks a name at random.", Answers(randomkey)).complexity("O(log N)"),
+    FAMILY.row("dbsize", 1, READONLY | FAST | KEYSPACE_CATEGORY, "Counts the keys of the database.", Answers(dbsize)).group(Group::Server).complexity("O(log N)"),
+    FAMILY.row("flushdb", -1, WRITE | DANGEROUS | KEYSPACE_CATEGORY, "Removes every key of the database.", Answers(flushdb)).group(Group::Server).complexity("O(N) in the number of expiring keys and large collections"),
+    FAMILY.row("flushall", -1, WRITE | DANGEROUS | KEYSPACE_CATEGORY, "Removes every key of every database.", Answers(flushall)).group(Group::Server).complexity("O(log N)"),
+    FAMILY.row("swapdb", 3, WRITE | FAST | DANGEROUS | KEYSPACE_CATEGORY, "Exchanges two databases.", Answers(swapdb)).group(Group::Server).since("4.0.0").complexity("O(N) in the number of keys of both databases"),
     container("object", Group::Generic, "2.2.3", "Looks behind a key.", &[
-        command("object|encoding", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Names the encoding that Redis would report.", object_encoding),
-        command("object|freq", 3, READONLY, SECOND_KEY, Group::Generic, "4.0.0", "O(1)", "Tells how often the key was read of late, on a logarithmic scale.", object_freq),
-        command("object|idletime", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Tells how many seconds ago the key was written.", object_idletime),
-        command("object|refcount", 3, READONLY, SECOND_KEY, Group::Generic, "2.2.3", "O(1)", "Answers the number of references that Redis would report.", object_refcount),
+        FAMILY.row("object|encoding", 3, READONLY, "Names the encoding that Redis would report.", Answers(object_encoding)).keys(SECOND_KEY).since("2.2.3"),
+        FAMILY.row("object|freq", 3, READONLY, "Tells how often the key was read of late, on a logarithmic scale.", Answers(object_freq)).keys(SECOND_KEY).since("4.0.0"),
+        FAMILY.row("object|idletime", 3, READONLY, "Tells how many seconds ago the key was written.", Answers(object_idletime)).keys(SECOND_KEY).since("2.2.3"),
+        FAMILY.row("object|refcount", 3, READONLY, "Answers the number of references that Redis would report.", Answers(object_refcount)).keys(SECOND_KEY).since("2.2.3"),
         help_command("object|help", Group::Generic, "6.2.0"),
     ]),
 ];
@@ -62,38 +64,41 @@ fn del(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
 }
 
 fn exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let found = arguments
+    let existing = arguments
         .iter()
         .skip(1)
         .filter(|name| context.look_at(name).is_some())
         .count();
-    context.reply.integer(found as i64);
+    context.reply.integer(existing as i64);
     Ok(())
 }
 
 /// TOUCH updates the recency even for a connection with CLIENT NO-TOUCH.
 fn touch(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let mut found = 0;
+    let mut existing = 0;
     for name in arguments.iter().skip(1) {
         if context.look_at(name).is_some() {
             context.eviction().recency.note(context.client.db, name, context.now_ms);
-            found += 1;
+            existing += 1;
         }
     }
-    context.reply.integer(found);
+    context.reply.integer(existing);
     Ok(())
 }
 
 fn kind(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let name = context.look_at(&arguments[1]).map_or("none", |entry| entry.kind.name());
+    let modules = context.modules();
+    let name = context
+        .look_at(&arguments[1])
+        .map_or("none", |entry| modules.type_name(&entry));
     context.reply.simple(name);
     Ok(())
 }
 
 fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (from, to) = (&arguments[1], &arguments[2]);
-    let found = context.keys().find(from).ok_or(errors::NO_SUCH_KEY)?;
-    check_may_move(&found)?;
+    let entry = context.keys().find(from).ok_or(errors::NO_SUCH_KEY)?;
+    check_may_move(context.modules(), &entry)?;
     if from != to {
         rename_found(&mut context.keys(), from, to);
     }
@@ -102,10 +107,10 @@ fn rename(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
 }
 
 fn renamenx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let (from, to) = (&arguments[1], &arguments[2]);
+    let (from, to, modules) = (&arguments[1], &arguments[2], context.modules());
     let mut keys = context.keys();
-    let found = keys.find(from).ok_or(errors::NO_SUCH_KEY)?;
-    check_may_move(&found)?;
+    let entry = keys.find(from).ok_or(errors::NO_SUCH_KEY)?;
+    check_may_move(modules, &entry)?;
     let is_free = keys.find(to).is_none();
     if is_free {
         rename_found(&mut keys, from, to);
@@ -114,12 +119,9 @@ fn renamenx(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// A search index is found by its name, and is of one database.
-fn check_may_move(entry: &Entry) -> Result<(), ErrorReply> {
-    match entry.kind {
-        Kind::SearchIndex => Err("ERR Search indexes cannot be renamed, moved or copied".into()),
-        _ => Ok(()),
-    }
+/// Keys of some modules stay under their names.
+fn check_may_move(modules: &Modules, entry: &Entry) -> Result<(), ErrorReply> {
+    modules.stays(entry.kind).map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// The elements of a large collection stay where they are: its id goes along.
@@ -145,16 +147,26 @@ fn copy(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
         return Err("ERR source and destination objects are the same".into());
     }
     let found = context.keys().find(from);
-    found.as_ref().map_or(Ok(()), check_may_move)?;
+    found
+        .as_ref()
+        .map_or(Ok(()), |entry| check_may_move(context.modules(), entry))?;
     let mut target = context.keys_of(to_db);
     let may_write = replace || target.find(to).is_none();
     let Some(entry) = found.filter(|_| may_write) else {
         context.reply.integer(0);
         return Ok(());
     };
-    write_copy(&mut target, to, &entry);
+    let elements = match entry.is_large() {
+        true => entry.elements().count(context.tx, &[], None),
+        false => 0,
+    };
+    if context.must_end_before(elements) {
+        return Ok(());
+    }
+    write_copy(&mut context.keys_of(to_db), to, &entry);
     if let Some(copy) = context.keys_of(to_db).find(to).filter(Entry::is_large) {
-        vector_sets::note_copy(context, &copy);
+        let data_type = context.modules().data_type(copy.kind);
+        data_type.iter().for_each(|data_type| data_type.copied(context, &copy));
     }
     context.reply.integer(1);
     Ok(())
@@ -184,7 +196,9 @@ fn move_key(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Err("ERR source and destination objects are the same".into());
     }
     let found = context.keys().find(name);
-    found.as_ref().map_or(Ok(()), check_may_move)?;
+    found
+        .as_ref()
+        .map_or(Ok(()), |entry| check_may_move(context.modules(), entry))?;
     let may_move = found.is_some() && context.keys_of(to_db).find(name).is_none();
     if may_move {
         let entry = context.keys().take(name).expect("the key that was just found");
@@ -227,15 +241,15 @@ fn keys(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let cursor = scan::cursor(&arguments[1])?;
     let options = scan::options(arguments.tail(2), Scan::Keys)?;
-    let mut names = context.gathered_list();
+    let (mut names, modules) = (context.gathered_list(), context.modules());
     let mut visit = |name: &[u8], entry: Entry| {
-        let has_kind = options
-            .kind
-            .is_none_or(|kind| parse::is(kind, entry.kind.name()) || parse::is(kind, upstash_name(entry.kind)));
+        let has_kind = options.kind.is_none_or(|kind| {
+            parse::is(kind, modules.type_name(&entry)) || parse::is(kind, upstash_name(modules, &entry))
+        });
         if has_kind && options.matches(name) {
             names.push(name);
             if options.with_type {
-                names.push(upstash_name(entry.kind).as_bytes());
+                names.push(upstash_name(modules, &entry).as_bytes());
             }
         }
     };
@@ -258,10 +272,10 @@ fn scan_page(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
 }
 
 /// As SCAN with WITHTYPE names a type: JSON is no module's there.
-fn upstash_name(kind: Kind) -> &'static str {
-    match kind {
+fn upstash_name(modules: &Modules, entry: &Entry) -> &'static str {
+    match entry.kind {
         Kind::Json => "json",
-        kind => kind.name(),
+        _ => modules.type_name(entry),
     }
 }
 
@@ -275,10 +289,8 @@ fn randomkey(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Erro
     let mut picked = None;
     for _ in 0..RANDOM_TRIES.min(count as usize) {
         let mut keys = context.keys();
-        let found = keys.key_at(random.below(count));
-        picked = found
-            .filter(|(_, entry)| !keys.has_expired(entry))
-            .map(|(name, _)| name);
+        let key = keys.key_at(random.below(count));
+        picked = key.filter(|(_, entry)| !keys.has_expired(entry)).map(|(name, _)| name);
         if picked.is_some() {
             break;
         }
@@ -311,7 +323,11 @@ fn flushdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
     } else {
         context.keys().clear();
         if db == 0 {
-            indexes::clear(context.tx);
+            context
+                .modules()
+                .all()
+                .iter()
+                .for_each(|module| module.clear(context.tx));
         }
     }
     caching::flushed(context.groups);
@@ -348,9 +364,13 @@ fn swapdb(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(),
         return Err(errors::DB_OUT_OF_RANGE.into());
     };
     if first != second {
-        let (of_first, of_second) = (take_all(context, first), take_all(context, second));
-        put_all(context, second, of_first);
-        put_all(context, first, of_second);
+        let keys = [first, second].map(|db| context.keys_of(db).key_count());
+        if context.must_end_before(keys.iter().sum()) {
+            return Ok(());
+        }
+        let (first_entries, second_entries) = (take_all(context, first), take_all(context, second));
+        put_all(context, second, first_entries);
+        put_all(context, first, second_entries);
     }
     context.reply.ok();
     Ok(())
@@ -363,13 +383,13 @@ fn take_all(context: &mut Context<'_, '_>, db: u8) -> Vec<(Vec<u8>, Entry)> {
         names.push(name.to_vec());
         ControlFlow::Continue(())
     });
-    let taken = names
+    let entries = names
         .into_iter()
         .filter_map(|name| keys.take(&name).map(|entry| (name, entry)))
         .collect();
     // The rest has expired.
     keys.clear();
-    taken
+    entries
 }
 
 fn put_all(context: &mut Context<'_, '_>, db: u8, entries: Vec<(Vec<u8>, Entry)>) {
@@ -381,11 +401,11 @@ fn put_all(context: &mut Context<'_, '_>, db: u8, entries: Vec<(Vec<u8>, Entry)>
 
 /// The key of an OBJECT subcommand; replies null if it is absent. Not counted as a read.
 fn object(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Option<Entry> {
-    let found = context.keys().find(&arguments[2]);
-    if found.is_none() {
+    let entry = context.keys().find(&arguments[2]);
+    if entry.is_none() {
         context.reply.null();
     }
-    found
+    entry
 }
 
 fn object_encoding(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -404,7 +424,7 @@ pub fn encoding(entry: &Entry) -> &'static str {
         Kind::SortedSet => sorted_sets::encoding(entry),
         Kind::Hash => hashes::encoding(entry),
         Kind::Stream => "stream",
-        Kind::Json | Kind::VectorSet | Kind::Suggestions | Kind::SearchIndex | Kind::VectorIndex => "raw",
+        Kind::Json | Kind::Module(_) => "raw",
     }
 }
 

@@ -40,39 +40,39 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, end: End) -> Res
 
 pub fn blmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let timeout = &arguments[1];
-    let wanted = MultiPop::parse(arguments, 2)?;
+    let request = MultiPop::parse(arguments, 2)?;
     parse::deadline_ms(timeout, context.now_ms)?;
-    if multi_pop(context, &wanted)? {
+    if multi_pop(context, &request)? {
         return Ok(Outcome::Done);
     }
-    let names = wanted.names.iter().map(|name| name.to_vec()).collect();
+    let names = request.names.iter().map(|name| name.to_vec()).collect();
     context.block_on(names, timeout, EmptyReply::NullArray)
 }
 
 pub fn blmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let wanted = Move {
+    let request = Move {
         source: &arguments[1],
         target: &arguments[2],
         from: end(&arguments[3])?,
         to: end(&arguments[4])?,
     };
-    move_or_wait(context, &wanted, &arguments[5])
+    move_or_wait(context, &request, &arguments[5])
 }
 
 pub fn brpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
-    let wanted = Move {
+    let request = Move {
         source: &arguments[1],
         target: &arguments[2],
         from: End::Right,
         to: End::Left,
     };
-    move_or_wait(context, &wanted, &arguments[3])
+    move_or_wait(context, &request, &arguments[3])
 }
 
-fn move_or_wait(context: &mut Context<'_, '_>, wanted: &Move<'_>, timeout: &[u8]) -> Result<Outcome, ErrorReply> {
+fn move_or_wait(context: &mut Context<'_, '_>, request: &Move<'_>, timeout: &[u8]) -> Result<Outcome, ErrorReply> {
     parse::deadline_ms(timeout, context.now_ms)?;
-    if move_one(context, wanted)? {
+    if move_one(context, request)? {
         return Ok(Outcome::Done);
     }
-    context.block_on(vec![wanted.source.to_vec()], timeout, EmptyReply::Null)
+    context.block_on(vec![request.source.to_vec()], timeout, EmptyReply::Null)
 }

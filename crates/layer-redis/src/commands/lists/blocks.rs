@@ -33,7 +33,7 @@
 
 use std::ops::{ControlFlow, RangeInclusive};
 
-use quartet_store::Row;
+use quartet_engine::Row;
 use smallvec::SmallVec;
 
 use crate::keyspace::fixed::Fixed;
@@ -97,10 +97,10 @@ struct Side<'e> {
 }
 
 impl<'e> Side<'e> {
-    fn read(count: u16, kept: &'e [u8]) -> Side<'e> {
+    fn read(count: u16, retained: &'e [u8]) -> Side<'e> {
         Side {
             count: count.into(),
-            kept,
+            kept: retained,
             ..Side::default()
         }
     }
@@ -122,13 +122,13 @@ impl<'e> Side<'e> {
     fn take(&mut self) -> Option<Popped> {
         let popped;
         if self.added.is_empty() {
-            let mut rest = packed::iter(self.kept);
-            popped = Popped::from_slice(rest.next()?);
-            self.kept = rest.as_bytes();
+            let mut elements = packed::iter(self.kept);
+            popped = Popped::from_slice(elements.next()?);
+            self.kept = elements.as_bytes();
         } else {
-            let mut rest = packed::iter(&self.added);
-            popped = Popped::from_slice(rest.next()?);
-            let left_bytes = rest.as_bytes().len();
+            let mut elements = packed::iter(&self.added);
+            popped = Popped::from_slice(elements.next()?);
+            let left_bytes = elements.as_bytes().len();
             self.added.drain(..self.added.len() - left_bytes);
         }
         self.count -= 1;
@@ -195,7 +195,17 @@ impl<'a> Edit<'a> {
 }
 
 /// An edit and the positions it is about.
-type Edited<'v> = (RangeInclusive<i64>, &'v Edit<'v>);
+struct Edited<'v> {
+    positions: RangeInclusive<i64>,
+    edit: &'v Edit<'v>,
+}
+
+/// The first block of a part.
+#[derive(Clone, Copy)]
+struct Origin {
+    position: i64,
+    place: i64,
+}
 
 /// The new blocks that replace a range of old blocks.
 #[derive(Default)]
@@ -293,13 +303,13 @@ impl<'e> Blocks<'e> {
     }
 
     fn read(entry: &'e Entry) -> Option<Blocks<'e>> {
-        let (count, rest) = entry.large_payload().split_first_chunk()?;
-        let (first, rest) = rest.split_first_chunk()?;
-        let (head_count, rest) = rest.split_first_chunk()?;
-        let (head_bytes, rest) = rest.split_first_chunk()?;
-        let (tail_count, rest) = rest.split_first_chunk()?;
-        let (shifts, rest) = read_shifts(entry.flags, rest)?;
-        let (head, tail) = rest.split_at_checked(u16::from_be_bytes(*head_bytes).into())?;
+        let (count, input) = entry.large_payload().split_first_chunk()?;
+        let (first, input) = input.split_first_chunk()?;
+        let (head_count, input) = input.split_first_chunk()?;
+        let (head_bytes, input) = input.split_first_chunk()?;
+        let (tail_count, input) = input.split_first_chunk()?;
+        let (shifts, input) = read_shifts(entry.flags, input)?;
+        let (head, tail) = input.split_at_checked(u16::from_be_bytes(*head_bytes).into())?;
         Some(Blocks {
             elements: entry.elements(),
             count: u64::from_be_bytes(*count),
@@ -457,8 +467,8 @@ impl<'e> Blocks<'e> {
         if is_turned {
             elements.reverse();
         }
-        let (outermost, rest) = elements.split_first()?;
-        self.side(end).hold(rest);
+        let (outermost, inner) = elements.split_first()?;
+        self.side(end).hold(inner);
         // A smaller end stays; otherwise pops of a short queue would leave ever smaller blocks,
         // each of which ends in such a pop.
         if self.side(end.other()).bytes() > BLOCK_BYTES_MAX / 2 {
@@ -472,8 +482,8 @@ impl<'e> Blocks<'e> {
         let own = self.side(end).count;
         if count < own {
             let side = std::mem::take(self.side(end));
-            let kept: Several<'_> = side.iter().skip(count as usize).collect();
-            self.side(end).hold(&kept);
+            let retained: Several<'_> = side.iter().skip(count as usize).collect();
+            self.side(end).hold(&retained);
             return self.shrink(end, count);
         }
         *self.side(end) = Side::default();
@@ -491,11 +501,11 @@ impl<'e> Blocks<'e> {
         self.shrink(end, in_blocks);
         self.settle();
         let other = std::mem::take(self.side(end.other()));
-        let kept: Several<'_> = other
+        let retained: Several<'_> = other
             .iter()
             .take((other.count - (count - in_blocks)) as usize)
             .collect();
-        self.side(end.other()).hold(&kept);
+        self.side(end.other()).hold(&retained);
         self.shrink(end, count - in_blocks);
     }
 
@@ -678,19 +688,19 @@ impl<'e> Blocks<'e> {
 
     /// Removes the elements at `indexes`, which ascend.
     pub fn remove(&mut self, keys: &mut Keyspace<'_, '_>, indexes: &[u64]) {
-        let (head, rest) = indexes.split_at(indexes.partition_point(|index| *index < self.head.count));
-        let (within, tail) = rest.split_at(rest.partition_point(|index| self.end_of(*index).is_none()));
+        let (head, tail_indexes) = indexes.split_at(indexes.partition_point(|index| *index < self.head.count));
+        let (within, tail) = tail_indexes.split_at(tail_indexes.partition_point(|index| self.end_of(*index).is_none()));
         let count = self.count;
         for (end, indexes) in [(End::Left, head), (End::Right, tail)] {
             let side = std::mem::take(self.side(end));
-            let mut kept = Several::new();
+            let mut retained = Several::new();
             for (depth, element) in (0..).zip(side.iter()) {
                 let index = if end == End::Left { depth } else { count - 1 - depth };
                 if indexes.binary_search(&index).is_err() {
-                    kept.push(element);
+                    retained.push(element);
                 }
             }
-            self.side(end).hold(&kept);
+            self.side(end).hold(&retained);
             self.shrink(end, indexes.len() as u64);
         }
         if let (Some(&lowest), Some(&highest)) = (within.first(), within.last()) {
@@ -707,56 +717,67 @@ impl<'e> Blocks<'e> {
         let Some(begin) = self.block_of(keys, lowest) else {
             return;
         };
-        let edited = (lowest..=highest, edit);
-        let here = (begin.position, begin.place);
-        let near = self.part(keys, here, &edited, NEAR_MAX);
+        let edited = Edited {
+            positions: lowest..=highest,
+            edit,
+        };
+        let origin = Origin {
+            position: begin.position,
+            place: begin.place,
+        };
+        let near = self.part(keys, origin, &edited, NEAR_MAX);
         if near.has_room {
-            self.replace(keys, here, begin.place, &near);
+            self.replace(keys, origin, origin.place, &near);
         } else {
-            self.make_room(keys, here, &edited);
+            self.make_room(keys, origin, &edited);
         }
         self.settle();
         self.limit_shifts(keys);
     }
 
-    /// Moves the blocks between an edited part, which starts `here`, and the nearer end.
-    fn make_room(&mut self, keys: &mut Keyspace<'_, '_>, here: (i64, i64), edited: &Edited<'_>) {
+    /// Moves the blocks between an edited part, which starts `origin`, and the nearer end.
+    fn make_room(&mut self, keys: &mut Keyspace<'_, '_>, origin: Origin, edited: &Edited<'_>) {
         let (start, behind) = self.between();
-        if edited.0.end() - start < behind - here.0 {
-            let all = (start, self.place_of(start));
+        if edited.positions.end() - start < behind - origin.position {
+            let all = Origin {
+                position: start,
+                place: self.place_of(start),
+            };
             let part = self.part(keys, all, edited, 0);
-            let next = part.next.unwrap_or(all.1);
+            let next = part.next.unwrap_or(all.place);
             self.replace(keys, all, next - part.run.count - ROOM, &part);
             return;
         }
-        let part = self.part(keys, here, edited, 0);
+        let part = self.part(keys, origin, edited, 0);
         if let Some(next) = part.next {
-            let rest = (here.0 + part.count_before, next);
-            let moved = self.part(keys, rest, &(rest.0..=behind, &Edit::Join), 0);
-            self.replace(keys, rest, next + part.run.count + ROOM, &moved);
+            let remainder = Origin {
+                position: origin.position + part.count_before,
+                place: next,
+            };
+            let joined = Edited {
+                positions: remainder.position..=behind,
+                edit: &Edit::Join,
+            };
+            let moved = self.part(keys, remainder, &joined, 0);
+            self.replace(keys, remainder, next + part.run.count + ROOM, &moved);
         }
-        let part = self.part(keys, here, edited, 0);
-        self.replace(keys, here, here.1, &part);
+        let part = self.part(keys, origin, edited, 0);
+        self.replace(keys, origin, origin.place, &part);
     }
 
-    /// Reads the blocks from a position and place on up to the last changed by an edit, and applies
-    /// it. Reads up to `near_max` more of them, until all fit before the next block.
-    fn part(
-        &self,
-        keys: &mut Keyspace<'_, '_>,
-        (position, place): (i64, i64),
-        (positions, edit): &Edited<'_>,
-        near_max: usize,
-    ) -> Part {
+    /// Reads the blocks from `origin` on up to the last changed by an edit, and applies it. Reads
+    /// up to `near_max` more of them, until all fit before the next block.
+    fn part(&self, keys: &mut Keyspace<'_, '_>, origin: Origin, edited: &Edited<'_>, near_max: usize) -> Part {
+        let Edited { positions, edit } = edited;
         let mut part = Part::default();
         let mut near = 0;
-        let bounds = (position_key(place), self.places().1);
+        let bounds = (position_key(origin.place), self.places().1);
         self.elements
             .scan(keys.tx, &bounds.0, Some(&bounds.1), false, &mut |key, block| {
-                let at = position + part.count_before;
+                let at = origin.position + part.count_before;
                 if at > *positions.end() {
                     part.next = position_of(key);
-                    part.has_room = part.next.is_some_and(|next| part.run.ends_before(next, place));
+                    part.has_room = part.next.is_some_and(|next| part.run.ends_before(next, origin.place));
                     if part.has_room || near == near_max {
                         return ControlFlow::Break(());
                     }
@@ -778,10 +799,11 @@ impl<'e> Blocks<'e> {
         part
     }
 
-    /// Replaces a part, which starts at a position and a place, by its new blocks at `place`.
-    fn replace(&mut self, keys: &mut Keyspace<'_, '_>, (position, old_place): (i64, i64), place: i64, part: &Part) {
+    /// Replaces a part, which starts at `origin`, by its new blocks at `place`.
+    fn replace(&mut self, keys: &mut Keyspace<'_, '_>, origin: Origin, place: i64, part: &Part) {
         let end = part.next.map_or(self.places().1, position_key);
-        self.elements.clear_range(keys.tx, &position_key(old_place), Some(&end));
+        self.elements
+            .clear_range(keys.tx, &position_key(origin.place), Some(&end));
         let mut at = place;
         for (count, block) in &part.run.blocks {
             self.elements.set(keys.tx, &position_key(at), block);
@@ -790,16 +812,16 @@ impl<'e> Blocks<'e> {
         let grown = part.run.count - part.count_before;
         let behind = self
             .shifts
-            .partition_point(|shift| shift.from <= position + part.count_before);
-        let others: Shifts = self.shifts.drain(behind..).collect();
-        self.shifts.retain(|shift| shift.from < position);
+            .partition_point(|shift| shift.from <= origin.position + part.count_before);
+        let following: Shifts = self.shifts.drain(behind..).collect();
+        self.shifts.retain(|shift| shift.from < origin.position);
         if part.run.count > 0 {
-            self.stands_at(position, place);
+            self.stands_at(origin.position, place);
         }
         if let Some(next) = part.next {
-            self.stands_at(position + part.run.count, next);
+            self.stands_at(origin.position + part.run.count, next);
         }
-        self.shifts.extend(others.iter().map(|shift| Shift {
+        self.shifts.extend(following.iter().map(|shift| Shift {
             from: shift.from + grown,
             by: shift.by - grown,
         }));
@@ -854,19 +876,19 @@ impl<'e> Blocks<'e> {
     }
 }
 
-/// Reads the shifts at the start of `rest`, and returns the remaining bytes.
-fn read_shifts(flags: u8, rest: &[u8]) -> Option<(Shifts, &[u8])> {
+/// Reads the shifts at the start of `input`, and returns the remaining bytes.
+fn read_shifts(flags: u8, input: &[u8]) -> Option<(Shifts, &[u8])> {
     if flags & FLAG_B == 0 {
-        return Some((Shifts::new(), rest));
+        return Some((Shifts::new(), input));
     }
-    let (count, rest) = rest.split_first()?;
-    let (shifts, rest) = rest.split_at_checked(usize::from(*count) * SHIFT_BYTES)?;
+    let (count, input) = input.split_first()?;
+    let (shifts, input) = input.split_at_checked(usize::from(*count) * SHIFT_BYTES)?;
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, i64::from_be_bytes);
     let shifts = shifts.chunks_exact(SHIFT_BYTES).map(|shift| Shift {
         from: number(&shift[..8]),
         by: number(&shift[8..]),
     });
-    Some((shifts.collect(), rest))
+    Some((shifts.collect(), input))
 }
 
 /// The flag for the presence of shifts, and their bytes.
@@ -904,7 +926,7 @@ impl<'e> Ends<'e> {
         let mut tail = elements(&list.tail)?;
         tail.reverse();
         list.shifts
-            .is_sorted_by(|one, next| one.from < next.from)
+            .is_sorted_by(|current, next| current.from < next.from)
             .then_some(())?;
         Some(Ends {
             head: elements(&list.head)?,

@@ -41,6 +41,9 @@ fn pop(context: &mut Context<'_, '_>, arguments: Arguments<'_>, command: &str, e
         context.reply.bulk(&popped);
         return Ok(());
     };
+    if context.must_end_before(count.min(rows::length(&entry))) {
+        return Ok(());
+    }
     let _workspace = workspace_of_pop(context, &entry, end, count)?;
     let popped = rows::pop(&mut context.keys(), &arguments[1], &entry, end, count);
     bulks(context, &popped);
@@ -60,13 +63,13 @@ fn workspace_of_pop<'c>(
         End::Left => 0..count,
         End::Right => length - count..length,
     };
-    let mut taken = Ok(());
+    let mut outcome = Ok(());
     rows::range(&mut context.keys(), entry, popped, &mut |value| {
-        if taken.is_ok() {
-            taken = workspace.take(value.len() + ELEMENT_BYTES);
+        if outcome.is_ok() {
+            outcome = workspace.take(value.len() + ELEMENT_BYTES);
         }
     });
-    taken.map(|()| workspace)
+    outcome.map(|()| workspace)
 }
 
 fn pop_count(text: &[u8]) -> Result<u64, ErrorReply> {
@@ -139,12 +142,12 @@ pub fn first_list<'a>(
 }
 
 /// Answers a name and what was popped. False, and no answer, if none of the lists exists.
-pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result<bool, ErrorReply> {
-    let Some((name, entry)) = first_list(context, wanted.names.iter().copied())? else {
+pub fn multi_pop(context: &mut Context<'_, '_>, request: &MultiPop<'_>) -> Result<bool, ErrorReply> {
+    let Some((name, entry)) = first_list(context, request.names.iter().copied())? else {
         return Ok(false);
     };
-    let _workspace = workspace_of_pop(context, &entry, wanted.end, wanted.count)?;
-    let popped = rows::pop(&mut context.keys(), name, &entry, wanted.end, wanted.count);
+    let _workspace = workspace_of_pop(context, &entry, request.end, request.count)?;
+    let popped = rows::pop(&mut context.keys(), name, &entry, request.end, request.count);
     context.reply.array(2);
     context.reply.bulk(name);
     bulks(context, &popped);
@@ -152,8 +155,8 @@ pub fn multi_pop(context: &mut Context<'_, '_>, wanted: &MultiPop<'_>) -> Result
 }
 
 pub fn lmpop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let wanted = MultiPop::parse(arguments, 1)?;
-    if !multi_pop(context, &wanted)? {
+    let request = MultiPop::parse(arguments, 1)?;
+    if !multi_pop(context, &request)? {
         context.reply.null_array();
     }
     Ok(())
@@ -168,54 +171,54 @@ pub struct Move<'a> {
 }
 
 pub fn lmove(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let wanted = Move {
+    let request = Move {
         source: &arguments[1],
         target: &arguments[2],
         from: end(&arguments[3])?,
         to: end(&arguments[4])?,
     };
-    move_or_null(context, &wanted)
+    move_or_null(context, &request)
 }
 
 pub fn rpoplpush(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let wanted = Move {
+    let request = Move {
         source: &arguments[1],
         target: &arguments[2],
         from: End::Right,
         to: End::Left,
     };
-    move_or_null(context, &wanted)
+    move_or_null(context, &request)
 }
 
-fn move_or_null(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<(), ErrorReply> {
-    if !move_one(context, wanted)? {
+fn move_or_null(context: &mut Context<'_, '_>, request: &Move<'_>) -> Result<(), ErrorReply> {
+    if !move_one(context, request)? {
         context.reply.null();
     }
     Ok(())
 }
 
 /// Answers the element that was moved. False, and no answer, if the source does not exist.
-pub fn move_one(context: &mut Context<'_, '_>, wanted: &Move<'_>) -> Result<bool, ErrorReply> {
+pub fn move_one(context: &mut Context<'_, '_>, request: &Move<'_>) -> Result<bool, ErrorReply> {
     let mut keys = context.keys();
-    let Some(source) = keys.find_kind(wanted.source, Kind::List)? else {
+    let Some(source) = keys.find_kind(request.source, Kind::List)? else {
         return Ok(false);
     };
-    keys.find_kind(wanted.target, Kind::List)
+    keys.find_kind(request.target, Kind::List)
         .map_err(ErrorReply::ending_wait)?;
-    let value = transfer(&mut keys, wanted, &source);
+    let value = transfer(&mut keys, request, &source);
     context.reply.bulk(&value);
     Ok(true)
 }
 
-fn transfer(keys: &mut Keyspace<'_, '_>, wanted: &Move<'_>, source: &Entry) -> Popped {
-    if wanted.source == wanted.target && rows::length(source) == 1 {
+fn transfer(keys: &mut Keyspace<'_, '_>, request: &Move<'_>, source: &Entry) -> Popped {
+    if request.source == request.target && rows::length(source) == 1 {
         // Popping would remove the key, and its expiry with it.
-        keys.touch(wanted.source);
+        keys.touch(request.source);
         return rows::elements(keys, source).remove(0).into();
     }
-    let value = rows::pop_one(keys, wanted.source, source, wanted.from);
-    let target = keys.find(wanted.target);
-    rows::push(keys, wanted.target, target.as_ref(), wanted.to, [&*value].into_iter());
+    let value = rows::pop_one(keys, request.source, source, request.from);
+    let target = keys.find(request.target);
+    rows::push(keys, request.target, target.as_ref(), request.to, [&*value].into_iter());
     value
 }
 
@@ -237,8 +240,8 @@ pub fn ltrim(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     let stop = parse::required_integer(&arguments[3])?;
     let mut keys = context.keys();
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::List)? {
-        let kept = parse::index_range(start, stop, rows::length(&entry));
-        rows::trim(&mut keys, &arguments[1], &entry, kept);
+        let range = parse::index_range(start, stop, rows::length(&entry));
+        rows::trim(&mut keys, &arguments[1], &entry, range);
     }
     context.reply.ok();
     Ok(())

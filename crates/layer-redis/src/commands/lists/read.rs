@@ -34,13 +34,13 @@ pub fn lindex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Ok(());
     };
     let index = parse::required_integer(&arguments[2])?;
-    let mut found = None;
+    let mut element = None;
     if let Some(index) = index_in(index, rows::length(&entry)) {
         rows::range(&mut context.keys(), &entry, index..index + 1, &mut |value| {
-            found = Some(value.to_vec());
+            element = Some(value.to_vec());
         });
     }
-    match found {
+    match element {
         Some(value) => context.reply.bulk(&value),
         None => context.reply.null(),
     }
@@ -54,18 +54,18 @@ pub fn lrange(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         context.reply.array(0);
         return Ok(());
     };
-    let wanted = parse::index_range(start, stop, rows::length(&entry));
-    if context.must_end_before(wanted.end - wanted.start) {
+    let range = parse::index_range(start, stop, rows::length(&entry));
+    if context.must_end_before(range.end - range.start) {
         return Ok(());
     }
-    context.reply.array((wanted.end - wanted.start) as usize);
+    context.reply.array((range.end - range.start) as usize);
     let mut keys = Keyspace {
         tx: context.tx,
         db: context.client.db,
         now_ms: context.now_ms,
         changes: context.groups.changes(),
     };
-    rows::range(&mut keys, &entry, wanted, &mut |value| context.reply.bulk(value));
+    rows::range(&mut keys, &entry, range, &mut |value| context.reply.bulk(value));
     Ok(())
 }
 
@@ -84,11 +84,11 @@ struct Search<'a> {
 pub fn lpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let search = lpos_options(arguments)?;
     let entry = context.read_kind(&arguments[1], Kind::List)?;
-    let found = entry.map_or_else(Vec::new, |entry| indexes(&mut context.keys(), &entry, &search));
-    match (search.count, found.first()) {
+    let positions = entry.map_or_else(Vec::new, |entry| indexes(&mut context.keys(), &entry, &search));
+    match (search.count, positions.first()) {
         (Some(_), _) => {
-            context.reply.array(found.len());
-            found.iter().for_each(|index| context.reply.integer(*index as i64));
+            context.reply.array(positions.len());
+            positions.iter().for_each(|index| context.reply.integer(*index as i64));
         }
         (None, Some(index)) => context.reply.integer(*index as i64),
         (None, None) => context.reply.null(),
@@ -97,24 +97,24 @@ pub fn lpos(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 }
 
 fn indexes(keys: &mut Keyspace<'_, '_>, entry: &crate::keyspace::Entry, search: &Search<'_>) -> Vec<u64> {
-    let wanted = search.count.unwrap_or(1);
-    let (mut found, mut skipped, mut compared) = (Vec::new(), 0, 0);
+    let count = search.count.unwrap_or(1);
+    let (mut positions, mut skipped, mut compared) = (Vec::new(), 0, 0);
     rows::search(keys, entry, search.from, &mut |index, value| {
         if value == search.value {
             if skipped < search.skip {
                 skipped += 1;
             } else {
-                found.push(index);
+                positions.push(index);
             }
         }
         compared += 1;
-        if found.len() as u64 == wanted || compared == search.compared_max {
+        if positions.len() as u64 == count || compared == search.compared_max {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
     });
-    found
+    positions
 }
 
 fn lpos_options(arguments: Arguments<'_>) -> Result<Search<'_>, ErrorReply> {

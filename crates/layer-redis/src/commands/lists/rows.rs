@@ -161,20 +161,20 @@ pub fn pop_one(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End
 fn pop_one_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End) -> Popped {
     let (all, mut walk) = (entry.payload(), small(entry));
     let mut popped = walk.next().unwrap_or_default();
-    let mut kept = walk.as_bytes();
+    let mut remaining = walk.as_bytes();
     if end == End::Right {
         let mut last_start = 0;
-        let mut rest_bytes = kept.len();
+        let mut rest_bytes = remaining.len();
         while let Some(element) = walk.next() {
             popped = element;
             last_start = all.len() - rest_bytes;
             rest_bytes = walk.as_bytes().len();
         }
-        kept = &all[..last_start];
+        remaining = &all[..last_start];
     }
-    match kept.is_empty() {
+    match remaining.is_empty() {
         true => drop(keys.remove(name)),
-        false => keys.put(name, Header::of(entry).flags(0), kept),
+        false => keys.put(name, Header::of(entry).flags(0), remaining),
     }
     Popped::from_slice(popped)
 }
@@ -182,7 +182,7 @@ fn pop_one_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: E
 fn pop_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, count: u64) -> Vec<Vec<u8>> {
     let all: SmallVec<[&[u8]; SMALL_COUNT_MAX]> = small(entry).collect();
     let count = count.min(all.len() as u64) as usize;
-    let (kept, popped) = match end {
+    let (remaining, popped) = match end {
         End::Left => (&all[count..], &all[..count]),
         End::Right => (&all[..all.len() - count], &all[all.len() - count..]),
     };
@@ -190,7 +190,7 @@ fn pop_small(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, end: End, 
     if end == End::Right {
         popped.reverse();
     }
-    write_all(keys, name, Header::of(entry), kept);
+    write_all(keys, name, Header::of(entry), remaining);
     popped
 }
 
@@ -202,17 +202,17 @@ fn more_if(more: bool) -> ControlFlow<()> {
     }
 }
 
-/// Visits the elements whose index is in `wanted`, first to last. `wanted` must not reach beyond
+/// Visits the elements with an index in `ranks`, first to last. `ranks` must not reach beyond
 /// the list.
-pub fn range(keys: &mut Keyspace<'_, '_>, entry: &Entry, wanted: Range<u64>, visit: &mut dyn FnMut(&[u8])) {
-    if wanted.is_empty() {
+pub fn range(keys: &mut Keyspace<'_, '_>, entry: &Entry, ranks: Range<u64>, visit: &mut dyn FnMut(&[u8])) {
+    if ranks.is_empty() {
         return;
     }
-    let mut left = wanted.end - wanted.start;
-    scan(keys, entry, End::Left, wanted.start, &mut |value| {
+    let mut remaining = ranks.end - ranks.start;
+    scan(keys, entry, End::Left, ranks.start, &mut |value| {
         visit(value);
-        left -= 1;
-        more_if(left > 0)
+        remaining -= 1;
+        more_if(remaining > 0)
     });
 }
 
@@ -281,11 +281,11 @@ pub fn remove(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, from: End
         list.remove(keys, &indexes);
         list.write(keys, name, Header::of(entry));
     } else {
-        let kept = (0..)
+        let retained = (0..)
             .zip(small(entry))
             .filter(|(index, _)| indexes.binary_search(index).is_err());
-        let kept: Vec<&[u8]> = kept.map(|(_, element)| element).collect();
-        write_all(keys, name, Header::of(entry), &kept);
+        let retained: Vec<&[u8]> = retained.map(|(_, element)| element).collect();
+        write_all(keys, name, Header::of(entry), &retained);
     }
     indexes.len() as u64
 }
@@ -303,9 +303,9 @@ fn matches(keys: &mut Keyspace<'_, '_>, entry: &Entry, from: End, value: &[u8], 
     indexes
 }
 
-/// Keeps only the elements whose index is in `kept`, which must not reach beyond the list.
-pub fn trim(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, kept: Range<u64>) {
-    if kept.is_empty() {
+/// Keeps only the elements with an index in `retained`, which must not reach beyond the list.
+pub fn trim(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, retained: Range<u64>) {
+    if retained.is_empty() {
         keys.remove(name);
         return;
     }
@@ -315,11 +315,11 @@ pub fn trim(keys: &mut Keyspace<'_, '_>, name: &[u8], entry: &Entry, kept: Range
             keys,
             name,
             Header::of(entry),
-            &all[kept.start as usize..kept.end as usize],
+            &all[retained.start as usize..retained.end as usize],
         );
     };
-    list.cut(keys, End::Right, list.count - kept.end);
-    list.cut(keys, End::Left, kept.start);
+    list.cut(keys, End::Right, list.count - retained.end);
+    list.cut(keys, End::Left, retained.start);
     list.write(keys, name, Header::of(entry));
 }
 

@@ -17,50 +17,32 @@ mod tests;
 const SUBSCRIBE: u32 = NOSCRIPT | LOADING | STALE | PUBSUB;
 const PUBLISH: u32 = LOADING | STALE | FAST | PUBSUB;
 
+const FAMILY: Family = Family::of(Group::PubSub)
+    .since("2.0.0")
+    .complexity("O(N) in the number of channels");
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    row("subscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of channels", "Listens to channels.", subscribe),
-    row("unsubscribe", -1, SUBSCRIBE, "2.0.0", "O(N) in the number of channels", "Stops listening to channels, or to all.", unsubscribe),
-    row("psubscribe", -2, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Listens to the channels that match patterns.", psubscribe),
-    row("punsubscribe", -1, SUBSCRIBE, "2.0.0", "O(N) in the number of patterns", "Stops listening to patterns, or to all.", punsubscribe),
-    row("publish", 3, PUBLISH, "2.0.0", "O(N+M) in the number of listeners and of all patterns", "Sends a message to a channel.", publish),
-    row("ssubscribe", -2, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Listens to channels of a shard.", ssubscribe).keys(Keys::Channels { last: -1 }),
-    row("sunsubscribe", -1, SUBSCRIBE, "7.0.0", "O(N) in the number of channels", "Stops listening to channels of a shard, or to all.", sunsubscribe).keys(Keys::Channels { last: -1 }),
-    row("spublish", 3, PUBLISH, "7.0.0", "O(N) in the number of listeners", "Sends a message to a channel of a shard.", spublish).keys(Keys::Channels { last: 1 }),
+    FAMILY.row("subscribe", -2, SUBSCRIBE, "Listens to channels.", Answers(subscribe)),
+    FAMILY.row("unsubscribe", -1, SUBSCRIBE, "Stops listening to channels, or to all.", Answers(unsubscribe)),
+    FAMILY.row("psubscribe", -2, SUBSCRIBE, "Listens to the channels that match patterns.", Answers(psubscribe)).complexity("O(N) in the number of patterns"),
+    FAMILY.row("punsubscribe", -1, SUBSCRIBE, "Stops listening to patterns, or to all.", Answers(punsubscribe)).complexity("O(N) in the number of patterns"),
+    FAMILY.row("publish", 3, PUBLISH, "Sends a message to a channel.", Answers(publish)).complexity("O(N+M) in the number of listeners and of all patterns"),
+    FAMILY.row("ssubscribe", -2, SUBSCRIBE, "Listens to channels of a shard.", Answers(ssubscribe)).keys(Keys::Channels { last: -1 }).since("7.0.0"),
+    FAMILY.row("sunsubscribe", -1, SUBSCRIBE, "Stops listening to channels of a shard, or to all.", Answers(sunsubscribe)).keys(Keys::Channels { last: -1 }).since("7.0.0"),
+    FAMILY.row("spublish", 3, PUBLISH, "Sends a message to a channel of a shard.", Answers(spublish)).keys(Keys::Channels { last: 1 }).since("7.0.0").complexity("O(N) in the number of listeners"),
     container("pubsub", Group::PubSub, "2.8.0", "Holds the commands about channels.", SUBCOMMANDS),
 ];
 
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("pubsub|channels", -2, LOADING | STALE | PUBSUB, "2.8.0", "O(N) in the number of channels", "Lists the channels with listeners.", channels),
+    FAMILY.row("pubsub|channels", -2, LOADING | STALE | PUBSUB, "Lists the channels with listeners.", Answers(channels)).since("2.8.0"),
     help_command("pubsub|help", Group::PubSub, "6.2.0"),
-    row("pubsub|numpat", 2, LOADING | STALE | PUBSUB, "2.8.0", "O(1)", "Counts the patterns with listeners.", pattern_count),
-    row("pubsub|numsub", -2, LOADING | STALE | PUBSUB, "2.8.0", "O(N) in the number of channels", "Counts the listeners of channels.", listener_counts),
-    row("pubsub|shardchannels", -2, LOADING | STALE | PUBSUB, "7.0.0", "O(N) in the number of channels", "Lists the shard's channels with listeners.", shard_channels),
-    row("pubsub|shardnumsub", -2, LOADING | STALE | PUBSUB, "7.0.0", "O(N) in the number of channels", "Counts the listeners of a shard's channels.", shard_listener_counts),
+    FAMILY.row("pubsub|numpat", 2, LOADING | STALE | PUBSUB, "Counts the patterns with listeners.", Answers(pattern_count)).since("2.8.0").complexity("O(1)"),
+    FAMILY.row("pubsub|numsub", -2, LOADING | STALE | PUBSUB, "Counts the listeners of channels.", Answers(listener_counts)).since("2.8.0"),
+    FAMILY.row("pubsub|shardchannels", -2, LOADING | STALE | PUBSUB, "Lists the shard's channels with listeners.", Answers(shard_channels)).since("7.0.0"),
+    FAMILY.row("pubsub|shardnumsub", -2, LOADING | STALE | PUBSUB, "Counts the listeners of a shard's channels.", Answers(shard_listener_counts)).since("7.0.0"),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    since: &'static str,
-    complexity: &'static str,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::PubSub,
-        since,
-        complexity,
-        summary,
-        handler,
-    )
-}
 
 fn subscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     listen(context, Scope::Channel, b"subscribe", arguments)
@@ -92,7 +74,7 @@ fn sunsubscribe(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     Ok(())
 }
 
-/// Memory for a subscription, about: its name stands in the lists of the connection and of all.
+/// Memory for a subscription, about: its name is in the lists of the connection and of all.
 fn subscription_bytes(name: &[u8]) -> usize {
     2 * name.len() + SUBSCRIPTION_BYTES
 }

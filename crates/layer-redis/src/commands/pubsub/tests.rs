@@ -6,11 +6,11 @@ use quartet_wire_resp::decode;
 /// Returns the messages that arrived unasked, each as a line.
 fn mail(connection: &mut Connection) -> Vec<String> {
     let bytes = connection.mail();
-    let mut rest = bytes.as_slice();
+    let mut input = bytes.as_slice();
     let mut lines = Vec::new();
-    while let Some((value, used)) = decode(rest).unwrap() {
+    while let Some((value, used)) = decode(input).unwrap() {
         lines.push(show(&value));
-        rest = &rest[used..];
+        input = &input[used..];
     }
     lines
 }

@@ -18,12 +18,12 @@ impl Arguments<'_> {
         format!("bad argument #{} to '{}' ({why})", index + 1, self.name)
     }
 
-    fn expected(&self, index: usize, what: &str) -> String {
+    fn expected(&self, index: usize, kind: &str) -> String {
         let got = match self.values.get(index) {
             Some(value) => type_name(value),
             None => "no value",
         };
-        self.bad(index, &format!("{what} expected, got {got}"))
+        self.bad(index, &format!("{kind} expected, got {got}"))
     }
 
     pub fn string(&self, index: usize) -> Result<LuaString, String> {

@@ -22,7 +22,7 @@ use super::interpreter::limit_memory;
 use super::numbers::general;
 use super::stack::{Argument, Stack};
 use crate::command::errors;
-use crate::command::{Command, DENYOOM, Group, NOSCRIPT, WRITE};
+use crate::command::{Command, Group, NOSCRIPT, WRITE};
 use crate::commands::transactions::writes_or_publishes;
 use crate::connections::clients::ClientState;
 use crate::handler::allowance::Allowance;
@@ -345,7 +345,7 @@ impl Bridge<'_, '_, '_> {
         if command.has(WRITE) && !self.has_written && self.groups.lacks_replicas() {
             return Some("NOREPLICAS Not enough good replicas to write.");
         }
-        if command.has(DENYOOM) && !self.has_written && self.out_of_memory {
+        if command.grows() && !self.has_written && self.out_of_memory {
             return Some(errors::OUT_OF_MEMORY);
         }
         let longest = arguments.iter().map(<[u8]>::len).max().unwrap_or(0);

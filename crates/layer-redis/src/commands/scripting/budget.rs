@@ -104,6 +104,11 @@ impl allowance::Run for Budget {
         !self.may_go_on_at(now_micros)
     }
 
+    /// A script has done more than its next command, so it continues.
+    fn must_end_before_long(&self) -> bool {
+        false
+    }
+
     fn stopped(&self) -> Option<Stop> {
         self.stop.get()
     }

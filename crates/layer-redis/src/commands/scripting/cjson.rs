@@ -113,6 +113,13 @@ fn one_argument(arguments: &Arguments<'_>) -> Result<(), String> {
 }
 
 fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<()> {
+    define_numbers(lua, cjson, options)?;
+    define_invalid_numbers(lua, cjson, options)?;
+    define_arrays_and_buffer(lua, cjson, options)
+}
+
+/// The settings that are integers of a range.
+fn define_numbers(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<()> {
     type Field = fn(&mut Options) -> &mut i64;
     let numbers: [(&'static str, Field, i64, &str); 3] = [
         (
@@ -147,6 +154,11 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
             Ok(value)
         })?;
     }
+    Ok(())
+}
+
+/// The settings for infinities and NaN, which JSON has no numbers for.
+fn define_invalid_numbers(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<()> {
     for (name, encodes) in [("encode_invalid_numbers", true), ("decode_invalid_numbers", false)] {
         let shared = options.clone();
         define(lua, cjson, name, move |lua, arguments| {
@@ -172,6 +184,10 @@ fn define_settings(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<(
             }
         })?;
     }
+    Ok(())
+}
+
+fn define_arrays_and_buffer(lua: &Lua, cjson: &Table, options: &Shared) -> mlua::Result<()> {
     let shared = options.clone();
     define(lua, cjson, "encode_keep_buffer", move |_, arguments| {
         let mut options = shared.borrow_mut();
@@ -369,9 +385,9 @@ impl Decoder<'_> {
         }
     }
 
-    fn expected(&mut self, what: &str) -> String {
+    fn expected(&mut self, token: &str) -> String {
         self.skip_blanks();
-        let found = match self.text.get(self.at) {
+        let actual = match self.text.get(self.at) {
             None => "T_END",
             Some(b'{') => "T_OBJ_BEGIN",
             Some(b'}') => "T_OBJ_END",
@@ -385,7 +401,7 @@ impl Decoder<'_> {
             Some(_) if self.word("null") => "T_NULL",
             Some(_) => "invalid token",
         };
-        format!("Expected {what} but found {found} at character {}", self.at + 1)
+        format!("Expected {token} but found {actual} at character {}", self.at + 1)
     }
 
     fn word(&self, word: &str) -> bool {
@@ -477,12 +493,12 @@ impl Decoder<'_> {
     }
 
     fn number(&mut self) -> Result<Value, String> {
-        let rest = &self.text[self.at..];
-        let length = rest
+        let input = &self.text[self.at..];
+        let length = input
             .iter()
             .take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
             .count();
-        let text = std::str::from_utf8(&rest[..length]).unwrap_or_default();
+        let text = std::str::from_utf8(&input[..length]).unwrap_or_default();
         let digits = text.trim_start_matches(['+', '-']);
         let is_plain = digits.starts_with(|first: char| first.is_ascii_digit());
         let allowed = self.options.decode_invalid == Invalid::Written;

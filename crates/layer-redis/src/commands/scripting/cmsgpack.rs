@@ -222,9 +222,9 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or("Missing bytes in input.")?;
-        self.rest = rest;
-        Ok(taken)
+        let (prefix, suffix) = self.rest.split_at_checked(count).ok_or("Missing bytes in input.")?;
+        self.rest = suffix;
+        Ok(prefix)
     }
 
     /// A big-endian number of `count` bytes.

@@ -53,14 +53,14 @@ impl<'a> ReplyReader<'a> {
             .iter()
             .position(|&byte| byte == b'\r')
             .expect("a whole reply");
-        let (line, rest) = self.bytes.split_at(end);
-        self.bytes = &rest[2..];
+        let (line, suffix) = self.bytes.split_at(end);
+        self.bytes = &suffix[2..];
         (line[0], &line[1..])
     }
 
     fn text(&mut self, length: usize) -> &'a [u8] {
-        let (text, rest) = self.bytes.split_at(length);
-        self.bytes = &rest[2..];
+        let (text, suffix) = self.bytes.split_at(length);
+        self.bytes = &suffix[2..];
         text
     }
 

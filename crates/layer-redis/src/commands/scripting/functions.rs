@@ -15,126 +15,25 @@ use crate::handler::groups::Groups;
 use crate::scripting::scripts::{FLAGS, sha1, words};
 use crate::{command::glob, command::parse};
 
+const FAMILY: Family = Family::of(Group::Scripting)
+    .since("7.0.0")
+    .complexity("O(N) in the number of functions");
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    entry(
-        "fcall",
-        -3,
-        EVAL_FLAGS,
-        SCRIPT_KEYS,
-        Group::Scripting,
-        "7.0.0",
-        "Depends on the function that is executed.",
-        "Runs a function of a library as one transaction.",
-        Nests(fcall),
-    ),
-    entry(
-        "fcall_ro",
-        -3,
-        EVAL_RO_FLAGS,
-        SCRIPT_KEYS,
-        Group::Scripting,
-        "7.0.0",
-        "Depends on the function that is executed.",
-        "Runs a function that only reads.",
-        Nests(fcall_ro),
-    ),
-    container(
-        "function",
-        Group::Scripting,
-        "7.0.0",
-        "A container for commands about libraries of functions.",
-        &[
-            command(
-                "function|load",
-                -3,
-                WRITE | DENYOOM | NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(1) beside what the library's code does",
-                "Loads a library of functions.",
-                function_load,
-            ),
-            command(
-                "function|delete",
-                3,
-                WRITE | NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(N) in the number of its functions",
-                "Removes a library and its functions.",
-                function_delete,
-            ),
-            command(
-                "function|flush",
-                -2,
-                WRITE | NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(N) in the number of functions",
-                "Removes all libraries.",
-                function_flush,
-            ),
-            command(
-                "function|list",
-                -2,
-                NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(N) in the number of functions",
-                "Lists libraries and their functions.",
-                function_list,
-            ),
-            command(
-                "function|dump",
-                2,
-                NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(N) in the number of functions",
-                "Serializes all libraries.",
-                function_dump,
-            ),
-            command(
-                "function|restore",
-                -3,
-                WRITE | DENYOOM | NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(N) in the number of functions",
-                "Loads the libraries of a serialized payload.",
-                function_restore,
-            ),
-            command(
-                "function|kill",
-                2,
-                NOSCRIPT | ALLOW_BUSY,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(1)",
-                "Ends the function that is running, if it has not written yet.",
-                function_kill,
-            ),
-            command(
-                "function|stats",
-                2,
-                NOSCRIPT | ALLOW_BUSY,
-                NO_KEYS,
-                Group::Scripting,
-                "7.0.0",
-                "O(1)",
-                "Tells about the running function and the number of libraries.",
-                function_stats,
-            ),
-            help::help_command("function|help", Group::Scripting, "7.0.0"),
-        ],
-    ),
+    FAMILY.row("fcall", -3, EVAL_FLAGS, "Runs a function of a library as one transaction.", Nests(fcall)).keys(SCRIPT_KEYS).complexity("Depends on the function that is executed."),
+    FAMILY.row("fcall_ro", -3, EVAL_RO_FLAGS, "Runs a function that only reads.", Nests(fcall_ro)).keys(SCRIPT_KEYS).complexity("Depends on the function that is executed."),
+    container("function", Group::Scripting, "7.0.0", "A container for commands about libraries of functions.", &[
+        FAMILY.row("function|load", -3, WRITE | DENYOOM | NOSCRIPT, "Loads a library of functions.", Answers(function_load)).complexity("O(1) beside what the library's code does"),
+        FAMILY.row("function|delete", 3, WRITE | NOSCRIPT, "Removes a library and its functions.", Answers(function_delete)).complexity("O(N) in the number of its functions"),
+        FAMILY.row("function|flush", -2, WRITE | NOSCRIPT, "Removes all libraries.", Answers(function_flush)),
+        FAMILY.row("function|list", -2, NOSCRIPT, "Lists libraries and their functions.", Answers(function_list)),
+        FAMILY.row("function|dump", 2, NOSCRIPT, "Serializes all libraries.", Answers(function_dump)),
+        FAMILY.row("function|restore", -3, WRITE | DENYOOM | NOSCRIPT, "Loads the libraries of a serialized payload.", Answers(function_restore)),
+        FAMILY.row("function|kill", 2, NOSCRIPT | ALLOW_BUSY, "Ends the function that is running, if it has not written yet.", Answers(function_kill)).complexity("O(1)"),
+        FAMILY.row("function|stats", 2, NOSCRIPT | ALLOW_BUSY, "Tells about the running function and the number of libraries.", Answers(function_stats)).complexity("O(1)"),
+        help::help_command("function|help", Group::Scripting, "7.0.0"),
+    ]),
 ];
 
 /// A library's first line, and its Lua code.
@@ -182,7 +81,10 @@ fn compile(groups: Groups<'_>, code: &[u8]) -> Result<StoredLibrary, String> {
     let source = read_source(code)?;
     let digest = sha1(code);
     let marked = groups.scripting().library_mark.on(&digest);
-    let loaded = with_interpreter(|interpreter| interpreter.load_library(&marked, source.lua, &Host::of(groups)))?;
+    let version = groups.process().identity.redis_version;
+    let loaded = with_interpreter(version, |interpreter| {
+        interpreter.load_library(&marked, source.lua, &Host::of(groups))
+    })?;
     let functions = loaded.functions.iter().map(|function| StoredFunction {
         name: function.name.clone(),
         description: function.description.clone(),
@@ -307,20 +209,21 @@ fn function_kill(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), 
 }
 
 fn function_stats(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let counts = libraries::count(context.tx);
-    write_stats(context.groups, counts, &mut context.reply)
+    let (library_count, function_count) = libraries::count(context.tx);
+    write_stats(context.groups, library_count, function_count, &mut context.reply)
 }
 
 /// FUNCTION STATS while a long script holds the lock.
 pub fn write_stats_of_running(groups: Groups<'_>, reply: &mut Reply<'_>) -> Result<(), ErrorReply> {
     let running = groups.scripting().long_scripts.running(groups.space().database);
-    let counts = running.map_or((0, 0), |script| script.library_counts);
-    write_stats(groups, counts, reply)
+    let (library_count, function_count) = running.map_or((0, 0), |script| script.library_counts);
+    write_stats(groups, library_count, function_count, reply)
 }
 
 fn write_stats(
     groups: Groups<'_>,
-    (libraries, functions): (u64, u64),
+    library_count: u64,
+    function_count: u64,
     reply: &mut Reply<'_>,
 ) -> Result<(), ErrorReply> {
     let running = groups.scripting().long_scripts.running(groups.space().database);
@@ -348,9 +251,9 @@ fn write_stats(
     reply.bulk(b"LUA");
     reply.map(2);
     reply.bulk(b"libraries_count");
-    reply.integer(libraries as i64);
+    reply.integer(library_count as i64);
     reply.bulk(b"functions_count");
-    reply.integer(functions as i64);
+    reply.integer(function_count as i64);
     Ok(())
 }
 
@@ -368,8 +271,8 @@ fn fcall_ro(
 
 /// The flags that a function declares, read before its command starts.
 pub fn flags_of(groups: Groups<'_>, partition: &mut PartitionGuard<'_>, name: &[u8]) -> Option<u32> {
-    let found = partition.execute(groups.space(), |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
-    let (entry, _) = found.ok()?;
+    let function = partition.execute(groups.space(), |tx| Ok::<_, ()>(libraries::find_function(tx, name)));
+    let (entry, _) = function.ok()?;
     entry.map(|entry| entry.flags)
 }
 
@@ -400,7 +303,8 @@ fn call(
         name: &name,
     };
     // This thread's interpreter may not have seen the library yet.
-    let library = if with_interpreter(|interpreter| interpreter.knows_library(&marked)) {
+    let version = context.process().identity.redis_version;
+    let library = if with_interpreter(version, |interpreter| interpreter.knows_library(&marked)) {
         None
     } else {
         libraries::find(context.tx, entry.library.as_bytes())
@@ -438,8 +342,8 @@ fn function_restore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     let mut added: Vec<StoredLibrary> = Vec::new();
     for code in codes {
         let library = compile(context.groups, &code).map_err(error)?;
-        let known = added.iter().any(|other| other.name == library.name);
-        if known {
+        let exists = added.iter().any(|other| other.name == library.name);
+        if exists {
             return Err(format!("ERR Library '{}' already exists", library.name).into());
         }
         added.push(library);

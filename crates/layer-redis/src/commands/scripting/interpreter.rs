@@ -23,7 +23,7 @@ use super::budget::{Budget, INSTRUCTIONS_PER_LOOK, Limit, SCRIPT_BYTES_MAX};
 use super::conversion::Fields;
 use super::registration::{self, Registration};
 use super::{bits, cjson, cmsgpack, stack, strings, structs};
-use crate::facts::REDIS_VERSION;
+use crate::facts::RedisVersion;
 use crate::handler::groups::Groups;
 use crate::layer::Log;
 use crate::scripting::long_scripts::Stop;
@@ -42,7 +42,7 @@ const COLLECT_AT_PERCENT: i32 = 1000;
 /// script.
 const LEFT_BYTES_MAX: usize = 8 << 20;
 /// While a script runs, a collection is triggered when memory has grown half way to the limit, and
-/// then by this part of the limit: otherwise garbage alone would reach it.
+/// then by this part of the limit: otherwise garbage would reach it.
 const SMALLEST_STEP_PART: usize = 8;
 /// Source of the compiled functions that are kept; more, and all are compiled again.
 const SOURCE_BYTES_MAX: usize = 16 << 20;
@@ -167,11 +167,12 @@ impl Host<'_> {
     }
 }
 
-/// Lends this thread's interpreter. It is made at the first call.
-pub fn with_interpreter<R>(body: impl FnOnce(&mut Interpreter) -> R) -> R {
+/// Lends this thread's interpreter. It is made at the first call, and tells scripts that this is
+/// the server's version.
+pub fn with_interpreter<R>(version: RedisVersion, body: impl FnOnce(&mut Interpreter) -> R) -> R {
     INTERPRETER.with(|place| {
         let mut place = place.borrow_mut();
-        let interpreter = place.get_or_insert_with(|| Interpreter::new().expect("the prelude runs"));
+        let interpreter = place.get_or_insert_with(|| Interpreter::new(version).expect("the prelude runs"));
         let result = body(interpreter);
         interpreter.clean_up();
         if interpreter.budget.spoilt.get() {
@@ -191,7 +192,7 @@ pub fn drop_interpreter() {
 }
 
 impl Interpreter {
-    fn new() -> mlua::Result<Interpreter> {
+    fn new(version: RedisVersion) -> mlua::Result<Interpreter> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let budget = Rc::new(Budget::default());
@@ -219,8 +220,8 @@ impl Interpreter {
         define_random(&lua, &native, &seed)?;
         strings::define_strings(&lua, &native, &budget)?;
         let redis = lua.create_table()?;
-        redis.raw_set("REDIS_VERSION", REDIS_VERSION)?;
-        redis.raw_set("REDIS_VERSION_NUM", version_number())?;
+        redis.raw_set("REDIS_VERSION", version.text())?;
+        redis.raw_set("REDIS_VERSION_NUM", version.number())?;
         real.raw_set("redis", redis)?;
         real.raw_set("bit", bits::library(&lua)?)?;
         real.raw_set("struct", structs::library(&lua)?)?;
@@ -617,14 +618,14 @@ fn load(lua: &Lua, (source, name): (LuaString, LuaString)) -> mlua::Result<(Valu
 /// Source and line of the innermost function of the script that is running.
 fn place(lua: &Lua) -> (Option<String>, Option<String>) {
     for level in 1..64 {
-        let found = lua.inspect_stack(level, |frame| {
+        let place_of_frame = lua.inspect_stack(level, |frame| {
             let source = frame.source();
             let is_users = source.what != "C" && source.what != "tail";
             let name = source.source.map(|name| name.into_owned())?;
             let line = frame.current_line()?;
             (is_users && name != "=prelude").then_some((name, line))
         });
-        match found {
+        match place_of_frame {
             None => break,
             Some(None) => {}
             Some(Some((name, line))) => return (Some(name), Some(line.to_string())),
@@ -666,9 +667,4 @@ fn define_random(lua: &Lua, native: &Table, seed: &Rc<Cell<u64>>) -> mlua::Resul
         state.set((u64::from(seed) << 16) + 0x330E);
         Ok(())
     })
-}
-
-fn version_number() -> u32 {
-    let parts = REDIS_VERSION.split('.').filter_map(|part| part.parse::<u32>().ok());
-    parts.fold(0, |number, part| number << 8 | part)
 }

@@ -143,25 +143,25 @@ pub enum Existing {
 
 /// Adds libraries, all or none. The error is the reply's text without its code.
 pub fn join(tx: &mut Transaction<'_>, added: &[StoredLibrary], existing: Existing) -> Result<(), String> {
-    let mut gone = BTreeSet::new();
+    let mut replaced = BTreeSet::new();
     for library in added {
         if existing != Existing::Flushed && find(tx, library.name.as_bytes()).is_some() {
             if existing == Existing::Kept {
                 return Err(format!("Library {} already exists", library.name));
             }
-            gone.insert(&library.name);
+            replaced.insert(&library.name);
         }
     }
     for function in added.iter().flat_map(|library| &library.functions) {
-        let found = find_function(tx, function.name.as_bytes()).filter(|_| existing != Existing::Flushed);
-        if found.is_some_and(|found| !gone.contains(&found.library)) {
+        let owner = find_function(tx, function.name.as_bytes()).filter(|_| existing != Existing::Flushed);
+        if owner.is_some_and(|owner| !replaced.contains(&owner.library)) {
             return Err(format!("Function {} already exists", function.name));
         }
     }
     if existing == Existing::Flushed {
         clear(tx);
     }
-    for name in gone {
+    for name in replaced {
         if let Some(old) = find(tx, name.as_bytes()) {
             old.remove(tx);
         }

@@ -48,126 +48,25 @@ const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, also: 0 };
 const EVAL_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS;
 const EVAL_RO_FLAGS: u32 = NOSCRIPT | SKIP_MONITOR | STALE | MOVABLE_KEYS | NO_MANDATORY_KEYS | READONLY;
 
+const FAMILY: Family = Family::of(Group::Scripting)
+    .since("2.6.0")
+    .complexity("Depends on the script that is executed.");
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    entry(
-        "eval",
-        -3,
-        EVAL_FLAGS,
-        SCRIPT_KEYS,
-        Group::Scripting,
-        "2.6.0",
-        "Depends on the script that is executed.",
-        "Runs a Lua script as one transaction.",
-        Nests(eval),
-    ),
-    entry(
-        "eval_ro",
-        -3,
-        EVAL_RO_FLAGS,
-        SCRIPT_KEYS,
-        Group::Scripting,
-        "7.0.0",
-        "Depends on the script that is executed.",
-        "Runs a Lua script that only reads.",
-        Nests(eval_ro),
-    ),
-    entry(
-        "evalsha",
-        -3,
-        EVAL_FLAGS,
-        SCRIPT_KEYS,
-        Group::Scripting,
-        "2.6.0",
-        "Depends on the script that is executed.",
-        "Runs a cached Lua script, named by its SHA-1 digest.",
-        Nests(evalsha),
-    ),
-    entry(
-        "evalsha_ro",
-        -3,
-        EVAL_RO_FLAGS,
-        SCRIPT_KEYS,
-        Group::Scripting,
-        "7.0.0",
-        "Depends on the script that is executed.",
-        "Runs a cached Lua script that only reads.",
-        Nests(evalsha_ro),
-    ),
-    container(
-        "script",
-        Group::Scripting,
-        "2.6.0",
-        "A container for commands about cached scripts.",
-        &[
-            command(
-                "script|load",
-                3,
-                NOSCRIPT | STALE,
-                NO_KEYS,
-                Group::Scripting,
-                "2.6.0",
-                "O(N) in the length of the script",
-                "Compiles a script and keeps it for EVALSHA.",
-                script_load,
-            ),
-            command(
-                "script|exists",
-                -3,
-                NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "2.6.0",
-                "O(N) in the number of digests",
-                "Tells which scripts are cached.",
-                script_exists,
-            ),
-            command(
-                "script|flush",
-                -2,
-                NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "2.6.0",
-                "O(N) in the number of cached scripts",
-                "Forgets all cached scripts.",
-                script_flush,
-            ),
-            command(
-                "script|kill",
-                2,
-                NOSCRIPT | ALLOW_BUSY,
-                NO_KEYS,
-                Group::Scripting,
-                "2.6.0",
-                "O(1)",
-                "Ends the script that is running, if it has not written yet.",
-                script_kill,
-            ),
-            command(
-                "script|show",
-                3,
-                NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "8.0.0",
-                "O(1)",
-                "Returns the text of a cached script.",
-                script_show,
-            ),
-            command(
-                "script|debug",
-                3,
-                NOSCRIPT,
-                NO_KEYS,
-                Group::Scripting,
-                "3.2.0",
-                "O(1)",
-                "Sets the debug mode of scripts: there is none to set.",
-                script_debug,
-            ),
-            help::help_command("script|help", Group::Scripting, "5.0.0"),
-        ],
-    ),
+    FAMILY.row("eval", -3, EVAL_FLAGS, "Runs a Lua script as one transaction.", Nests(eval)).keys(SCRIPT_KEYS),
+    FAMILY.row("eval_ro", -3, EVAL_RO_FLAGS, "Runs a Lua script that only reads.", Nests(eval_ro)).keys(SCRIPT_KEYS).since("7.0.0"),
+    FAMILY.row("evalsha", -3, EVAL_FLAGS, "Runs a cached Lua script, named by its SHA-1 digest.", Nests(evalsha)).keys(SCRIPT_KEYS),
+    FAMILY.row("evalsha_ro", -3, EVAL_RO_FLAGS, "Runs a cached Lua script that only reads.", Nests(evalsha_ro)).keys(SCRIPT_KEYS).since("7.0.0"),
+    container("script", Group::Scripting, "2.6.0", "A container for commands about cached scripts.", &[
+        FAMILY.row("script|load", 3, NOSCRIPT | STALE | GROWS, "Compiles a script and keeps it for EVALSHA.", Answers(script_load)).complexity("O(N) in the length of the script"),
+        FAMILY.row("script|exists", -3, NOSCRIPT, "Tells which scripts are cached.", Answers(script_exists)).complexity("O(N) in the number of digests"),
+        FAMILY.row("script|flush", -2, NOSCRIPT, "Forgets all cached scripts.", Answers(script_flush)).complexity("O(N) in the number of cached scripts"),
+        FAMILY.row("script|kill", 2, NOSCRIPT | ALLOW_BUSY, "Ends the script that is running, if it has not written yet.", Answers(script_kill)).complexity("O(1)"),
+        FAMILY.row("script|show", 3, NOSCRIPT, "Returns the text of a cached script.", Answers(script_show)).since("8.0.0").complexity("O(1)"),
+        FAMILY.row("script|debug", 3, NOSCRIPT, "Sets the debug mode of scripts: there is none to set.", Answers(script_debug)).since("3.2.0").complexity("O(1)"),
+        help::help_command("script|help", Group::Scripting, "5.0.0"),
+    ]),
 ];
 
 fn eval(context: &mut Context<'_, '_>, arguments: Arguments<'_>, nested: Nested<'_>) -> Result<Outcome, ErrorReply> {
@@ -209,7 +108,8 @@ fn add(groups: Groups<'_>, body: &[u8], loaded: bool) -> Result<Arc<Script>, Err
         Some(script) if !loaded => return Ok(script),
         _ => Script::new(digest, body).map_err(|error| format!("ERR {error}"))?,
     };
-    with_interpreter(|interpreter| interpreter.compile(&digest, script.source()))
+    let version = groups.process().identity.redis_version;
+    with_interpreter(version, |interpreter| interpreter.compile(&digest, script.source()))
         .map_err(|error| format!("ERR Error compiling script (new function): {}", one_line(&error)))?;
     groups
         .scripting()
@@ -232,9 +132,9 @@ fn split<'a>(arguments: Arguments<'a>, count: i64) -> Result<(Words<'a>, Words<'
     if count < 0 {
         return Err("ERR Number of keys can't be negative".into());
     }
-    let mut rest = arguments.iter().skip(3);
-    let keys = rest.by_ref().take(count as usize).collect();
-    Ok((keys, rest.collect()))
+    let mut words = arguments.iter().skip(3);
+    let keys = words.by_ref().take(count as usize).collect();
+    Ok((keys, words.collect()))
 }
 
 fn run_script(
@@ -312,7 +212,8 @@ impl Run<'_> {
     ) -> Result<Outcome, ErrorReply> {
         let groups = context.groups;
         let host = Host::of(groups);
-        with_interpreter(|interpreter| {
+        let version = groups.process().identity.redis_version;
+        with_interpreter(version, |interpreter| {
             prepare(interpreter, &host)?;
             let (limit, outer) = self.limit(context, chunk);
             let mut bridge = self.bridge(context, interpreter);
@@ -477,8 +378,8 @@ fn script_load(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resul
 fn script_exists(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     context.reply.array(arguments.len() - 2);
     for digest in arguments.iter().skip(2) {
-        let found = find_cached(context.groups, digest).is_ok();
-        context.reply.integer(i64::from(found));
+        let exists = find_cached(context.groups, digest).is_ok();
+        context.reply.integer(i64::from(exists));
     }
     Ok(())
 }

@@ -102,9 +102,9 @@ impl Matcher<'_> {
         if self.depth > DEPTH_MAX {
             return Err(Fault::Malformed("pattern too complex"));
         }
-        let found = self.items(s, p);
+        let end = self.items(s, p);
         self.depth -= 1;
-        found
+        end
     }
 
     fn items(&mut self, mut s: usize, mut p: usize) -> Result<Option<usize>, Fault> {
@@ -154,8 +154,8 @@ impl Matcher<'_> {
     }
 
     fn expand(&mut self, s: usize, p: usize, after: usize) -> Result<Option<usize>, Fault> {
-        let rest = &self.text[s..];
-        let mut count = rest.iter().take_while(|&&byte| self.single(byte, p, after)).count();
+        let tail = &self.text[s..];
+        let mut count = tail.iter().take_while(|&&byte| self.single(byte, p, after)).count();
         self.steps = self.steps.saturating_add(count as u32 / 8);
         loop {
             self.step()?;
@@ -182,28 +182,28 @@ impl Matcher<'_> {
         }
     }
 
-    fn open_capture(&mut self, s: usize, p: usize, what: usize) -> Result<Option<usize>, Fault> {
+    fn open_capture(&mut self, s: usize, p: usize, kind: usize) -> Result<Option<usize>, Fault> {
         if self.captures.len() >= CAPTURES_MAX {
             return Err(Fault::Malformed("too many captures"));
         }
-        self.captures.push((s, what));
+        self.captures.push((s, kind));
         let depth = self.captures.len();
-        let found = self.run(s, p)?;
-        if found.is_none() {
+        let end = self.run(s, p)?;
+        if end.is_none() {
             self.captures.truncate(depth - 1);
         }
-        Ok(found)
+        Ok(end)
     }
 
     fn close_capture(&mut self, s: usize, p: usize) -> Result<Option<usize>, Fault> {
         let open = self.captures.iter().rposition(|&(_, length)| length == OPEN);
         let open = open.ok_or(Fault::Malformed("invalid pattern capture"))?;
         self.captures[open].1 = s - self.captures[open].0;
-        let found = self.run(s, p)?;
-        if found.is_none() {
+        let end = self.run(s, p)?;
+        if end.is_none() {
             self.captures[open].1 = OPEN;
         }
-        Ok(found)
+        Ok(end)
     }
 
     fn balanced(&self, s: usize, p: usize) -> Result<Option<usize>, Fault> {
@@ -233,8 +233,8 @@ impl Matcher<'_> {
         }
         let after = self.class_end(p)?;
         let before = if s == 0 { 0 } else { self.text[s - 1] };
-        let here = self.text.get(s).copied().unwrap_or(0);
-        let is_frontier = !self.in_set(before, p, after - 1) && self.in_set(here, p, after - 1);
+        let current = self.text.get(s).copied().unwrap_or(0);
+        let is_frontier = !self.in_set(before, p, after - 1) && self.in_set(current, p, after - 1);
         Ok(is_frontier.then_some(after))
     }
 
@@ -293,21 +293,21 @@ impl Matcher<'_> {
         p += 1;
         let negated = self.pattern[p] == b'^';
         p += usize::from(negated);
-        let mut held = false;
+        let mut is_member = false;
         while p < end {
             let first = self.pattern[p];
             if first == b'%' {
-                held |= in_class(byte, self.pattern[p + 1]);
+                is_member |= in_class(byte, self.pattern[p + 1]);
                 p += 2;
             } else if self.pattern.get(p + 1) == Some(&b'-') && p + 2 < end {
-                held |= (first..=self.pattern[p + 2]).contains(&byte);
+                is_member |= (first..=self.pattern[p + 2]).contains(&byte);
                 p += 3;
             } else {
-                held |= first == byte;
+                is_member |= first == byte;
                 p += 1;
             }
         }
-        held != negated
+        is_member != negated
     }
 }
 
@@ -334,22 +334,22 @@ mod tests {
 
     /// The matched text and the captures, or the fault.
     fn check(text: &str, pattern: &str, expected: &str) {
-        let shown = match search(text.as_bytes(), pattern.as_bytes(), 0, true, &mut || true) {
+        let texts = match search(text.as_bytes(), pattern.as_bytes(), 0, true, &mut || true) {
             Ok(None) => "none".into(),
             Err(Fault::Malformed(message)) => format!("!{message}"),
             Err(Fault::Stopped) => "!stopped".into(),
-            Ok(Some(found)) => {
-                let mut shown = vec![text[found.start..found.end].to_owned()];
-                for capture in found.captures {
-                    shown.push(match capture {
+            Ok(Some(matched)) => {
+                let mut texts = vec![text[matched.start..matched.end].to_owned()];
+                for capture in matched.captures {
+                    texts.push(match capture {
                         Capture::Span(start, end) => text[start..end].to_owned(),
                         Capture::Position(at) => (at + 1).to_string(),
                     });
                 }
-                shown.join("|")
+                texts.join("|")
             }
         };
-        assert_eq!(shown, expected, "{pattern:?} in {text:?}");
+        assert_eq!(texts, expected, "{pattern:?} in {text:?}");
     }
 
     #[test]

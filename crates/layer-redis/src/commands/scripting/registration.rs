@@ -13,7 +13,7 @@ pub struct Registration {
 }
 
 /// Reads the arguments and checks the name against those registered before.
-pub fn read(count: usize, values: MultiValue, known: &[Registration]) -> Result<Registration, String> {
+pub fn read(count: usize, values: MultiValue, registered: &[Registration]) -> Result<Registration, String> {
     let values: Vec<Value> = values.into_iter().collect();
     let registration = match (count, values.as_slice()) {
         (1, [Value::Table(named)]) => read_named(named)?,
@@ -41,7 +41,7 @@ pub fn read(count: usize, values: MultiValue, known: &[Registration]) -> Result<
     if !is_name(registration.name.as_bytes()) {
         return Err(BAD_NAME.into());
     }
-    if known.iter().any(|function| function.name == registration.name) {
+    if registered.iter().any(|function| function.name == registration.name) {
         return Err("Function already exists in the library".into());
     }
     Ok(registration)

@@ -160,7 +160,7 @@ unsafe fn enter(state: *mut lua_State, body: fn(&mut Bridge<'_, '_, '_>, &Stack)
             bridge.lift_memory_limit();
             // SAFETY: as above, and memory has no limit now.
             let stack = unsafe { Stack::of(state) };
-            let left = match body(bridge, &stack) {
+            let outcome = match body(bridge, &stack) {
                 Ok(results) => Left::Results(results),
                 Err(raised) => {
                     bridge.put_error(&stack, raised);
@@ -168,17 +168,17 @@ unsafe fn enter(state: *mut lua_State, body: fn(&mut Bridge<'_, '_, '_>, &Stack)
                 }
             };
             bridge.restore_memory_limit();
-            left
+            outcome
         })
     };
-    let left = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(left) => left.unwrap_or(Left::NoScript),
+    let outcome = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(outcome) => outcome.unwrap_or(Left::NoScript),
         Err(payload) => {
             drop(payload);
             Left::Panic
         }
     };
-    let text: &[u8] = match left {
+    let text: &[u8] = match outcome {
         Left::Results(results) => return results,
         Left::Failure => b"",
         Left::NoScript => b"no script runs",

@@ -58,18 +58,20 @@ fn look(
     budget: &Budget,
 ) -> mlua::Result<Result<Option<Match>, String>> {
     match search(text, pattern, from, anchors, &mut || budget.may_go_on()) {
-        Ok(found) => Ok(Ok(found)),
+        Ok(matched) => Ok(Ok(matched)),
         Err(Fault::Malformed(message)) => Ok(Err(message.into())),
         Err(Fault::Stopped) => Err(mlua::Error::runtime("stopped")),
     }
 }
 
 /// Captures as values; the whole match if there are none.
-fn captures(lua: &Lua, text: &[u8], found: &Match) -> mlua::Result<Vec<Value>> {
-    if found.captures.is_empty() {
-        return Ok(vec![lua.create_string(&text[found.start..found.end])?.into_lua(lua)?]);
+fn captures(lua: &Lua, text: &[u8], matched: &Match) -> mlua::Result<Vec<Value>> {
+    if matched.captures.is_empty() {
+        return Ok(vec![
+            lua.create_string(&text[matched.start..matched.end])?.into_lua(lua)?,
+        ]);
     }
-    let values = found.captures.iter().map(|capture| match *capture {
+    let values = matched.captures.iter().map(|capture| match *capture {
         Capture::Position(at) => Ok(Value::Number((at + 1) as f64)),
         Capture::Span(start, end) => lua.create_string(&text[start..end])?.into_lua(lua),
     });
@@ -103,18 +105,18 @@ fn find(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let plain = !matches!(arguments.get(3), Value::Nil | Value::Boolean(false));
     let is_plain = plain || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte));
     if is_plain {
-        let found = position(&text[from..], &pattern).map(|offset| from + offset);
-        return Ok(Ok(match found {
+        let matched = position(&text[from..], &pattern).map(|offset| from + offset);
+        return Ok(Ok(match matched {
             Some(at) => numbers(&[at + 1, at + pattern.len()]),
             None => MultiValue::from_iter([Value::Nil]),
         }));
     }
-    let Some(found) = checked!(look(&text, &pattern, from, true, budget)?) else {
+    let Some(matched) = checked!(look(&text, &pattern, from, true, budget)?) else {
         return Ok(Ok(MultiValue::from_iter([Value::Nil])));
     };
-    let mut values = numbers(&[found.start + 1, found.end]);
-    if !found.captures.is_empty() {
-        values.extend(captures(arguments.lua, &text, &found)?);
+    let mut values = numbers(&[matched.start + 1, matched.end]);
+    if !matched.captures.is_empty() {
+        values.extend(captures(arguments.lua, &text, &matched)?);
     }
     Ok(Ok(values))
 }
@@ -124,7 +126,7 @@ fn match_(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
     let from = checked!(start(arguments, text.len()));
     Ok(Ok(match checked!(look(&text, &pattern, from, true, budget)?) {
-        Some(found) => MultiValue::from_iter(captures(arguments.lua, &text, &found)?),
+        Some(matched) => MultiValue::from_iter(captures(arguments.lua, &text, &matched)?),
         None => MultiValue::from_iter([Value::Nil]),
     }))
 }
@@ -138,12 +140,12 @@ fn step(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     if from > text.len() {
         return Ok(Ok(MultiValue::from_iter([Value::Nil])));
     }
-    let Some(found) = checked!(look(&text, &pattern, from, false, budget)?) else {
+    let Some(matched) = checked!(look(&text, &pattern, from, false, budget)?) else {
         return Ok(Ok(MultiValue::from_iter([Value::Nil])));
     };
-    let after = found.end + usize::from(found.end == found.start);
+    let after = matched.end + usize::from(matched.end == matched.start);
     let mut values = numbers(&[after + 1]);
-    values.extend(captures(arguments.lua, &text, &found)?);
+    values.extend(captures(arguments.lua, &text, &matched)?);
     Ok(Ok(values))
 }
 
@@ -153,11 +155,11 @@ fn search_from(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let (text, pattern) = (checked!(arguments.string(0)), checked!(arguments.string(1)));
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
     let from = checked!(arguments.integer_or(2, 1)) as usize - 1;
-    let Some(found) = checked!(look(&text, &pattern, from.min(text.len()), true, budget)?) else {
+    let Some(matched) = checked!(look(&text, &pattern, from.min(text.len()), true, budget)?) else {
         return Ok(Ok(MultiValue::from_iter([Value::Nil])));
     };
-    let mut values = numbers(&[found.start + 1, found.end]);
-    values.extend(captures(arguments.lua, &text, &found)?);
+    let mut values = numbers(&[matched.start + 1, matched.end]);
+    values.extend(captures(arguments.lua, &text, &matched)?);
     Ok(Ok(values))
 }
 
@@ -170,17 +172,17 @@ fn gsub(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
     let anchored = pattern.first() == Some(&b'^');
     let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
     while count < most && at <= text.len() {
-        let Some(found) = checked!(look(&text, &pattern, at, true, budget)?) else {
+        let Some(matched) = checked!(look(&text, &pattern, at, true, budget)?) else {
             break;
         };
         count += 1;
-        out.extend_from_slice(&text[at..found.start]);
-        checked!(expand(&text, &replacement, &found, &mut out));
+        out.extend_from_slice(&text[at..matched.start]);
+        checked!(expand(&text, &replacement, &matched, &mut out));
         if out.len() > STRING_BYTES_MAX {
             return Ok(Err("resulting string too large".into()));
         }
-        at = found.end;
-        if found.end == found.start {
+        at = matched.end;
+        if matched.end == matched.start {
             out.extend(text.get(at));
             at += 1;
         }
@@ -195,7 +197,7 @@ fn gsub(arguments: &Arguments<'_>, budget: &Budget) -> Answer {
 }
 
 /// Appends the replacement with its `%0` to `%9` filled in.
-fn expand(text: &[u8], replacement: &[u8], found: &Match, out: &mut Vec<u8>) -> Result<(), String> {
+fn expand(text: &[u8], replacement: &[u8], matched: &Match, out: &mut Vec<u8>) -> Result<(), String> {
     let mut bytes = replacement.iter();
     while let Some(&byte) = bytes.next() {
         if byte != b'%' {
@@ -203,13 +205,13 @@ fn expand(text: &[u8], replacement: &[u8], found: &Match, out: &mut Vec<u8>) -> 
             continue;
         }
         match bytes.next() {
-            Some(b'0') => out.extend_from_slice(&text[found.start..found.end]),
+            Some(b'0') => out.extend_from_slice(&text[matched.start..matched.end]),
             Some(digit) if digit.is_ascii_digit() => {
                 let index = usize::from(digit - b'1');
-                match found.captures.get(index) {
+                match matched.captures.get(index) {
                     Some(&Capture::Span(start, end)) => out.extend_from_slice(&text[start..end]),
                     Some(Capture::Position(at)) => out.extend_from_slice((at + 1).to_string().as_bytes()),
-                    None if index == 0 => out.extend_from_slice(&text[found.start..found.end]),
+                    None if index == 0 => out.extend_from_slice(&text[matched.start..matched.end]),
                     None => return Err("invalid capture index".into()),
                 }
             }
@@ -224,15 +226,15 @@ fn numbers(values: &[usize]) -> MultiValue {
     values.iter().map(|&value| Value::Number(value as f64)).collect()
 }
 
-fn position(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    if wanted.is_empty() {
+fn position(text: &[u8], needle: &[u8]) -> Option<usize> {
+    if needle.is_empty() {
         return Some(0);
     }
-    let first = wanted[0];
+    let first = needle[0];
     let mut from = 0;
     while let Some(offset) = text[from..].iter().position(|&byte| byte == first) {
         let at = from + offset;
-        if text[at..].starts_with(wanted) {
+        if text[at..].starts_with(needle) {
             return Some(at);
         }
         from = at + 1;

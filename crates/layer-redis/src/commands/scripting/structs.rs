@@ -52,8 +52,8 @@ impl Format<'_> {
         if length == 0 {
             return Ok(default);
         }
-        let (digits, rest) = self.rest.split_at(length);
-        self.rest = rest;
+        let (digits, suffix) = self.rest.split_at(length);
+        self.rest = suffix;
         let number = std::str::from_utf8(digits)
             .ok()
             .and_then(|digits| digits.parse::<i32>().ok());
@@ -63,8 +63,8 @@ impl Format<'_> {
     /// The next option for a value or padding, and the number of bytes that align it after
     /// `position`.
     fn next(&mut self, arguments: &Arguments<'_>, position: usize) -> Result<Option<(Item, usize)>, String> {
-        while let Some((&letter, rest)) = self.rest.split_first() {
-            self.rest = rest;
+        while let Some((&letter, suffix)) = self.rest.split_first() {
+            self.rest = suffix;
             let bytes = match letter {
                 b'b' | b'B' | b'x' => 1,
                 b'h' | b'H' => 2,
@@ -186,8 +186,8 @@ fn unpack(lua: &Lua, arguments: Arguments<'_>) -> Result<MultiValue, String> {
     while let Some((item, padding)) = format.next(&arguments, position)? {
         position = position.saturating_add(padding);
         let too_short = || arguments.bad(1, "data string too short");
-        let rest = data.get(position..).ok_or_else(too_short)?;
-        let mut taken = rest.get(..item.bytes).ok_or_else(too_short)?;
+        let input = data.get(position..).ok_or_else(too_short)?;
+        let mut taken = input.get(..item.bytes).ok_or_else(too_short)?;
         match item.letter {
             b'x' => {}
             b'f' => {
@@ -208,19 +208,19 @@ fn unpack(lua: &Lua, arguments: Arguments<'_>) -> Result<MultiValue, String> {
                         Some(Value::Number(size)) => size,
                         _ => return Err("format 'c0' needs a previous size".into()),
                     };
-                    taken = rest.get(..size as usize).ok_or_else(too_short)?;
+                    taken = input.get(..size as usize).ok_or_else(too_short)?;
                 }
                 let text = lua.create_string(taken).map_err(|error| error.to_string())?;
                 values.push_back(Value::String(text));
             }
             b's' => {
-                let end = rest
+                let end = input
                     .iter()
                     .position(|&byte| byte == 0)
                     .ok_or("unfinished string in data")?;
-                let text = lua.create_string(&rest[..end]).map_err(|error| error.to_string())?;
+                let text = lua.create_string(&input[..end]).map_err(|error| error.to_string())?;
                 values.push_back(Value::String(text));
-                taken = &rest[..=end];
+                taken = &input[..=end];
             }
             letter => {
                 let bytes = format.ordered(taken.to_vec());

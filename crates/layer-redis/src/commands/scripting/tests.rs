@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::execution::long_run::LongRun;
 use crate::session::after::After;
+use crate::session::received::Next;
 use crate::testing::{Connection, Fixture, show};
 
 fn eval(connection: &mut Connection, script: &str) -> String {
@@ -427,7 +428,7 @@ fn a_long_script_is_killed() {
             },
         );
         assert!(reply.is_empty(), "nothing of the first run is seen");
-        let Some(After::LongRun(mut run)) = received.after else {
+        let Next::After(After::LongRun(mut run)) = received.next else {
             panic!("the script ended: {script}");
         };
         let mut other = fixture.connect();
@@ -482,7 +483,7 @@ fn a_long_script_takes_effect_once() {
         let mut out = Vec::new();
         connection.session.receive(&request, &mut out)
     });
-    let Some(After::LongRun(mut run)) = received.after else {
+    let Next::After(After::LongRun(mut run)) = received.next else {
         panic!("the script ended");
     };
     let mut other = fixture.connect();
@@ -532,8 +533,8 @@ fn fill_list(connection: &mut Connection) {
 /// The transaction's first run ends early; the result is the second run, which has not started.
 fn begin_heavy(fixture: &Fixture, connection: &mut Connection, request: &[u8]) -> Box<LongRun> {
     let received = in_background(fixture, || {}, || connection.session.receive(request, &mut Vec::new()));
-    match received.after {
-        Some(After::LongRun(run)) => run,
+    match received.next {
+        Next::After(After::LongRun(run)) => run,
         other => panic!("the transaction ended: {other:?}"),
     }
 }
@@ -591,11 +592,11 @@ fn a_long_transaction_is_killed() {
     let request = heavy_transaction(&[&["INCR", "count"]]);
     let mut run = begin_heavy(&fixture, &mut connection, &request);
     let mut other = fixture.connect();
-    let (mut told, mut killed) = (String::new(), String::new());
+    let (mut error, mut killed) = (String::new(), String::new());
     let layer = fixture.layer.clone();
     let poke = || {
         if layer.scripting.long_scripts.is_busy() && killed.is_empty() {
-            told = show(&other.run(&["GET", "count"]));
+            error = show(&other.run(&["GET", "count"]));
             killed = show(&other.run(&["SCRIPT", "KILL"]));
         }
     };
@@ -605,7 +606,7 @@ fn a_long_transaction_is_killed() {
     });
     let mut out = Vec::new();
     connection.session.take_back(*run, &mut out);
-    assert!(told.starts_with("!BUSY"), "{told}");
+    assert!(error.starts_with("!BUSY"), "{error}");
     assert_eq!(killed, "OK");
     assert_eq!(
         String::from_utf8_lossy(&out),

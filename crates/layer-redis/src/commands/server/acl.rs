@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 
+use super::unstored_users;
 use crate::access::acl::rules::{Rules, UNMATCHED};
 use crate::access::acl::selector::Selector;
 use crate::access::acl::token::token;
@@ -34,43 +35,33 @@ pub const COMMANDS: &[Definition] = &[container(
 const ANYONE: u32 = NOSCRIPT | LOADING | STALE;
 const ADMINISTRATOR: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
+const FAMILY: Family = Family::of(Group::Server)
+    .since("6.0.0")
+    .complexity("O(N) in the number of commands");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", Answers(cat)),
-    row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", Answers(delete_users)),
-    row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", Answers(dry_run)).since("7.0.0"),
-    row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", Answers(generate_password)),
-    row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", Answers(generate_token)),
-    row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", Answers(get_user)),
+    FAMILY.row("acl|cat", -2, ANYONE, "Lists the categories, or the commands of one.", Answers(cat)),
+    FAMILY.row("acl|deluser", -3, ADMINISTRATOR, "Removes users and closes their connections.", Answers(delete_users)),
+    FAMILY.row("acl|dryrun", -4, ADMINISTRATOR, "Says whether a user may run a command.", Answers(dry_run)).since("7.0.0"),
+    FAMILY.row("acl|genpass", -2, ANYONE, "Makes a password that nobody can guess.", Answers(generate_password)),
+    FAMILY.row("acl|gentoken", -3, ANYONE, "Makes a token that may be a user's password.", Answers(generate_token)),
+    FAMILY.row("acl|getuser", 3, ADMINISTRATOR, "Describes a user.", Answers(get_user)),
     help_command("acl|help", Group::Server, "6.0.0"),
-    row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", Answers(list)),
-    row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", Decides(load)),
-    row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", Answers(show_log)),
-    row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", Answers(rest_token)),
-    row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", Decides(save)),
-    row("acl|setuser", -3, ADMINISTRATOR, "Makes a user, or changes the rules of one.", Answers(set_user)),
-    row("acl|users", 2, ADMINISTRATOR, "Lists the users.", Answers(users)),
-    row("acl|whoami", 2, ANYONE, "Names this connection's user.", Answers(who_am_i)),
+    FAMILY.row("acl|list", 2, ADMINISTRATOR, "Lists the users with their rules.", Answers(list)),
+    FAMILY.row("acl|load", 2, ADMINISTRATOR, "Replaces all users by those of the file.", Decides(load)),
+    FAMILY.row("acl|log", -2, ADMINISTRATOR, "Lists what was refused, or empties the list.", Answers(show_log)),
+    FAMILY.row("acl|resttoken", 4, ANYONE, "Returns the token with which a user may come in over REST.", Answers(rest_token)),
+    FAMILY.row("acl|save", 2, ADMINISTRATOR, "Writes all users to the file.", Decides(save)),
+    FAMILY.row("acl|setuser", -3, ADMINISTRATOR | GROWS, "Makes a user, or changes the rules of one.", Answers(set_user)),
+    FAMILY.row("acl|users", 2, ADMINISTRATOR, "Lists the users.", Answers(users)),
+    FAMILY.row("acl|whoami", 2, ANYONE, "Names this connection's user.", Answers(who_am_i)),
 ];
-
-const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
-    entry(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Server,
-        "6.0.0",
-        "O(N) in the number of commands",
-        summary,
-        handler,
-    )
-}
 
 fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let names: Vec<&str> = match arguments.get(2) {
         Some(_) if arguments.len() > 3 => return Err(wrong_number(&String::from_utf8_lossy(&arguments[1]))),
-        None => CATEGORIES.to_vec(),
+        None => context.table().categories().to_vec(),
         Some(name) => commands_of(context.table(), name)?,
     };
     context.reply.array(names.len());
@@ -80,7 +71,7 @@ fn cat(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
 
 fn commands_of(table: &Table, category: &[u8]) -> Result<Vec<&'static str>, ErrorReply> {
     let name = String::from_utf8_lossy(category).to_ascii_lowercase();
-    if !CATEGORIES.contains(&name.as_str()) {
+    if !table.categories().contains(&name.as_str()) {
         return Err(format!("ERR Unknown category '{}'", String::from_utf8_lossy(category)).into());
     }
     let members = table
@@ -152,8 +143,8 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         return Err("ERR Usernames can't contain spaces or null characters".into());
     }
     let all_channels = are_channels_free(context.config());
-    let found = context.access().users.find(name);
-    let old = found.as_ref().map_or_else(
+    let existing = context.access().users.find(name);
+    let old = existing.as_ref().map_or_else(
         || Arc::new(Rules::new(context.table(), all_channels)),
         |user| user.rules(),
     );
@@ -164,9 +155,10 @@ fn set_user(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
             UNMATCHED => format!("ERR Unmatched parenthesis in acl selector starting at '{modifier}'."),
             reason => format!("ERR Error in ACL SETUSER modifier '{modifier}': {reason}"),
         })?;
-    if let Some(user) = &found {
+    if let Some(user) = &existing {
         kill_listeners(context, user, &rules);
     }
+    unstored_users::note_change(context);
     context.access().users.set(name, rules);
     context.reply.ok();
     Ok(())
@@ -201,6 +193,7 @@ fn delete_users(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
     if arguments.iter().skip(2).any(|name| name == DEFAULT_USER) {
         return Err("ERR The 'default' user cannot be removed".into());
     }
+    unstored_users::note_change(context);
     let mut count = 0;
     for name in arguments.iter().skip(2) {
         if let Some(user) = context.access().users.remove(name) {
@@ -385,6 +378,8 @@ impl Redis {
     /// or changed. Returns true if `own`, which closes after its replies, is one of them. Must not
     /// be called with the partition's lock held. The error is a reply.
     pub fn reload_users(&self, own: u64) -> Result<bool, String> {
+        // With other passwords of `default` than a layer that is opened gives it.
+        self.note_change_of_users()?;
         let mut is_own_gone = false;
         for client in self
             .load_users()?
@@ -413,9 +408,9 @@ impl Redis {
                 "ERR {errors}. WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
             )
         })?;
-        let of_default = users
+        let default_rules = users
             .remove(DEFAULT_USER)
             .unwrap_or_else(|| Rules::of_default_user(self.table));
-        Ok(self.access.users.replace(users, of_default))
+        Ok(self.access.users.replace(users, default_rules))
     }
 }

@@ -4,7 +4,6 @@
 
 use quartet_wire_resp::{Arguments, Reply};
 
-use super::arguments;
 use super::deprecations::{deprecation, doc_flag};
 use super::tips::tips;
 use crate::command::key_flags::{key_flags, request_key_flags};
@@ -33,37 +32,20 @@ pub const COMMANDS: &[Definition] = &[Definition {
     ..CONTAINER
 }];
 
+const FAMILY: Family = Family::of(Group::Server)
+    .since("2.8.13")
+    .complexity("O(N) in the number of commands");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("command|count", 2, "2.8.13", "Returns how many commands there are.", count),
-    row("command|docs", -2, "7.0.0", "Documents all commands, or those given.", docs),
-    row("command|getkeys", -3, "2.8.13", "Returns the keys in a request.", get_keys),
-    row("command|getkeysandflags", -3, "7.0.0", "Returns the keys in a request, with what happens to them.", get_keys_and_flags),
-    row("command|help", 2, "5.0.0", "Lists the subcommands.", help),
-    row("command|info", -2, "2.8.13", "Describes all commands, or those given.", info),
-    row("command|list", -2, "7.0.0", "Lists the names of commands.", list),
+    FAMILY.row("command|count", 2, LOADING | STALE | CONNECTION_CATEGORY, "Returns how many commands there are.", Answers(count)),
+    FAMILY.row("command|docs", -2, LOADING | STALE | CONNECTION_CATEGORY, "Documents all commands, or those given.", Answers(docs)).since("7.0.0"),
+    FAMILY.row("command|getkeys", -3, LOADING | STALE | CONNECTION_CATEGORY, "Returns the keys in a request.", Answers(get_keys)),
+    FAMILY.row("command|getkeysandflags", -3, LOADING | STALE | CONNECTION_CATEGORY, "Returns the keys in a request, with what happens to them.", Answers(get_keys_and_flags)).since("7.0.0"),
+    FAMILY.row("command|help", 2, LOADING | STALE | CONNECTION_CATEGORY, "Lists the subcommands.", Answers(help)).since("5.0.0"),
+    FAMILY.row("command|info", -2, LOADING | STALE | CONNECTION_CATEGORY, "Describes all commands, or those given.", Answers(info)),
+    FAMILY.row("command|list", -2, LOADING | STALE | CONNECTION_CATEGORY, "Lists the names of commands.", Answers(list)).since("7.0.0"),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    since: &'static str,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    let complexity = "O(N) in the number of commands";
-    command(
-        name,
-        arity,
-        LOADING | STALE | CONNECTION_CATEGORY,
-        NO_KEYS,
-        Group::Server,
-        since,
-        complexity,
-        summary,
-        handler,
-    )
-}
 
 fn all(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let table = context.table();
@@ -134,7 +116,7 @@ fn simple_keys(command: &Command) -> (i32, i32, i32) {
 /// The command's key specifications. One is made of a range of keys, or two if its first key is
 /// used otherwise than the rest.
 fn specifications(command: &Command) -> Vec<Specification> {
-    let one =
+    let single =
         |at: usize, position: i32, find: Find| Specification::new(key_flags(command, at), Begin::Index(position), find);
     match command.keys {
         Keys::None => Vec::new(),
@@ -149,14 +131,14 @@ fn specifications(command: &Command) -> Vec<Specification> {
                 limit: 0,
             };
             match key_flags(command, 0) == key_flags(command, 1) {
-                true => vec![one(0, first, range(first))],
-                false => vec![one(0, first, Find::ONE), one(1, first + 1, range(first + 1))],
+                true => vec![single(0, first, range(first))],
+                false => vec![single(0, first, Find::ONE), single(1, first + 1, range(first + 1))],
             }
         }
-        Keys::Counted { count, also: 0 } => vec![one(0, count as i32, Find::Counted { step: 1 })],
+        Keys::Counted { count, also: 0 } => vec![single(0, count as i32, Find::Counted { step: 1 })],
         Keys::Counted { count, also } => vec![
-            one(0, also as i32, Find::ONE),
-            one(1, count as i32, Find::Counted { step: 1 }),
+            single(0, also as i32, Find::ONE),
+            single(1, count as i32, Find::Counted { step: 1 }),
         ],
         Keys::Computed(_, specifications) => specifications.to_vec(),
     }
@@ -233,9 +215,10 @@ fn docs(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), E
 }
 
 fn document(context: &mut Context<'_, '_>, command: &'static Command) {
+    let commands = context.commands();
     let reply = &mut context.reply;
     reply.bulk(command.name.as_bytes());
-    let arguments = arguments::of(command.name);
+    let arguments = commands.arguments_of(command);
     let flag = doc_flag(command.name);
     let deprecation = deprecation(command.name);
     let parts = [!arguments.is_empty(), command.subcommand_count > 0, flag.is_some()];
@@ -320,8 +303,7 @@ fn filter_of<'a>(filter: &[u8], value: &'a [u8]) -> Result<Filter<'a>, ErrorRepl
 fn module_of(command: &Command) -> Option<&'static str> {
     match command.group {
         Group::Json => Some("ReJSON"),
-        Group::Search if command.name.starts_with("ft.") => Some("search"),
-        Group::VectorSet if !command.name.contains('.') => Some("vectorset"),
+        Group::Module(group) => group.module,
         _ => None,
     }
 }

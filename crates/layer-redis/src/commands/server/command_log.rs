@@ -20,34 +20,17 @@ pub const COMMANDS: &[Definition] = &[container(
     SUBCOMMANDS,
 )];
 
+const FAMILY: Family = Family::of(Group::Server)
+    .since("8.1.0")
+    .complexity("O(N) in the number of entries");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("commandlog|get", 4, "O(N) in the number of entries", "Returns the latest entries of a log.", get),
+    FAMILY.row("commandlog|get", 4, ADMIN | LOADING | STALE, "Returns the latest entries of a log.", Answers(get)),
     help_command("commandlog|help", Group::Server, "8.1.0"),
-    row("commandlog|len", 3, "O(1)", "Returns how many entries a log has.", len),
-    row("commandlog|reset", 3, "O(N) in the number of entries", "Forgets the entries of a log.", reset),
+    FAMILY.row("commandlog|len", 3, ADMIN | LOADING | STALE, "Returns how many entries a log has.", Answers(len)).complexity("O(1)"),
+    FAMILY.row("commandlog|reset", 3, ADMIN | LOADING | STALE, "Forgets the entries of a log.", Answers(reset)),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    complexity: &'static str,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    let flags = ADMIN | LOADING | STALE;
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Server,
-        "8.1.0",
-        complexity,
-        summary,
-        handler,
-    )
-}
 
 fn log_of<'l>(observation: &'l Observation, kind: &[u8]) -> Result<&'l Mutex<Slowlog>, ErrorReply> {
     match kind {

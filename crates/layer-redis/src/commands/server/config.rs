@@ -2,6 +2,7 @@
 
 use quartet_wire_resp::Arguments;
 
+use super::unstored_users;
 use crate::access::acl::password_hash;
 use crate::access::admission_control::{PARAMETERS_OF_TENANTS, SLOWLOG_LENGTH_OF_TENANTS};
 use crate::command::glob;
@@ -21,32 +22,22 @@ pub const COMMANDS: &[Definition] = &[container(
 
 const FLAGS: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
+const FAMILY: Family = Family::of(Group::Server)
+    .since("2.0.0")
+    .complexity("O(N) in the number of parameters");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("config|get", -3, "Returns the parameters that match any of the patterns.", Answers(config_get)),
+    FAMILY.row("config|get", -3, FLAGS, "Returns the parameters that match any of the patterns.", Answers(config_get)),
     help_command("config|help", Group::Server, "5.0.0"),
-    row("config|resetstat", 2, "Sets the counters of INFO to zero.", Answers(reset_statistics)),
-    row("config|rewrite", 2, "Writes the parameters to the configuration file.", Decides(rewrite)).since("2.8.0"),
-    row("config|set", -4, "Changes parameters: all that are given, or none.", Decides(config_set)),
+    FAMILY.row("config|resetstat", 2, FLAGS, "Sets the counters of INFO to zero.", Answers(reset_statistics)),
+    FAMILY.row("config|rewrite", 2, FLAGS, "Writes the parameters to the configuration file.", Decides(rewrite)).since("2.8.0"),
+    FAMILY.row("config|set", -4, FLAGS, "Changes parameters: all that are given, or none.", Decides(config_set)),
 ];
-
-const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Handler) -> Definition {
-    entry(
-        name,
-        arity,
-        FLAGS,
-        NO_KEYS,
-        Group::Server,
-        "2.0.0",
-        "O(N) in the number of parameters",
-        summary,
-        handler,
-    )
-}
 
 fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let patterns = arguments.tail(2);
-    let found = context.config().matching(
+    let parameters = context.config().matching(
         |name| {
             patterns
                 .iter()
@@ -58,8 +49,8 @@ fn config_get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
                 .any(|pattern| pattern.eq_ignore_ascii_case(name.as_bytes()))
         },
     );
-    context.reply.map(found.len());
-    for (name, value) in found {
+    context.reply.map(parameters.len());
+    for (name, value) in parameters {
         context.reply.bulk(name.as_bytes());
         context.reply.bulk(value.as_bytes());
     }
@@ -71,14 +62,23 @@ fn config_set(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         return Err("ERR wrong number of arguments for 'config|set' command".into());
     }
     let changes = checked(context, arguments)?;
+    let is_about_tls = !context.is_one_of_several() && changes.iter().any(|change| change.parameter.is_about_tls());
+    let names_password = (2..arguments.len())
+        .step_by(2)
+        .any(|at| arguments[at].eq_ignore_ascii_case(b"requirepass"));
+    if context.access().is_followed && is_about_tls && names_password {
+        // Nothing of this transaction stays.
+        return Err("ERR CONFIG SET failed - set requirepass and TLS by requests of their own".into());
+    }
     for position in (2..arguments.len()).step_by(2) {
         if arguments[position].eq_ignore_ascii_case(b"requirepass") {
             let password = &arguments[position + 1];
             let hash = (!password.is_empty()).then(|| password_hash(password));
+            unstored_users::note_change(context);
             context.access().users.require_password(hash);
         }
     }
-    if !context.is_one_of_several() && changes.iter().any(|change| change.parameter.is_about_tls()) {
+    if is_about_tls {
         return Ok(Outcome::After(Deferred::ChangeTls(changes)));
     }
     let sets_timeout = changes.iter().any(|change| change.parameter.name == "timeout");

@@ -14,17 +14,12 @@ use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::{command::errors, command::glob, command::parse};
 
-pub const COMMANDS: &[Definition] = &[entry(
-    "debug",
-    -2,
-    ADMIN | NOSCRIPT | LOADING | STALE,
-    NO_KEYS,
-    Group::Server,
-    "1.0.0",
-    "Depends on the subcommand.",
-    "Serves tests of the server.",
-    Decides(debug),
-)];
+const FAMILY: Family = Family::of(Group::Server).complexity("Depends on the subcommand.");
+
+#[rustfmt::skip]
+pub const COMMANDS: &[Definition] = &[
+    FAMILY.row("debug", -2, ADMIN | NOSCRIPT | LOADING | STALE, "Serves tests of the server.", Decides(debug)),
+];
 
 /// Name, number of arguments after it (at least), summary and handler of each subcommand.
 #[rustfmt::skip]
@@ -55,8 +50,8 @@ fn debug(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outc
     if !is_allowed(context) {
         return Err(NOT_ALLOWED.into());
     }
-    let found = SUBCOMMANDS.iter().find(|(name, ..)| parse::is(&arguments[1], name));
-    match found.filter(|(_, count, ..)| arguments.len() >= 2 + count) {
+    let subcommand = SUBCOMMANDS.iter().find(|(name, ..)| parse::is(&arguments[1], name));
+    match subcommand.filter(|(_, count, ..)| arguments.len() >= 2 + count) {
         Some((.., Answers(handler))) => handler(context, arguments).map(|()| Outcome::Done),
         Some((.., Decides(handler))) => handler(context, arguments),
         Some((.., Nests(_))) => unreachable!("no subcommand runs others"),

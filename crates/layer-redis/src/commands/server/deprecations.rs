@@ -3,8 +3,8 @@
 
 /// The version since which a command is deprecated, and what to use instead.
 pub fn deprecation(command: &str) -> Option<(&'static str, &'static str)> {
-    let found = DEPRECATED.iter().find(|(name, ..)| *name == command);
-    found.map(|(_, since, instead)| (*since, *instead))
+    let row = DEPRECATED.iter().find(|(name, ..)| *name == command);
+    row.map(|(_, since, instead)| (*since, *instead))
 }
 
 /// The document's flag, if it has one.
@@ -15,7 +15,7 @@ pub fn doc_flag(command: &str) -> Option<&'static str> {
     }
 }
 
-const OF_THE_SYSTEM: &[&str] = &["debug", "pfdebug", "pfselftest", "replconf"];
+const OF_THE_SYSTEM: &[&str] = &["debug", "pfdebug", "pfselftest", "replconf", "restore-asking"];
 
 #[rustfmt::skip]
 const DEPRECATED: &[(&str, &str, &str)] = &[

@@ -4,9 +4,9 @@
 //! A value's hash is a sum of hashes of its elements, so the order of a set's members or a hash's
 //! fields does not matter; an element of a list is hashed with its position, a member of a sorted
 //! set with its score, a field with its deadline, an entry of a stream with its ID; a stream's
-//! groups, and their pending entries, belong to it; the graph of a vector set does not. The number
-//! of the value's rows, and Redis' name of its encoding, never count. The digests differ from those
-//! of Redis, which cannot be compared with.
+//! groups, and their pending entries, belong to it. The number of the value's rows, and Redis' name
+//! of its encoding, never count. The digests differ from those of Redis, which cannot be compared
+//! with.
 
 use std::ops::ControlFlow;
 
@@ -14,26 +14,26 @@ use quartet_model::hexadecimal;
 use quartet_wire_resp::Arguments;
 use sha2::{Digest, Sha256};
 
-use crate::commands::search::suggestions;
-use crate::commands::{hashes, json, lists, sets, sorted_sets, streams, vector_sets};
+use crate::commands::{hashes, json, lists, sets, sorted_sets, streams};
 use crate::facts::DATABASES;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::keyspace::string_value::StringValue;
 use crate::keyspace::{Entry, Keyspace, Kind};
+use crate::module::Modules;
 
 /// Forty digits, all zero for an empty dataset.
 pub fn digest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
-    let mut total = Sum::default();
+    let (mut total, modules) = (Sum::default(), context.modules());
     for db in 0..DATABASES {
-        let mut found: Vec<(Vec<u8>, Entry)> = Vec::new();
+        let mut entries: Vec<(Vec<u8>, Entry)> = Vec::new();
         context.keys_of(db).scan_keys(&mut |name, entry| {
-            found.push((name.to_vec(), entry));
+            entries.push((name.to_vec(), entry));
             ControlFlow::Continue(())
         });
         let mut keys = context.keys_of(db);
-        for (name, entry) in found {
-            total.add(&[&[db], &name, &value_hash(&mut keys, &entry)]);
+        for (name, entry) in entries {
+            total.add(&[&[db], &name, &value_hash(&mut keys, modules, &entry)]);
         }
     }
     context.reply.simple(&total.digits());
@@ -45,10 +45,10 @@ pub fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
     let names = arguments.tail(2);
     context.reply.array(names.len());
     for name in names.iter() {
-        let mut sum = Sum::default();
+        let (mut sum, modules) = (Sum::default(), context.modules());
         let (mut keys, reply) = context.keys_and_reply();
         if let Some(entry) = keys.find(name) {
-            sum.add(&[&value_hash(&mut keys, &entry)]);
+            sum.add(&[&value_hash(&mut keys, modules, &entry)]);
         }
         reply.simple(&sum.digits());
     }
@@ -56,19 +56,17 @@ pub fn digest_value(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> 
 }
 
 /// The value's kind and elements, and whether it expires.
-fn value_hash(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> [u8; 20] {
+fn value_hash(keys: &mut Keyspace<'_, '_>, modules: &Modules, entry: &Entry) -> [u8; 20] {
     let mut sum = Sum::default();
-    sum.add(&[&[entry.kind as u8, u8::from(entry.expiry_ms.is_some())]]);
+    sum.add(&[&[entry.kind.number(), u8::from(entry.expiry_ms.is_some())]]);
     match entry.kind {
         Kind::String => sum.add(&[&StringValue::of(entry).whole(keys.tx)]),
-        Kind::Json => sum.add(&[&json::document(keys.tx, entry).text()]),
-        Kind::Suggestions => suggestions::each(keys, entry, &mut |text, score, payload| {
-            sum.add(&[text, &score.to_be_bytes(), payload]);
-        }),
-        // Its number is another on each server.
-        Kind::SearchIndex => {}
+        Kind::Json => sum.add(&[&json::text(keys.tx, entry)]),
         Kind::Stream => streams::each_part(keys, entry, &mut |parts| sum.add(parts)),
-        Kind::VectorSet | Kind::VectorIndex => vector_sets::nodes_hashed(keys, entry, &mut |parts| sum.add(parts)),
+        Kind::Module(_) => {
+            let data_type = modules.data_type(entry.kind).expect("the type of a module's key");
+            data_type.digest(keys, entry, &mut |parts| sum.add(parts));
+        }
         Kind::List => {
             for (position, element) in lists::elements(keys, entry).iter().enumerate() {
                 sum.add(&[&position.to_be_bytes(), element]);
@@ -116,7 +114,7 @@ mod tests {
     use crate::testing::{Fixture, show};
 
     /// Two ways to make a key must give the same digits.
-    fn check(one: &[&str], other: &[&str]) {
+    fn check(first: &[&str], other: &[&str]) {
         let digest = |commands: &[&str], subcommand: &[&str]| {
             let mut connection = Fixture::new().connect();
             for command in commands {
@@ -125,8 +123,12 @@ mod tests {
             show(&connection.run(&[&["DEBUG"], subcommand].concat()))
         };
         for subcommand in [&["DIGEST"][..], &["DIGEST-VALUE", "k"]] {
-            assert_eq!(digest(one, subcommand), digest(other, subcommand), "{one:?} {other:?}");
-            assert_ne!(digest(one, subcommand), digest(&[], subcommand), "{one:?}");
+            assert_eq!(
+                digest(first, subcommand),
+                digest(other, subcommand),
+                "{first:?} {other:?}"
+            );
+            assert_ne!(digest(first, subcommand), digest(&[], subcommand), "{first:?}");
         }
     }
 

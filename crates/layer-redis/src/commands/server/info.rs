@@ -11,12 +11,11 @@ use rustc_hash::FxHashSet;
 use crate::commands::scripting::libraries;
 use crate::connections::channels::Scope;
 use crate::connections::clients::Client;
-use crate::facts::{DATABASES, REDIS_VERSION};
+use crate::facts::DATABASES;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
 use crate::keyspace::expiry_sample;
-use crate::layer::MODULES;
 use crate::observation::statistics::{CommandCounter, DENIAL_REASONS};
 use crate::replication::{LinkState, Upstream};
 
@@ -41,8 +40,8 @@ const SECTIONS: &[(&str, bool, Section)] = &[
 
 pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let mut out = String::new();
-    for (title, by_default, section) in SECTIONS {
-        if !is_wanted(title, *by_default, arguments) {
+    for (title, is_default, section) in SECTIONS {
+        if !is_wanted(title, *is_default, arguments) {
             continue;
         }
         if !out.is_empty() {
@@ -55,7 +54,7 @@ pub fn info(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     Ok(())
 }
 
-fn is_wanted(title: &str, by_default: bool, arguments: Arguments<'_>) -> bool {
+fn is_wanted(title: &str, is_default: bool, arguments: Arguments<'_>) -> bool {
     let names = |word: &str| {
         arguments
             .iter()
@@ -63,7 +62,7 @@ fn is_wanted(title: &str, by_default: bool, arguments: Arguments<'_>) -> bool {
             .any(|name| name.eq_ignore_ascii_case(word.as_bytes()))
     };
     let asked_for_default = arguments.len() == 1 || names("default");
-    names(title) || names("all") || names("everything") || by_default && asked_for_default
+    names(title) || names("all") || names("everything") || is_default && asked_for_default
 }
 
 fn line(out: &mut String, key: &str, value: impl std::fmt::Display) {
@@ -82,7 +81,7 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     let identity = &context.process().identity;
     let now_micros = context.engine().now_micros();
     let uptime_seconds = now_micros.saturating_sub(identity.started_micros) / 1_000_000;
-    line(out, "redis_version", REDIS_VERSION);
+    line(out, "redis_version", identity.redis_version.text());
     line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", "0000000000000000");
@@ -111,10 +110,10 @@ fn server(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "io_threads_active", 0);
 }
 
-fn modules(_: &mut Context<'_, '_>, out: &mut String) {
-    for (name, version) in MODULES {
-        let rest = "api=1,filters=0,usedby=[],using=[],options=[handle-io-errors|handle-repl-async-load]";
-        line(out, "module", format!("name={name},ver={version},{rest}"));
+fn modules(context: &mut Context<'_, '_>, out: &mut String) {
+    for (name, version) in context.commands().module_names() {
+        let options = "api=1,filters=0,usedby=[],using=[],options=[handle-io-errors|handle-repl-async-load]";
+        line(out, "module", format!("name={name},ver={version},{options}"));
     }
 }
 
@@ -150,9 +149,9 @@ fn watched(clients: &[Arc<Client>]) -> (usize, usize) {
     let mut keys = FxHashSet::default();
     let mut watching = 0;
     for client in clients {
-        let of_client = client.watched_keys.lock();
-        watching += usize::from(!of_client.is_empty());
-        keys.extend(of_client.iter().cloned());
+        let client_keys = client.watched_keys.lock();
+        watching += usize::from(!client_keys.is_empty());
+        keys.extend(client_keys.iter().cloned());
     }
     (watching, keys.len())
 }
@@ -162,8 +161,7 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     let resources = groups.resources();
     let used = groups.used_bytes();
     let startup = groups.process().identity.startup_bytes;
-    let (script_count, script_bytes) = groups.scripting().scripts.size();
-    let (libraries, functions) = libraries::count(context.tx);
+    let (_, script_bytes) = groups.scripting().scripts.size();
     let peak = groups.observation().statistics.used_peak(used);
     let maxmemory = groups.config().maxmemory.load(Ordering::Relaxed) as u64;
     for (key, bytes) in [
@@ -191,11 +189,6 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
         line(out, "memory_reserved", memory.reserved_bytes());
     }
     line(out, "maxmemory_policy", groups.config().text_of("maxmemory-policy"));
-    let pending = match groups.is_one_of_several() {
-        true => 0,
-        false => context.tx.unfreed_count(),
-    };
-    let client_bytes = groups.client_bytes();
     let dataset_share = ratio(used - startup, used) * 100.0;
     line(out, "used_memory_dataset_perc", format_args!("{dataset_share:.2}%"));
     let fragmentation = ratio(resources.rss_bytes, used);
@@ -206,6 +199,21 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
     line(out, "mem_fragmentation_bytes", resources.rss_bytes as i64 - used as i64);
     line(out, "used_memory_dataset", used - startup);
     line(out, "mem_allocator", "mimalloc");
+    memory_parts(context, out, used, resources.rss_bytes);
+}
+
+/// Writes the memory of parts of the process, which has `used` bytes of data and `rss_bytes` in
+/// all.
+fn memory_parts(context: &mut Context<'_, '_>, out: &mut String, used: u64, rss_bytes: u64) {
+    let groups = context.groups;
+    let startup = groups.process().identity.startup_bytes;
+    let client_bytes = groups.client_bytes();
+    let (script_count, _) = groups.scripting().scripts.size();
+    let (libraries, functions) = libraries::count(context.tx);
+    let pending = match groups.is_one_of_several() {
+        true => 0,
+        false => context.tx.unfreed_count(),
+    };
     lines(
         out,
         &[
@@ -215,8 +223,8 @@ fn memory(context: &mut Context<'_, '_>, out: &mut String) {
             ("mem_replication_backlog", 0),
             ("mem_clients_slaves", 0),
             ("allocator_allocated", used),
-            ("allocator_active", resources.rss_bytes),
-            ("allocator_resident", resources.rss_bytes),
+            ("allocator_active", rss_bytes),
+            ("allocator_resident", rss_bytes),
             ("mem_cluster_links", 0),
             ("mem_total_replication_buffers", 0),
             ("used_memory_vm_eval", 0),
@@ -465,14 +473,14 @@ fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
         if counter.durations.cumulative().is_empty() {
             continue;
         }
-        let shown = percentiles.split_whitespace().map(|percent| {
+        let figures = percentiles.split_whitespace().map(|percent| {
             let micros = counter
                 .durations
                 .percentile(percent.parse().expect("a checked percentile"));
             format!("p{percent}={micros}.000")
         });
-        let shown: Vec<String> = shown.collect();
-        line(out, &format!("latency_percentiles_usec_{name}"), shown.join(","));
+        let figures: Vec<String> = figures.collect();
+        line(out, &format!("latency_percentiles_usec_{name}"), figures.join(","));
     }
 }
 
@@ -481,15 +489,15 @@ fn latency_stats(context: &mut Context<'_, '_>, out: &mut String) {
 const EXPIRY_SAMPLE: u64 = 10_000;
 
 fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
-    let expiries = expiry_sample(context.tx, false, EXPIRY_SAMPLE);
-    let field_expiries = expiry_sample(context.tx, true, EXPIRY_SAMPLE);
+    let (expiry_count, expiries) = expiry_sample(context.tx, false, EXPIRY_SAMPLE);
+    let (field_expiry_count, field_expiries) = expiry_sample(context.tx, true, EXPIRY_SAMPLE);
     for db in 0..DATABASES {
         let keys = context.keys_of(db).key_count();
         if keys == 0 {
             continue;
         }
-        let (expires, average_ms) = share(&expiries, db, context.now_ms);
-        let (subexpiry, _) = share(&field_expiries, db, context.now_ms);
+        let (expires, average_ms) = share(expiry_count, &expiries, db, context.now_ms);
+        let (subexpiry, _) = share(field_expiry_count, &field_expiries, db, context.now_ms);
         line(
             out,
             &format!("db{db}"),
@@ -498,13 +506,13 @@ fn keyspace(context: &mut Context<'_, '_>, out: &mut String) {
     }
 }
 
-/// A database's share of the expiries, and their average remaining time.
-fn share((total, sample): &(u64, Vec<(u8, u64)>), db: u8, now_ms: u64) -> (u64, u64) {
+/// A database's share of all expiries, and their average remaining time, from a sample.
+fn share(total: u64, sample: &[(u8, u64)], db: u8, now_ms: u64) -> (u64, u64) {
     let deadlines = sample.iter().filter(|(of, _)| *of == db);
     let seen = deadlines.clone().count() as u64;
     let left_ms: u64 = deadlines
         .map(|(_, deadline_ms)| deadline_ms.saturating_sub(now_ms))
         .fold(0, u64::saturating_add);
-    let count = (u128::from(seen) * u128::from(*total) / (sample.len() as u128).max(1)) as u64;
+    let count = (u128::from(seen) * u128::from(total) / (sample.len() as u128).max(1)) as u64;
     (count, left_ms / seen.max(1))
 }

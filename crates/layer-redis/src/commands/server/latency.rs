@@ -1,5 +1,7 @@
 //! LATENCY: events that took long, and distributions of how long commands take.
 
+use std::ops::RangeInclusive;
+
 use quartet_wire_resp::Arguments;
 
 use crate::command::table::Table;
@@ -15,36 +17,18 @@ pub const COMMANDS: &[Definition] = &[container(
     SUBCOMMANDS,
 )];
 
+const FAMILY: Family = Family::of(Group::Server).since("2.8.13");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("latency|doctor", 2, "2.8.13", "Describes the events in words.", doctor),
+    FAMILY.row("latency|doctor", 2, ADMIN | NOSCRIPT | LOADING | STALE, "Describes the events in words.", Answers(doctor)),
+    FAMILY.row("latency|graph", 3, ADMIN | NOSCRIPT | LOADING | STALE, "Draws the samples of an event.", Answers(graph)),
     help_command("latency|help", Group::Server, "2.8.13"),
-    row("latency|histogram", -2, "7.0.0", "Returns how long the calls of commands took.", histogram),
-    row("latency|history", 3, "2.8.13", "Returns the samples of an event.", history),
-    row("latency|latest", 2, "2.8.13", "Returns the latest sample of each event.", latest),
-    row("latency|reset", -2, "2.8.13", "Forgets all events, or those given.", reset),
+    FAMILY.row("latency|histogram", -2, ADMIN | NOSCRIPT | LOADING | STALE, "Returns how long the calls of commands took.", Answers(histogram)).since("7.0.0"),
+    FAMILY.row("latency|history", 3, ADMIN | NOSCRIPT | LOADING | STALE, "Returns the samples of an event.", Answers(history)),
+    FAMILY.row("latency|latest", 2, ADMIN | NOSCRIPT | LOADING | STALE, "Returns the latest sample of each event.", Answers(latest)),
+    FAMILY.row("latency|reset", -2, ADMIN | NOSCRIPT | LOADING | STALE, "Forgets all events, or those given.", Answers(reset)),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    since: &'static str,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    let flags = ADMIN | NOSCRIPT | LOADING | STALE;
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Server,
-        since,
-        "O(1)",
-        summary,
-        handler,
-    )
-}
 
 fn latest(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), ErrorReply> {
     let events = context.observation().latency.lock();
@@ -74,6 +58,65 @@ fn history(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<()
         context.reply.integer(sample.milliseconds as i64);
     }
     Ok(())
+}
+
+/// Draws a column for each sample of the event, oldest first, with its age below.
+fn graph(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let now_seconds = context.now_ms / 1000;
+    let events = context.observation().latency.lock();
+    let name = String::from_utf8_lossy(&arguments[2]);
+    let event = events.find(&arguments[2]);
+    let event = event.ok_or_else(|| format!("ERR No samples available for event '{name}'"))?;
+    let heights: Vec<u64> = event.samples.iter().map(|sample| sample.milliseconds).collect();
+    let (high, low) = (heights.iter().max().unwrap_or(&0), heights.iter().min().unwrap_or(&0));
+    let mut text = format!(
+        "{name} - high {high} ms, low {low} ms (all time high {} ms)\n{}\n",
+        event.worst_ms,
+        "-".repeat(80)
+    );
+    for from_bottom in (0..GRAPH_ROWS).rev() {
+        let cells = heights.iter().map(|height| cell(*height, *low..=*high, from_bottom));
+        text += cells.collect::<String>().trim_end();
+        text.push('\n');
+    }
+    let ages: Vec<String> = event
+        .samples
+        .iter()
+        .map(|sample| age(now_seconds.saturating_sub(sample.at_seconds)))
+        .collect();
+    text.push('\n');
+    for row in 0..ages.iter().map(String::len).max().unwrap_or(0) {
+        let letters = ages.iter().map(|age| age.chars().nth(row).unwrap_or(' '));
+        text += letters.collect::<String>().trim_end();
+        text.push('\n');
+    }
+    drop(events);
+    context.reply.verbatim(b"txt", text.as_bytes());
+    Ok(())
+}
+
+const GRAPH_ROWS: u64 = 4;
+
+/// The column of a sample in one row of the graph: its top is drawn in one of three heights.
+fn cell(height: u64, heights: RangeInclusive<u64>, from_bottom: u64) -> char {
+    const TOPS: [char; 3] = ['_', 'o', '#'];
+    let (low, high) = heights.into_inner();
+    let steps = GRAPH_ROWS * TOPS.len() as u64 - 1;
+    let step = (height - low) * steps / (high - low).max(1);
+    match step.checked_sub(from_bottom * TOPS.len() as u64) {
+        None => ' ',
+        Some(above) => TOPS.get(above as usize).copied().unwrap_or('|'),
+    }
+}
+
+/// A duration in its largest unit.
+fn age(seconds: u64) -> String {
+    match seconds {
+        ..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
 }
 
 fn reset(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {

@@ -8,7 +8,8 @@ use crate::commands::help::help_command;
 use crate::facts::DATABASES;
 use crate::handler::context::Context;
 use crate::handler::definition::*;
-use crate::keyspace::{Elements, Entry, Kind};
+use crate::keyspace::{Elements, Entry};
+use crate::module::DataType;
 use crate::{command::errors, command::parse};
 
 pub const COMMANDS: &[Definition] = &[container(
@@ -25,41 +26,24 @@ const USAGE_KEY: Keys = Keys::Range {
     step: 1,
 };
 
+const FAMILY: Family = Family::of(Group::Server)
+    .since("4.0.0")
+    .complexity("O(N) in the number of samples");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("memory|doctor", 2, 0, NO_KEYS, "Describes how memory is used, in words.", doctor),
+    FAMILY.row("memory|doctor", 2, 0, "Describes how memory is used, in words.", Answers(doctor)),
     help_command("memory|help", Group::Server, "4.0.0"),
-    row("memory|malloc-stats", 2, 0, NO_KEYS, "Returns what is known of the allocator.", allocator),
-    row("memory|purge", 2, 0, NO_KEYS, "Gives memory that the allocator keeps back to the system.", purge),
-    row("memory|stats", 2, 0, NO_KEYS, "Returns figures about memory.", stats),
-    row("memory|usage", -3, READONLY, USAGE_KEY, "Estimates the bytes that a key takes.", usage),
+    FAMILY.row("memory|malloc-stats", 2, 0, "Returns what is known of the allocator.", Answers(allocator)),
+    FAMILY.row("memory|purge", 2, 0, "Gives memory that the allocator keeps back to the system.", Answers(purge)),
+    FAMILY.row("memory|stats", 2, 0, "Returns figures about memory.", Answers(stats)),
+    FAMILY.row("memory|usage", -3, READONLY, "Estimates the bytes that a key takes.", Answers(usage)).keys(USAGE_KEY),
 ];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: u32,
-    keys: Keys,
-    summary: &'static str,
-    handler: Answering,
-) -> Definition {
-    command(
-        name,
-        arity,
-        flags,
-        keys,
-        Group::Server,
-        "4.0.0",
-        "O(N) in the number of samples",
-        summary,
-        handler,
-    )
-}
 
 /// Bytes that the tree takes for a row besides key and value: an estimate.
 const ROW_OVERHEAD_BYTES: u64 = 48;
-/// Rows of a vector set that are looked at, at least.
-const VECTOR_SET_SAMPLES: u64 = 32;
+/// Least samples of a key that has rows of several kinds.
+const MIXED_SAMPLES: u64 = 32;
 
 fn usage(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let samples = match (arguments.len(), arguments.get(3)) {
@@ -84,8 +68,8 @@ pub fn key_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
     entry.row_bytes() as u64 + ROW_OVERHEAD_BYTES + element_bytes(context, entry, samples)
 }
 
-/// The elements' bytes, estimated from the first `samples` of them; 0 samples all. A vector set has
-/// rows of several kinds in sequence, so the samples are spread over them.
+/// The elements' bytes, estimated from the first `samples` of them; 0 samples all. If it has
+/// rows of several kinds in sequence, the samples are spread over them.
 fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> u64 {
     if !entry.is_large() {
         return 0;
@@ -93,8 +77,9 @@ fn element_bytes(context: &mut Context<'_, '_>, entry: &Entry, samples: u64) -> 
     let elements = entry.elements();
     let count = elements.count(context.tx, b"", None);
     let (mut seen, mut bytes) = (0, 0);
-    if matches!(entry.kind, Kind::VectorSet | Kind::VectorIndex) && (1..count).contains(&samples) {
-        let samples = samples.max(VECTOR_SET_SAMPLES).min(count);
+    let data_type = context.modules().data_type(entry.kind);
+    if data_type.is_some_and(DataType::has_mixed_rows) && (1..count).contains(&samples) {
+        let samples = samples.max(MIXED_SAMPLES).min(count);
         for sample in 0..samples {
             let row = elements.nth(context.tx, b"", sample * count / samples);
             bytes += row.map_or(0, |row| {

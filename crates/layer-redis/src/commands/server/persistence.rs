@@ -12,28 +12,16 @@ use crate::{command::errors, command::parse};
 
 const BACKGROUND: u32 = ADMIN | NOSCRIPT | NO_ASYNC_LOADING;
 
+const FAMILY: Family = Family::of(Group::Server).complexity("O(N) in the number of rows");
+
 #[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    row("save", 1, BACKGROUND | NO_MULTI, "Writes a checkpoint and answers when it is on disk.", Decides(save)),
-    row("bgsave", -1, BACKGROUND, "Starts writing a checkpoint.", Decides(background_save)),
-    row("bgrewriteaof", 1, BACKGROUND, "Starts writing a checkpoint, after which the log is trimmed.", Answers(background_rewrite)),
-    row("lastsave", 1, LOADING | STALE | FAST | ADMIN_CATEGORY, "Returns the time of the newest checkpoint.", Answers(last_save)),
-    row("shutdown", -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, "Stops the server; nothing acknowledged is lost.", Decides(shutdown)),
+    FAMILY.row("save", 1, BACKGROUND | NO_MULTI, "Writes a checkpoint and answers when it is on disk.", Decides(save)),
+    FAMILY.row("bgsave", -1, BACKGROUND, "Starts writing a checkpoint.", Decides(background_save)),
+    FAMILY.row("bgrewriteaof", 1, BACKGROUND, "Starts writing a checkpoint, after which the log is trimmed.", Answers(background_rewrite)),
+    FAMILY.row("lastsave", 1, LOADING | STALE | FAST | ADMIN_CATEGORY, "Returns the time of the newest checkpoint.", Answers(last_save)),
+    FAMILY.row("shutdown", -1, ADMIN | NOSCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY, "Stops the server; nothing acknowledged is lost.", Decides(shutdown)),
 ];
-
-const fn row(name: &'static str, arity: i32, flags: u32, summary: &'static str, handler: Handler) -> Definition {
-    entry(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Server,
-        "1.0.0",
-        "O(N) in the number of rows",
-        summary,
-        handler,
-    )
-}
 
 fn save(_: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     Ok(Outcome::After(Deferred::Checkpoint))
@@ -87,8 +75,8 @@ impl Redis {
 /// to abort.
 fn shutdown(_: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<Outcome, ErrorReply> {
     let has = |word: &str| arguments.iter().skip(1).any(|argument| parse::is(argument, word));
-    let known = ["nosave", "save", "now", "force", "abort"];
-    let is_known = |argument: &[u8]| known.iter().any(|word| parse::is(argument, word));
+    let options = ["nosave", "save", "now", "force", "abort"];
+    let is_known = |argument: &[u8]| options.iter().any(|word| parse::is(argument, word));
     let contradicts = has("nosave") && has("save") || has("abort") && arguments.len() > 2;
     if contradicts || !arguments.iter().skip(1).all(is_known) {
         return Err(errors::SYNTAX.into());

@@ -43,9 +43,9 @@ pub fn replconf(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Resu
             let port = parse::required_integer(value)?;
             replica.port = u16::try_from(port).map_err(|_| errors::NOT_INTEGER)?;
         } else if parse::is(name, "ack") {
-            // For a connection that is not a replica. As in Redis, there is no reply, but none is
-            // expected either.
-        } else if !KNOWN.iter().any(|known| parse::is(name, known)) {
+            // For a connection that is not a replica. As in Redis, it gets no reply and expects no
+            // reply.
+        } else if !KNOWN.iter().any(|option| parse::is(name, option)) {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(format!("ERR Unrecognized REPLCONF option: {name}").into());
         }
@@ -93,9 +93,44 @@ pub fn replica_of(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     Ok(Outcome::After(Deferred::ReplicaOf(Some((host.into(), port)))))
 }
 
-/// The row in which a replica keeps its source and its progress, while it is one. Its text is the
-/// copy's own.
-const STANDING_ROW: &[u8] = b"R";
+/// FAILOVER, which no replica here can follow: checks the request as Redis does and refuses it.
+pub fn failover(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let mut words = arguments.iter().skip(1);
+    let (mut has_target, mut has_timeout, mut is_forced, mut aborts) = (false, false, false, false);
+    while let Some(word) = words.next() {
+        if parse::is(word, "timeout") && !has_timeout {
+            let milliseconds = parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
+            if milliseconds <= 0 {
+                return Err("ERR FAILOVER timeout must be greater than 0".into());
+            }
+            has_timeout = true;
+        } else if parse::is(word, "abort") && arguments.len() == 2 {
+            aborts = true;
+        } else if parse::is(word, "to") && !has_target {
+            words.next().ok_or(errors::SYNTAX)?;
+            parse::required_integer(words.next().ok_or(errors::SYNTAX)?)?;
+            has_target = true;
+        } else if parse::is(word, "force") && !is_forced {
+            is_forced = true;
+        } else {
+            return Err(errors::SYNTAX.into());
+        }
+    }
+    Err(match () {
+        () if aborts => "ERR No failover in progress.",
+        () if context.replication().is_replica() => "ERR FAILOVER is not valid when server is a replica.",
+        () if lines(context.groups).is_empty() => "ERR FAILOVER requires connected replicas.",
+        () if is_forced && !(has_timeout && has_target) => {
+            "ERR FAILOVER with force option requires both a timeout and target HOST and IP to be specified"
+        }
+        () => "ERR FAILOVER is not served: send REPLICAOF NO ONE to the replica that is to take over",
+    }
+    .into())
+}
+
+/// The row of a replica's source and progress, which exists while the server is a replica. The copy
+/// defines its text.
+pub(crate) const STANDING_ROW: &[u8] = b"R";
 
 /// The copy's own words within its transactions: how far it is with them, and whether that is a
 /// whole.
@@ -116,11 +151,6 @@ fn note_standing(context: &mut Context<'_, '_>, name: &[u8], text: &[u8]) -> boo
     true
 }
 
-/// The number of replicas that have everything up to `position`.
-pub fn replicas_at(context: &Context<'_, '_>, position: u64) -> u64 {
-    context.replicas_at(position)
-}
-
 impl Redis {
     /// A replica's record of its copy; `None`: this server is no replica.
     pub fn standing(&self) -> Option<Vec<u8>> {
@@ -130,11 +160,16 @@ impl Redis {
         self.engine.partition().execute(self.space, read).ok()?.0
     }
 
-    /// The number of replicas that have everything up to `position`.
-    pub fn replicas_at(&self, position: u64) -> u64 {
+    /// The number of replicas that have everything up to `position`, or have it on their disks.
+    pub fn replicas_at(&self, position: u64, on_disk: bool) -> u64 {
         let followers = self.replication.followers();
         let has_it = |follower: &&Arc<Follower>| {
-            follower.is_online.load(Ordering::Relaxed) && follower.acknowledged.load(Ordering::Relaxed) >= position
+            let reached = if on_disk {
+                &follower.on_disk
+            } else {
+                &follower.acknowledged
+            };
+            follower.is_online.load(Ordering::Relaxed) && reached.load(Ordering::Relaxed) >= position
         };
         followers.iter().filter(has_it).count() as u64
     }
@@ -160,12 +195,12 @@ pub fn role(context: &mut Context<'_, '_>, _: Arguments<'_>) -> Result<(), Error
     context.reply.bulk(b"master");
     context.reply.integer(end as i64);
     context.reply.array(followers.len() + nodes.len());
-    let of_follower = |follower: &Arc<Follower>| {
+    let write_follower = |follower: &Arc<Follower>| {
         let acknowledged = follower.acknowledged.load(Ordering::Relaxed);
         (follower.host.clone(), follower.port, acknowledged)
     };
     let nodes = nodes.into_iter().map(|(node, offset)| (node.host, node.port, offset));
-    for (host, port, offset) in followers.iter().map(of_follower).chain(nodes) {
+    for (host, port, offset) in followers.iter().map(write_follower).chain(nodes) {
         context.reply.array(3);
         context.reply.bulk(host.as_bytes());
         context.reply.bulk(port.to_string().as_bytes());

@@ -16,28 +16,17 @@ pub const COMMANDS: &[Definition] = &[container(
     SUBCOMMANDS,
 )];
 
+const FAMILY: Family = Family::of(Group::Server)
+    .since("2.2.12")
+    .complexity("O(N) in the number of entries");
+
 #[rustfmt::skip]
 const SUBCOMMANDS: &[Definition] = &[
-    row("slowlog|get", -2, "Returns the latest slow commands: ten, or as many as asked for.", get),
+    FAMILY.row("slowlog|get", -2, ADMIN | LOADING | STALE, "Returns the latest slow commands: ten, or as many as asked for.", Answers(get)),
     help_command("slowlog|help", Group::Server, "6.2.0"),
-    row("slowlog|len", 2, "Returns how many slow commands are kept.", len),
-    row("slowlog|reset", 2, "Forgets the slow commands.", reset),
+    FAMILY.row("slowlog|len", 2, ADMIN | LOADING | STALE, "Returns how many slow commands are kept.", Answers(len)),
+    FAMILY.row("slowlog|reset", 2, ADMIN | LOADING | STALE, "Forgets the slow commands.", Answers(reset)),
 ];
-
-const fn row(name: &'static str, arity: i32, summary: &'static str, handler: Answering) -> Definition {
-    let flags = ADMIN | LOADING | STALE;
-    command(
-        name,
-        arity,
-        flags,
-        NO_KEYS,
-        Group::Server,
-        "2.2.12",
-        "O(N) in the number of entries",
-        summary,
-        handler,
-    )
-}
 
 fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     const RANGE: &str = "ERR count should be greater than or equal to -1";
@@ -53,9 +42,9 @@ fn get(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), Er
 
 /// The latest `count` entries of a log; below zero: all.
 pub fn write_entries(reply: &mut Reply<'_>, log: &Slowlog, count: i64) {
-    let shown = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
-    reply.array(shown);
-    for entry in log.entries.iter().take(shown) {
+    let entry_count = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
+    reply.array(entry_count);
+    for entry in log.entries.iter().take(entry_count) {
         reply.array(6);
         reply.integer(entry.id as i64);
         reply.integer(entry.at_seconds as i64);

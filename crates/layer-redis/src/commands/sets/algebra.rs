@@ -1,7 +1,7 @@
 //! Intersection, union and difference of sets. An absent key is an empty set; a key of another kind
 //! is an error, at any position among the operands.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use quartet_wire_resp::Arguments;
 
@@ -13,27 +13,27 @@ use crate::keyspace::{Elements, Entry, Keyspace, Kind};
 use crate::{command::errors, command::parse, keyspace::packed, keyspace::scan};
 
 pub fn sinter(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, (intersection, smallest), lookups_of_intersection)
+    answer(context, arguments, intersection, smallest, lookups_of_intersection)
 }
 
 pub fn sunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, (union, all), members_of_all)
+    answer(context, arguments, union_by_name, all, members_of_all)
 }
 
 pub fn sdiff(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    answer(context, arguments, (difference, first), lookups_of_difference)
+    answer(context, arguments, difference, first, lookups_of_difference)
 }
 
 pub fn sinterstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    store(context, arguments, (intersection, smallest))
+    store(context, arguments, intersection, smallest, lookups_of_intersection)
 }
 
 pub fn sunionstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    store(context, arguments, (union, all))
+    store(context, arguments, union, all, members_of_all)
 }
 
 pub fn sdiffstore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    store(context, arguments, (difference, first))
+    store(context, arguments, difference, first, lookups_of_difference)
 }
 
 /// The sets that a command names, in its order.
@@ -47,7 +47,8 @@ type Size = fn(&[Option<Entry>]) -> u64;
 fn answer(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    (operation, walked): (Operation, Walked),
+    operation: Operation,
+    walked: Walked,
     size: Size,
 ) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(1))?;
@@ -65,9 +66,14 @@ fn answer(
 fn store(
     context: &mut Context<'_, '_>,
     arguments: Arguments<'_>,
-    (operation, walked): (Operation, Walked),
+    operation: Operation,
+    walked: Walked,
+    size: Size,
 ) -> Result<(), ErrorReply> {
     let operands = operands(context, arguments.tail(2))?;
+    if context.must_end_before(size(&operands)) {
+        return Ok(());
+    }
     let mut workspace = context.workspace();
     context.takes_elements(&mut workspace, &walked(&operands))?;
     let integers_max = integers_max(context.config());
@@ -103,13 +109,10 @@ pub fn sintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
     let limit = limit(options)?;
     let names = arguments.iter().skip(2).take(count as usize);
     let operands = sets(context, names)?;
-    let mut workspace = context.workspace();
-    context.takes_elements(&mut workspace, &smallest(&operands))?;
     let groups = context.groups;
-    let found = common(&mut context.keys(), operands, limit, &|looked_up| {
-        groups.must_end_before(looked_up)
-    });
-    context.reply.integer(found.len() as i64);
+    let must_end = |looked_up| groups.must_end_before(looked_up);
+    let count = common(&mut context.keys(), operands, limit, &must_end, &mut |_| ());
+    context.reply.integer(count as i64);
     Ok(())
 }
 
@@ -167,26 +170,33 @@ fn members_of_all(operands: &[Option<Entry>]) -> u64 {
 }
 
 fn intersection(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
-    common(keys, operands, usize::MAX, &|_| false)
+    let mut members = Vec::new();
+    common(keys, operands, usize::MAX, &|_| false, &mut |member| {
+        members.push(member)
+    });
+    members
 }
 
-/// Members that are looked at between two questions whether there are enough.
-const PAGE: u64 = 1024;
+/// Members that are looked at between two questions whether there are enough. As many of the
+/// longest take 4 MiB.
+pub const PAGE: u64 = 64;
 
-/// At most `count_max` members that all sets have: members of the smallest set that the others
-/// contain. Fewer if `must_end`, given the number of lookups, returns true.
+/// Passes on at most `count_max` members that all sets have: members of the smallest set that the
+/// others contain. Fewer if `must_end`, given the number of lookups, returns true. Returns their
+/// number.
 fn common(
     keys: &mut Keyspace<'_, '_>,
     operands: Operands,
     count_max: usize,
     must_end: &dyn Fn(u64) -> bool,
-) -> Vec<Vec<u8>> {
+    visit: &mut dyn FnMut(Vec<u8>),
+) -> usize {
     let Some(mut sets) = operands.into_iter().collect::<Option<Vec<Entry>>>() else {
-        return Vec::new();
+        return 0;
     };
     sets.sort_by_key(value::len);
-    let others: Vec<Membership<'_>> = sets[1..].iter().map(Membership::of).collect();
-    let (mut found, mut cursor, mut looked_up) = (Vec::new(), 0, 0);
+    let further: Vec<Membership<'_>> = sets[1..].iter().map(Membership::of).collect();
+    let (mut count, mut cursor, mut looked_up) = (0, 0, 0);
     loop {
         let mut candidates = Vec::new();
         cursor = value::page(keys, &sets[0], cursor, PAGE, &mut |member| {
@@ -194,39 +204,48 @@ fn common(
         });
         looked_up += (candidates.len() * sets.len()) as u64;
         for member in candidates {
-            if found.len() >= count_max {
-                return found;
+            if count >= count_max {
+                return count;
             }
-            if others.iter().all(|other| other.contains(keys, &member)) {
-                found.push(member);
+            if further.iter().all(|other| other.contains(keys, &member)) {
+                visit(member);
+                count += 1;
             }
         }
         if cursor == 0 || must_end(looked_up) {
-            return found;
+            return count;
         }
     }
 }
 
 /// Sorted, so that what is written does not depend on any hash order.
+fn union_by_name(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
+    let mut members = union(keys, operands);
+    members.sort_unstable();
+    members
+}
+
+/// In the order of a large set's rows, in which the members of each large set already are: the sort
+/// merges them, and a set that stores them writes one row after the other.
 fn union(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
-    let mut members = BTreeSet::new();
+    let mut members = Vec::new();
     for entry in operands.iter().flatten() {
         value::each(keys, entry, &mut |member| {
-            if !members.contains(member) {
-                members.insert(member.to_vec());
-            }
+            members.push((scan::position(member), member.to_vec()))
         });
     }
-    members.into_iter().collect()
+    members.sort();
+    members.dedup();
+    members.into_iter().map(|(_, member)| member).collect()
 }
 
 fn difference(keys: &mut Keyspace<'_, '_>, operands: Operands) -> Vec<Vec<u8>> {
     let Some(Some(first)) = operands.first() else {
         return Vec::new();
     };
-    let others: Vec<Membership<'_>> = operands[1..].iter().flatten().map(Membership::of).collect();
+    let subtracted: Vec<Membership<'_>> = operands[1..].iter().flatten().map(Membership::of).collect();
     let mut members = value::members(keys, first);
-    members.retain(|member| !others.iter().any(|other| other.contains(keys, member)));
+    members.retain(|member| !subtracted.iter().any(|other| other.contains(keys, member)));
     members
 }
 

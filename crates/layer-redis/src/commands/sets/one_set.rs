@@ -116,6 +116,9 @@ pub fn spop(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     let count = parse::integer(count).and_then(|count| u64::try_from(count).ok());
     let count = count.ok_or(ErrorReply::new(errors::OUT_OF_RANGE_POSITIVE))?;
     let entry = context.keys().find_kind(name, Kind::Set)?;
+    if context.must_end_before(entry.as_ref().map_or(0, value::len).min(count)) {
+        return Ok(());
+    }
     let mut workspace = context.workspace();
     if let Some(entry) = entry.as_ref().filter(|_| count > 1) {
         context.takes_elements(&mut workspace, [entry])?;
@@ -192,12 +195,12 @@ pub fn sscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::Members)?;
-    let mut found = context.gathered_list();
+    let mut members = context.gathered_list();
     let next = value::page(&mut context.keys(), &entry, cursor, options.count, &mut |member| {
         if options.matches(member) {
-            found.push(member);
+            members.push(member);
         }
     });
-    scan::write_page(&mut context.reply, next, found.all()?);
+    scan::write_page(&mut context.reply, next, members.all()?);
     Ok(())
 }

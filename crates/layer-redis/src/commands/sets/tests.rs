@@ -122,10 +122,10 @@ fn random_members() {
         let picked = set_of(&connection.run(&["SRANDMEMBER", "s", &count.to_string()]));
         assert_eq!(picked.len(), count.min(size));
         let popped = set_of(&connection.run(&["SPOP", "s", &count.to_string()]));
-        let left = set_of(&connection.run(&["SMEMBERS", "s"]));
+        let remaining = set_of(&connection.run(&["SMEMBERS", "s"]));
         assert_eq!(popped.len(), count.min(size));
-        assert_eq!(popped.len() + left.len(), size);
-        assert!(popped.is_disjoint(&left));
+        assert_eq!(popped.len() + remaining.len(), size);
+        assert!(popped.is_disjoint(&remaining));
         connection.run(&["SPOP", "s", "100000"]);
     }
 }

@@ -185,7 +185,7 @@ pub fn remove<'m>(
 }
 
 fn without<'m>(payload: &[u8], members: impl ExactSizeIterator<Item = &'m [u8]> + Clone) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(payload.len());
+    let mut retained = Vec::with_capacity(payload.len());
     let hashed: Option<HashSet<&[u8]>> = (members.len() > SEARCHED_MAX).then(|| members.clone().collect());
     for element in packed::iter(payload) {
         let is_removed = match &hashed {
@@ -193,10 +193,10 @@ fn without<'m>(payload: &[u8], members: impl ExactSizeIterator<Item = &'m [u8]> 
             None => members.clone().any(|member| member == element),
         };
         if !is_removed {
-            packed::push(&mut kept, element);
+            packed::push(&mut retained, element);
         }
     }
-    kept
+    retained
 }
 
 enum Form<'e> {

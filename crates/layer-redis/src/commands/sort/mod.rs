@@ -27,7 +27,7 @@ use self::pattern::Pattern;
 use crate::access::acl::selector::Selector;
 use crate::commands::sorted_sets::SortedSet;
 use crate::commands::{lists, sets, sorted_sets};
-use crate::handler::command_memory::Workspace;
+use crate::handler::command_memory::{GatheredList, Workspace};
 use crate::handler::context::Context;
 use crate::handler::definition::*;
 use crate::handler::groups::Groups;
@@ -44,29 +44,14 @@ const SORTED: Specification = Specification::new("RO access", Begin::Index(1), F
 const MEANT_BY_PATTERNS: Specification = Specification::new("RO access", Begin::Unknown, Find::Unknown);
 const STORED: Specification = Specification::new("OW update", Begin::Unknown, Find::Unknown);
 
+const FAMILY: Family = Family::of(Group::Generic)
+    .keys(Keys::Computed(sorted_and_stored, &[SORTED, MEANT_BY_PATTERNS, STORED]))
+    .complexity(COST);
+
+#[rustfmt::skip]
 pub const COMMANDS: &[Definition] = &[
-    command(
-        "sort",
-        -2,
-        WRITE | DENYOOM | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS,
-        Keys::Computed(sorted_and_stored, &[SORTED, MEANT_BY_PATTERNS, STORED]),
-        Group::Generic,
-        "1.0.0",
-        COST,
-        "Sorts a list, set or sorted set, and returns or stores the result.",
-        sort,
-    ),
-    command(
-        "sort_ro",
-        -2,
-        READONLY | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS | KNOWS_SIZE,
-        Keys::Computed(only_sorted, &[SORTED, MEANT_BY_PATTERNS]),
-        Group::Generic,
-        "7.0.0",
-        COST,
-        "Sorts a list, set or sorted set, and returns the result.",
-        sort_ro,
-    ),
+    FAMILY.row("sort", -2, WRITE | DENYOOM | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS, "Sorts a list, set or sorted set, and returns or stores the result.", Answers(sort)),
+    FAMILY.row("sort_ro", -2, READONLY | DANGEROUS | ORDERED_CATEGORIES | MOVABLE_KEYS | KNOWS_SIZE, "Sorts a list, set or sorted set, and returns the result.", Answers(sort_ro)).keys(Keys::Computed(only_sorted, &[SORTED, MEANT_BY_PATTERNS])).since("7.0.0"),
 ];
 
 fn only_sorted(_: Arguments<'_>) -> Vec<usize> {
@@ -126,28 +111,29 @@ fn check_permission(
 
 fn run(context: &mut Context<'_, '_>, name: &[u8], options: Options<'_>) -> Result<(), ErrorReply> {
     let mut workspace = context.workspace();
+    let mut gathered = context.groups.gathered_list();
     let elements = match context.read(name) {
         None => Vec::new(),
         Some(entry) => {
-            let wanted = options.wanted(length(&entry) as usize);
+            let range = options.wanted(length(&entry) as usize);
             let in_order = options.leaves_order(entry.kind, context.client.is_script);
             let looked_at = match in_order {
                 // A plain set is walked from its first member.
-                true if entry.kind == Kind::Set => wanted.end,
-                true => wanted.len(),
+                true if entry.kind == Kind::Set => range.end,
+                true => range.len(),
                 false => length(&entry) as usize,
             };
             let lookups = 1 + options.get.len() as u64 + u64::from(options.by.is_some());
             if context.must_end_before((looked_at as u64).saturating_mul(lookups)) {
                 return Ok(());
             }
-            context.takes_elements(&mut workspace, [&entry])?;
             match in_order {
-                true => in_order_of_its_own(&mut context.keys(), &entry, wanted, options.descending),
+                true => in_order_of_its_own(&mut context.keys(), &entry, range, options.descending, &mut gathered)?,
                 false => {
+                    context.takes_elements(&mut workspace, [&entry])?;
                     let mut elements = sorted(context, &entry, &options)?;
-                    elements.truncate(wanted.end);
-                    elements.drain(..wanted.start);
+                    elements.truncate(range.end);
+                    elements.drain(..range.start);
                     elements
                 }
             }
@@ -231,8 +217,8 @@ impl<'m, T> Gathered<'m, T> {
 
     /// Adds one element of this size: an error if all together are more than one command may keep.
     fn add(&mut self, bytes: usize) -> Result<(), ErrorReply> {
-        let left = self.bytes_left.checked_sub(bytes + size_of::<T>());
-        self.bytes_left = left.ok_or(errors::EFFECTS_TOO_LARGE)?;
+        let remaining = self.bytes_left.checked_sub(bytes + size_of::<T>());
+        self.bytes_left = remaining.ok_or(errors::EFFECTS_TOO_LARGE)?;
         self.workspace.take(bytes + size_of::<T>())?;
         Ok(())
     }
@@ -332,31 +318,28 @@ fn length(entry: &Entry) -> u64 {
 fn in_order_of_its_own(
     keys: &mut Keyspace<'_, '_>,
     entry: &Entry,
-    wanted: Range<usize>,
+    range: Range<usize>,
     descending: bool,
-) -> Vec<Vec<u8>> {
-    let mut elements = Vec::new();
-    let mut visit = |element: &[u8]| elements.push(element.to_vec());
+    gathered: &mut GatheredList<'_>,
+) -> Result<Vec<Vec<u8>>, ErrorReply> {
+    let mut visit = |element: &[u8]| gathered.push(element);
     let length = length(entry);
-    let wanted = wanted.start as u64..wanted.end as u64;
-    let from_end = length - wanted.end..length - wanted.start;
+    let range = range.start as u64..range.end as u64;
+    let from_end = length - range.end..length - range.start;
     match entry.kind {
-        Kind::List if descending => {
-            lists::range(keys, entry, from_end, &mut visit);
-            elements.reverse();
-        }
-        Kind::List => lists::range(keys, entry, wanted, &mut visit),
+        Kind::List if descending => lists::range(keys, entry, from_end, &mut visit),
+        Kind::List => lists::range(keys, entry, range, &mut visit),
         Kind::SortedSet => {
-            let ranks = if descending { from_end } else { wanted };
+            let ranks = if descending { from_end } else { range };
             let set = SortedSet::of(entry.clone());
             set.visit(keys.tx, ranks, descending, &mut |member, _| visit(member));
         }
         _ => {
             let (mut cursor, mut seen) = (0, 0);
-            while seen < wanted.end {
-                let left = wanted.end - seen;
-                cursor = sets::page(keys, entry, cursor, left, &mut |member| {
-                    if wanted.contains(&seen) {
+            while seen < range.end {
+                let remaining = range.end - seen;
+                cursor = sets::page(keys, entry, cursor, remaining, &mut |member| {
+                    if range.contains(&seen) {
                         visit(member);
                     }
                     seen += 1;
@@ -367,7 +350,11 @@ fn in_order_of_its_own(
             }
         }
     }
-    elements
+    let mut elements = std::mem::take(gathered.all()?);
+    if entry.kind == Kind::List && descending {
+        elements.reverse();
+    }
+    Ok(elements)
 }
 
 /// All elements in the order of the options.
@@ -377,14 +364,7 @@ fn sorted(context: &mut Context<'_, '_>, entry: &Entry, options: &Options<'_>) -
         Kind::List => lists::elements(keys, entry),
         Kind::Set => sets::members(keys, entry),
         Kind::SortedSet => sorted_sets::members(keys, entry),
-        Kind::String
-        | Kind::Hash
-        | Kind::Stream
-        | Kind::Json
-        | Kind::VectorSet
-        | Kind::Suggestions
-        | Kind::SearchIndex
-        | Kind::VectorIndex => {
+        Kind::String | Kind::Hash | Kind::Stream | Kind::Json | Kind::Module(_) => {
             return Err(errors::WRONG_TYPE.into());
         }
     };

@@ -81,9 +81,6 @@ enum Members {
 
 type Pairs = Vec<(Vec<u8>, f64)>;
 
-/// Members that are looked at between two questions whether there are enough.
-const PAGE: u64 = 1024;
-
 pub fn zunion(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     answer(context, arguments, Operation::Union)
 }
@@ -126,6 +123,9 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Op
 
 fn store(context: &mut Context<'_, '_>, arguments: Arguments<'_>, operation: Operation) -> Result<(), ErrorReply> {
     let (inputs, options) = inputs(context, arguments, 2, operation, Purpose::Store)?;
+    if context.must_end_before(operation.lookups(&inputs)) {
+        return Ok(());
+    }
     let mut workspace = context.workspace();
     context.takes_elements(&mut workspace, &operation.walked(&inputs))?;
     let pairs = combine(&mut context.keys(), inputs, operation, &options);
@@ -141,13 +141,11 @@ pub fn zintercard(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Re
         0 => u64::MAX,
         limit => limit,
     };
-    let mut workspace = context.workspace();
-    context.takes_elements(&mut workspace, &Operation::Intersection.walked(&inputs))?;
     let groups = context.groups;
-    let pairs = intersection(&mut context.keys(), inputs, Aggregate::Sum, count, &|looked_up| {
-        groups.must_end_before(looked_up)
-    });
-    context.reply.integer(pairs.len() as i64);
+    let must_end = |looked_up| groups.must_end_before(looked_up);
+    let keys = &mut context.keys();
+    let count = intersection(keys, inputs, Aggregate::Sum, count, &must_end, &mut |_| ());
+    context.reply.integer(count as i64);
     Ok(())
 }
 
@@ -209,16 +207,16 @@ fn options(
     let has_scores = operation != Operation::Difference && purpose != Purpose::Count;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let left = words.len();
-        if has_scores && left >= inputs.len() && parse::is(word, "weights") {
+        let remaining = words.len();
+        if has_scores && remaining >= inputs.len() && parse::is(word, "weights") {
             for (input, text) in inputs.iter_mut().zip(&mut words) {
                 input.weight = parse::float(text).ok_or("ERR weight value is not a float")?;
             }
-        } else if has_scores && left >= 1 && parse::is(word, "aggregate") {
+        } else if has_scores && remaining >= 1 && parse::is(word, "aggregate") {
             options.aggregate = aggregate(words.next().unwrap_or_default())?;
         } else if purpose == Purpose::Answer && parse::is(word, "withscores") {
             options.with_scores = true;
-        } else if purpose == Purpose::Count && left >= 1 && parse::is(word, "limit") {
+        } else if purpose == Purpose::Count && remaining >= 1 && parse::is(word, "limit") {
             options.limit = limit(words.next().unwrap_or_default())?;
         } else {
             return Err(errors::SYNTAX.into());
@@ -285,14 +283,14 @@ impl Input {
         let next = match &self.members {
             Members::Absent => None,
             Members::Sorted(set) => {
-                let end = place.saturating_add(PAGE).min(set.len());
+                let end = place.saturating_add(sets::PAGE).min(set.len());
                 set.visit(keys.tx, place..end, false, &mut |member, score| {
                     pairs.push((member.to_vec(), score));
                 });
                 (end < set.len()).then_some(end)
             }
             Members::Plain(entry) => {
-                let next = sets::page(keys, entry, place, PAGE, &mut |member| {
+                let next = sets::page(keys, entry, place, sets::PAGE, &mut |member| {
                     pairs.push((member.to_vec(), 1.0))
                 });
                 (next > 0).then_some(next)
@@ -325,7 +323,12 @@ impl Aggregate {
 fn combine(keys: &mut Keyspace<'_, '_>, inputs: Vec<Input>, operation: Operation, options: &Options) -> Pairs {
     let mut pairs = match operation {
         Operation::Union => union(keys, inputs, options.aggregate),
-        Operation::Intersection => intersection(keys, inputs, options.aggregate, u64::MAX, &|_| false),
+        Operation::Intersection => {
+            let mut pairs = Vec::new();
+            let keep = &mut |pair| pairs.push(pair);
+            intersection(keys, inputs, options.aggregate, u64::MAX, &|_| false, keep);
+            pairs
+        }
         Operation::Difference => difference(keys, &inputs),
     };
     pairs.sort_unstable_by(|(a, a_score), (b, b_score)| (order_of(*a_score), a).cmp(&(order_of(*b_score), b)));
@@ -348,40 +351,43 @@ fn union(keys: &mut Keyspace<'_, '_>, mut inputs: Vec<Input>, aggregate: Aggrega
 }
 
 /// Walks the smallest input and looks its members up in the others, until `count_max` members are
-/// found, or until `must_end`, given the number of lookups, returns true.
+/// passed on, or until `must_end`, given the number of lookups, returns true. Returns the number of
+/// those passed on.
 fn intersection(
     keys: &mut Keyspace<'_, '_>,
     mut inputs: Vec<Input>,
     aggregate: Aggregate,
     count_max: u64,
     must_end: &dyn Fn(u64) -> bool,
-) -> Pairs {
+    visit: &mut dyn FnMut((Vec<u8>, f64)),
+) -> u64 {
     inputs.sort_by_key(Input::len);
-    let (smallest, others) = inputs.split_first().expect("at least one input");
-    let (mut found, mut next, mut looked_up) = (Vec::new(), Some(0), 0);
+    let (smallest, larger) = inputs.split_first().expect("at least one input");
+    let (mut count, mut next, mut looked_up) = (0, Some(0), 0);
     while let Some(place) = next {
         let (pairs, behind) = smallest.page(keys, place);
         looked_up += (pairs.len() * inputs.len()) as u64;
         for (member, score) in pairs {
-            if found.len() as u64 >= count_max {
-                return found;
+            if count >= count_max {
+                return count;
             }
-            let total = others.iter().try_fold(smallest.weighted(score), |total, other| {
+            let total = larger.iter().try_fold(smallest.weighted(score), |total, other| {
                 let score = other.score(keys, &member)?;
                 Some(aggregate.of(total, score * other.weight))
             });
             if let Some(total) = total {
-                found.push((member, total));
+                visit((member, total));
+                count += 1;
             }
         }
         next = behind.filter(|_| !must_end(looked_up));
     }
-    found
+    count
 }
 
 fn difference(keys: &mut Keyspace<'_, '_>, inputs: &[Input]) -> Pairs {
-    let (first, others) = inputs.split_first().expect("at least one input");
+    let (first, subtracted) = inputs.split_first().expect("at least one input");
     let mut pairs = first.pairs(keys);
-    pairs.retain(|(member, _)| !others.iter().any(|other| other.score(keys, member).is_some()));
+    pairs.retain(|(member, _)| !subtracted.iter().any(|other| other.score(keys, member).is_some()));
     pairs
 }

@@ -74,7 +74,7 @@ fn check_conditions(conditions: Conditions, pairs: usize) -> Result<(), ErrorRep
         return Err("ERR XX and NX options at the same time are not compatible".into());
     }
     let exclusive = [conditions.only_greater, conditions.only_less, conditions.only_new];
-    if exclusive.into_iter().filter(|&given| given).count() > 1 {
+    if exclusive.into_iter().filter(|&is_set| is_set).count() > 1 {
         return Err("ERR GT, LT, and/or NX options at the same time are not compatible".into());
     }
     if conditions.increment && pairs > 1 {
@@ -101,8 +101,8 @@ pub fn add(
     if entry.is_some() || !conditions.only_existing {
         let mut editor = Editor::new(entry.as_ref(), config);
         for &(score, member) in pairs {
-            let found = editor.find(keys.tx, member);
-            let old = found.order;
+            let existing = editor.find(keys.tx, member);
+            let old = existing.order;
             let Outcome::Score(new) = decide(conditions, old, score)? else {
                 continue;
             };
@@ -112,7 +112,7 @@ pub fn add(
             }
             added += i64::from(old.is_none());
             updated += i64::from(old.is_some());
-            editor.put(&mut keys, found, order_of(new));
+            editor.put(&mut keys, existing, order_of(new));
         }
         editor.finish(&mut keys, name);
         context.note_change(name, entry.as_ref());
@@ -225,12 +225,12 @@ fn rank(
     if with_score && !parse::is(&arguments[3], "withscore") {
         return Err(errors::SYNTAX.into());
     }
-    let found = read(context, &arguments[1])?.and_then(|set| {
+    let rank_of_member = read(context, &arguments[1])?.and_then(|set| {
         let order = set.order(context.tx, &arguments[2])?;
         let rank = set.rank(context.tx, &pair_bound(order, &arguments[2]));
         Some((if reverse { set.len() - 1 - rank } else { rank }, score_of(order)))
     });
-    match found {
+    match rank_of_member {
         Some((rank, score)) if with_score => {
             context.reply.array(2);
             context.reply.integer(rank as i64);
@@ -288,15 +288,15 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
         return Ok(());
     };
     let options = scan::options(arguments.tail(3), Scan::SortedSet)?;
-    let mut found = context.gathered_list();
+    let mut members = context.gathered_list();
     let mut visit = |member: &[u8], score: f64| {
         if options.matches(member) {
-            found.push(member);
+            members.push(member);
             if !options.no_values {
                 // A string in either protocol.
                 let mut text = Vec::new();
                 format_double(score, &mut text);
-                found.push(&text);
+                members.push(&text);
             }
         }
     };
@@ -309,6 +309,6 @@ pub fn zscan(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<
     } else {
         set.visit(context.tx, 0..set.len(), false, &mut visit);
     }
-    scan::write_page(&mut context.reply, next, found.all()?);
+    scan::write_page(&mut context.reply, next, members.all()?);
     Ok(())
 }

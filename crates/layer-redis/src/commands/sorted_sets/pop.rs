@@ -168,6 +168,9 @@ fn pop(
         End::Lowest => 0..count,
         End::Highest => set.len() - count..set.len(),
     };
+    if context.must_end_before(count) {
+        return Ok(());
+    }
     let nested = write_shape(context, name, count as usize, shape);
     if count == 1 && set.len() > 1 && set.entry().is_large() {
         let row = take_end(&mut context.keys(), name, &set, end == End::Highest);
@@ -176,16 +179,16 @@ fn pop(
         }
         return Ok(());
     }
-    let (mut workspace, mut taken) = (context.workspace(), Ok(()));
+    let (mut workspace, mut outcome) = (context.workspace(), Ok(()));
     workspace.take(count as usize * size_of::<(Vec<u8>, f64)>())?;
     let mut popped = Vec::with_capacity(count as usize);
     set.visit(context.tx, ranks.clone(), end == End::Highest, &mut |member, score| {
-        if taken.is_ok() {
-            taken = workspace.take(member.len() + ELEMENT_BYTES);
+        if outcome.is_ok() {
+            outcome = workspace.take(member.len() + ELEMENT_BYTES);
             popped.push((member.to_vec(), score));
         }
     });
-    taken?;
+    outcome?;
     for (member, score) in &popped {
         write_pair(context, nested, member, *score);
     }

@@ -135,6 +135,9 @@ pub fn zrangestore(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> R
     let mut pairs = Vec::new();
     if let Some(set) = read(context, &arguments[2])? {
         let ranks = request.ranks(context.tx, &set);
+        if context.must_end_before(ranks.end - ranks.start) {
+            return Ok(());
+        }
         set.visit(context.tx, ranks, request.reverse, &mut |member, score| {
             pairs.push((member.to_vec(), score));
         });
@@ -174,12 +177,15 @@ pub fn zremrangebylex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -
 
 fn remove(context: &mut Context<'_, '_>, arguments: Arguments<'_>, by: By) -> Result<(), ErrorReply> {
     let span = span(by, arguments.get(2), arguments.get(3))?;
-    let config = context.config();
+    let (groups, config) = (context.groups, context.config());
     let mut keys = context.keys();
     let mut removed = 0;
     if let Some(entry) = keys.find_kind(&arguments[1], Kind::SortedSet)? {
         let set = SortedSet::of(entry);
         let ranks = span.ranks(keys.tx, &set, false);
+        if ranks != (0..set.len()) && groups.must_end_before(ranks.end - ranks.start) {
+            return Ok(());
+        }
         removed = (ranks.end - ranks.start) as i64;
         remove_ranks(&mut keys, config, &arguments[1], &set, ranks);
     }
@@ -267,13 +273,13 @@ impl Request<'_> {
 fn limited(ranks: Range<u64>, reverse: bool, offset: i64, limit: i64) -> Range<u64> {
     let length = ranks.end - ranks.start;
     let skipped = u64::try_from(offset).unwrap_or(length).min(length);
-    let kept = u64::try_from(limit).unwrap_or(length).min(length - skipped);
+    let count = u64::try_from(limit).unwrap_or(length).min(length - skipped);
     if reverse {
         let end = ranks.end - skipped;
-        end - kept..end
+        end - count..end
     } else {
         let start = ranks.start + skipped;
-        start..start + kept
+        start..start + count
     }
 }
 

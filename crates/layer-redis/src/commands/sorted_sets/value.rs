@@ -19,8 +19,8 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 use smallvec::SmallVec;
 
 use crate::config::Config;
@@ -93,9 +93,13 @@ pub fn pairs(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> Vec<(Vec<u8>, f64)> 
 /// Members must differ, in any order.
 pub fn replace(keys: &mut Keyspace<'_, '_>, config: &Config, name: &[u8], pairs: &[(Vec<u8>, f64)]) {
     let mut editor = Editor::new(None, config);
-    for (member, score) in pairs {
+    let mut remaining = pairs.iter();
+    while matches!(editor.form, Form::Packed { .. })
+        && let Some((member, score)) = remaining.next()
+    {
         editor.put(keys, Found::new(member), order_of(*score));
     }
+    editor.put_new_rows(keys, remaining.as_slice());
     editor.finish(keys, name);
 }
 
@@ -186,7 +190,7 @@ impl SortedSet {
         visit: &mut dyn FnMut(&[u8], f64),
     ) {
         let elements = self.entry.elements();
-        let mut left = ranks.end - ranks.start;
+        let mut remaining = ranks.end - ranks.start;
         let mut start = KeyBytes::from_slice(&INDEX);
         let mut end = KeyBytes::from_slice(&scan::FIRST);
         if reverse && ranks.end < self.len {
@@ -197,8 +201,8 @@ impl SortedSet {
         elements.scan(tx, &start, Some(&end), reverse, &mut |key, _| {
             let (order, member) = index_pair(key);
             visit(member, score_of(order));
-            left -= 1;
-            if left > 0 {
+            remaining -= 1;
+            if remaining > 0 {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -360,23 +364,23 @@ impl<'a> Editor<'a> {
     }
 
     pub fn find(&self, tx: &mut Transaction<'_>, member: &'a [u8]) -> Found<'a> {
-        let mut found = Found::new(member);
+        let mut stored = Found::new(member);
         match &self.form {
             Form::Packed { pairs, .. } => {
                 let pair = pairs.iter().find(|(_, other)| *other == member);
-                found.order = pair.map(|&(order, _)| order);
+                stored.order = pair.map(|&(order, _)| order);
             }
             Form::Rows { elements, .. } => {
-                let row = tx.get_parts(&elements.row_key(found.position(), [member, b""]));
-                found.order = row.map(|row| order_from(row.value()));
+                let row = tx.get_parts(&elements.row_key(stored.position(), [member, b""]));
+                stored.order = row.map(|row| order_from(row.value()));
             }
         }
-        found
+        stored
     }
 
     /// Gives the member a score.
-    pub fn put(&mut self, keys: &mut Keyspace<'_, '_>, mut found: Found<'a>, new: Order) {
-        let (member, old) = (found.member, found.order);
+    pub fn put(&mut self, keys: &mut Keyspace<'_, '_>, mut stored: Found<'a>, new: Order) {
+        let (member, old) = (stored.member, stored.order);
         match &mut self.form {
             Form::Packed { pairs, bytes } => {
                 if let Some(old) = old {
@@ -392,7 +396,7 @@ impl<'a> Editor<'a> {
                     Some(old) => drop(clear_pair(keys.tx, elements, old, member)),
                     None => *count += 1,
                 }
-                write_rows(keys.tx, elements, new, &mut found);
+                write_rows(keys.tx, elements, new, &mut stored);
                 self.row_changed |= old.is_none();
                 self.element_changed = true;
             }
@@ -401,6 +405,30 @@ impl<'a> Editor<'a> {
             self.note_growth(member);
             self.unpack_if_large(keys);
         }
+    }
+
+    /// Adds members that are not there, to a set whose pairs have rows: the rows of the members in
+    /// their order, then those of the set's order.
+    fn put_new_rows(&mut self, keys: &mut Keyspace<'_, '_>, pairs: &[(Vec<u8>, f64)]) {
+        let Form::Rows { elements, count } = &mut self.form else {
+            return;
+        };
+        let orders: Vec<[u8; 8]> = pairs.iter().map(|(_, score)| order_of(*score).to_be_bytes()).collect();
+        let named = pairs.iter().zip(&orders).map(|((member, _), order)| (member, order));
+        let mut placed: Vec<_> = named
+            .clone()
+            .map(|(member, order)| (scan::position(member), member, order))
+            .collect();
+        placed.sort_unstable();
+        for (position, member, order) in placed {
+            keys.tx.set_parts(&elements.row_key(&position, [member, b""]), &[order]);
+        }
+        for (member, order) in named {
+            keys.tx.set_parts(&elements.row_key(&INDEX, [order, member]), &[]);
+        }
+        *count += pairs.len() as u64;
+        self.row_changed |= !pairs.is_empty();
+        pairs.iter().for_each(|(member, _)| self.note_growth(member));
     }
 
     /// Removes the members that exist. Returns their number.
@@ -551,7 +579,7 @@ fn packed_pairs(payload: &[u8]) -> impl Iterator<Item = (Order, &[u8])> {
 
 fn is_below(order: Order, member: &[u8], bound: &[u8]) -> bool {
     match bound.split_at_checked(8) {
-        Some((score, rest)) => (order, member) < (order_from(score), rest),
+        Some((score, name)) => (order, member) < (order_from(score), name),
         None => order.to_be_bytes().as_slice() < bound,
     }
 }
@@ -569,9 +597,9 @@ fn large_order(tx: &mut Transaction<'_>, elements: &Elements, member: &[u8]) -> 
     Some(order_from(row.value()))
 }
 
-fn write_rows(tx: &mut Transaction<'_>, elements: &Elements, order: Order, found: &mut Found<'_>) {
-    let (order, member) = (order.to_be_bytes(), found.member);
-    tx.set_parts(&elements.row_key(found.position(), [member, b""]), &[&order]);
+fn write_rows(tx: &mut Transaction<'_>, elements: &Elements, order: Order, stored: &mut Found<'_>) {
+    let (order, member) = (order.to_be_bytes(), stored.member);
+    tx.set_parts(&elements.row_key(stored.position(), [member, b""]), &[&order]);
     tx.set_parts(&elements.row_key(&INDEX, [&order, member]), &[]);
 }
 
@@ -581,17 +609,18 @@ fn clear_pair(tx: &mut Transaction<'_>, elements: &Elements, order: Order, membe
 }
 
 /// Takes the pairs of these members' rows out of the set's order.
-fn clear_pairs(tx: &mut Transaction<'_>, elements: &Elements, gone: &mut [(Order, Row)]) {
-    if gone.len() < scan::MANY {
-        let pairs = gone.iter();
+fn clear_pairs(tx: &mut Transaction<'_>, elements: &Elements, removed: &mut [(Order, Row)]) {
+    if removed.len() < scan::MANY {
+        let pairs = removed.iter();
         return pairs.for_each(|(order, row)| drop(clear_pair(tx, elements, *order, member_of(row))));
     }
-    gone.sort_unstable_by(|(one, one_row), (other, other_row)| {
-        one.cmp(other)
+    removed.sort_unstable_by(|(first, one_row), (other, other_row)| {
+        first
+            .cmp(other)
             .then_with(|| member_of(one_row).cmp(member_of(other_row)))
     });
-    let orders: Vec<[u8; 8]> = gone.iter().map(|(order, _)| order.to_be_bytes()).collect();
-    let keys = gone
+    let orders: Vec<[u8; 8]> = removed.iter().map(|(order, _)| order.to_be_bytes()).collect();
+    let keys = removed
         .iter()
         .zip(&orders)
         .map(|((_, row), order)| elements.row_key(&INDEX, [order, member_of(row)]));

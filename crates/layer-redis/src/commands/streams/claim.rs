@@ -162,8 +162,8 @@ impl Claim<'_> {
     fn consumer(&mut self, tx: &mut Transaction<'_>) -> &Consumer {
         let (group, name, now_ms) = (&mut self.group, self.consumer_name, self.now_ms);
         self.consumer.get_or_insert_with(|| {
-            let (consumer, told) = group.consumer_seen(tx, name, now_ms);
-            self.told = told;
+            let (consumer, notice) = group.consumer_seen(tx, name, now_ms);
+            self.told = notice;
             Consumer {
                 active_ms: now_ms,
                 ..consumer
@@ -175,8 +175,8 @@ impl Claim<'_> {
         if let Some(consumer) = &self.consumer {
             self.group.write_consumer(keys.tx, consumer);
         }
-        if let Some(what) = self.told {
-            keys.changes.note(keys.db, self.name, what);
+        if let Some(notice) = self.told {
+            keys.changes.note(keys.db, self.name, notice);
         }
         reply.array_since(mark, self.claimed);
     }
@@ -233,10 +233,10 @@ fn autoclaim_options(arguments: Arguments<'_>) -> Result<(u64, bool), ErrorReply
 fn autoclaim(context: &mut Context<'_, '_>, mut claim: Claim<'_>, start: StreamId, count: u64) {
     let (mut keys, reply) = context.keys_and_reply();
     let (mut looks_left, mut count_left) = (count * LOOKS_PER_ENTRY, count);
-    let (mut next, mut gone) = (StreamId::ZERO, Vec::new());
+    let (mut next, mut deleted) = (StreamId::ZERO, Vec::new());
     let mark = reply.mark();
     let group = claim.group.clone();
-    group.each_pending(keys.tx, None, (start, StreamId::MAX), &mut |tx, id, pending| {
+    group.each_pending(keys.tx, None, start..=StreamId::MAX, &mut |tx, id, pending| {
         if looks_left == 0 || count_left == 0 {
             next = id;
             return ControlFlow::Break(());
@@ -244,16 +244,16 @@ fn autoclaim(context: &mut Context<'_, '_>, mut claim: Claim<'_>, start: StreamI
         looks_left -= 1;
         let before = claim.claimed;
         if !claim.take(tx, reply, id, Some(pending), false) {
-            gone.push(id);
+            deleted.push(id);
         }
-        count_left -= u64::from(claim.claimed > before) + u64::from(gone.last() == Some(&id));
+        count_left -= u64::from(claim.claimed > before) + u64::from(deleted.last() == Some(&id));
         ControlFlow::Continue(())
     });
     claim.finish(&mut keys, reply, mark);
     let end = reply.mark();
     write_id(reply, next);
     reply.move_before(mark, end);
-    reply.array(gone.len());
-    gone.iter().for_each(|id| write_id(reply, *id));
+    reply.array(deleted.len());
+    deleted.iter().for_each(|id| write_id(reply, *id));
     reply.array_since(mark, 3);
 }

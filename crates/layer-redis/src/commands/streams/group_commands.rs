@@ -20,6 +20,13 @@ struct Options {
     entries_read: Option<u64>,
 }
 
+impl Options {
+    /// At most as many entries as the stream has ever had, as since Redis 8.2.2.
+    fn entries_read_of(&self, stream: &Stream) -> Option<u64> {
+        self.entries_read.map(|read| read.min(stream.entries_added))
+    }
+}
+
 fn options(arguments: Arguments<'_>, creates: bool) -> Result<Options, ErrorReply> {
     let (mut make_stream, mut entries_read) = (false, None);
     let mut words = arguments.tail(5).iter();
@@ -60,19 +67,20 @@ pub fn create(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     let (name, group_name) = (&arguments[2], &arguments[3]);
     let options = options(arguments, true)?;
     let mut keys = context.keys();
-    let found = Stream::find(&mut keys, name)?;
-    if found.is_none() && !options.make_stream {
+    let existing = Stream::find(&mut keys, name)?;
+    if existing.is_none() && !options.make_stream {
         return Err(NO_KEY.into());
     }
-    let last = start(&arguments[4], found.as_ref())?;
-    let mut stream = match found {
+    let last = start(&arguments[4], existing.as_ref())?;
+    let mut stream = match existing {
         Some(stream) => stream,
         None => Stream::new(&mut keys),
     };
     if stream.group(keys.tx, group_name).is_some() {
         return Err("BUSYGROUP Consumer Group name already exists".into());
     }
-    stream.new_group(group_name, last, options.entries_read).write(keys.tx);
+    let entries_read = options.entries_read_of(&stream);
+    stream.new_group(group_name, last, entries_read).write(keys.tx);
     stream.write(&mut keys, name);
     context.reply.ok();
     Ok(())
@@ -94,7 +102,7 @@ pub fn set_id(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
         b"$" => stream.last,
         word => id::exact_or_end(word, 0)?,
     };
-    group.entries_read = options.entries_read;
+    group.entries_read = options.entries_read_of(&stream);
     group.write(keys.tx);
     keys.changes.note(keys.db, &arguments[2], What::GroupMoved);
     context.reply.ok();
@@ -129,10 +137,14 @@ pub fn create_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) 
 }
 
 pub fn delete_consumer(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
+    let groups = context.groups;
     let mut keys = context.keys();
     let (_, group) = find(&mut keys, arguments)?;
     let mut removed = 0;
     if let Some(consumer) = group.consumer(keys.tx, &arguments[4]) {
+        if groups.must_end_before(group.pending_count(keys.tx, Some(consumer.number))) {
+            return Ok(());
+        }
         removed = group.remove_consumer(keys.tx, &consumer);
         keys.changes.note(keys.db, &arguments[2], What::ConsumerRemoved);
     }

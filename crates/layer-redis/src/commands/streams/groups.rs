@@ -17,11 +17,11 @@
 //! `p` row; both kinds belong to a consumer that has its `c` and `d` rows. A pending entry may have
 //! been deleted from the stream.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use quartet_engine::Transaction;
 
-use super::id::StreamId;
+use super::id::{ALL_IDS, StreamId};
 use super::stream::Stream;
 use crate::keyspace::changes::What;
 use crate::keyspace::{Elements, KeyBytes};
@@ -160,11 +160,11 @@ impl Group {
     }
 
     /// The key of a row that is the group's own.
-    fn row(&self, tag: u8, rest: &[&[u8]]) -> KeyBytes {
+    fn row(&self, tag: u8, suffix: &[&[u8]]) -> KeyBytes {
         let mut key = KeyBytes::new();
         key.push(tag);
         key.extend_from_slice(&self.number.to_be_bytes());
-        rest.iter().for_each(|part| key.extend_from_slice(part));
+        suffix.iter().for_each(|part| key.extend_from_slice(part));
         key
     }
 
@@ -232,7 +232,7 @@ impl Group {
     /// Removes the consumer and what is pending for it. Returns how much that was.
     pub fn remove_consumer(&self, tx: &mut Transaction<'_>, consumer: &Consumer) -> u64 {
         let mut owned = Vec::new();
-        self.scan_owned(tx, consumer.number, (StreamId::ZERO, StreamId::MAX), &mut |id| {
+        self.scan_owned(tx, consumer.number, ALL_IDS, &mut |id| {
             owned.push(id);
             ControlFlow::Continue(())
         });
@@ -302,7 +302,7 @@ impl Group {
     /// The number of pending entries, of a consumer or of all.
     pub fn pending_count(&self, tx: &mut Transaction<'_>, owner: Option<u32>) -> u64 {
         let (start, end) = match owner {
-            Some(owner) => self.owned_range(owner, (StreamId::ZERO, StreamId::MAX)),
+            Some(owner) => self.owned_range(owner, ALL_IDS),
             None => (self.row(PENDING, &[]), self.end(PENDING)),
         };
         self.elements.count(tx, &start, Some(&end))
@@ -311,26 +311,27 @@ impl Group {
     /// The first pending entry, or the last.
     pub fn pending_edge(&self, tx: &mut Transaction<'_>, reverse: bool) -> Option<StreamId> {
         let (start, end) = (self.row(PENDING, &[]), self.end(PENDING));
-        let mut found = None;
+        let mut edge = None;
         self.elements.scan(tx, &start, Some(&end), reverse, &mut |key, _| {
-            found = Some(StreamId::from_bytes(&key[1 + NUMBER_BYTES..]));
+            edge = Some(StreamId::from_bytes(&key[1 + NUMBER_BYTES..]));
             ControlFlow::Break(())
         });
-        found
+        edge
     }
 
-    /// Visits what is pending from `start` to `end`, both included, for a consumer or for all,
-    /// until `visit` breaks, which may change what it is shown.
+    /// Visits what is pending of a range, for a consumer or for all, until `visit` breaks, which
+    /// may change what it is shown.
     pub fn each_pending(
         &self,
         tx: &mut Transaction<'_>,
         owner: Option<u32>,
-        (start, end): (StreamId, StreamId),
+        range: RangeInclusive<StreamId>,
         visit: &mut dyn FnMut(&mut Transaction<'_>, StreamId, Pending) -> ControlFlow<()>,
     ) {
+        let (start, end) = range.into_inner();
         let mut next = Some(start);
         while let Some(start) = next.filter(|start| *start <= end) {
-            let page = self.pending_page(tx, owner, (start, end));
+            let page = self.pending_page(tx, owner, start..=end);
             next = page.last().filter(|_| page.len() == PAGE).and_then(|(id, _)| id.next());
             for (id, pending) in page {
                 if visit(tx, id, pending).is_break() {
@@ -344,7 +345,7 @@ impl Group {
         &self,
         tx: &mut Transaction<'_>,
         owner: Option<u32>,
-        range: (StreamId, StreamId),
+        range: RangeInclusive<StreamId>,
     ) -> Vec<(StreamId, Pending)> {
         let Some(owner) = owner else {
             return self.pending_page_of_all(tx, range);
@@ -361,10 +362,11 @@ impl Group {
     fn pending_page_of_all(
         &self,
         tx: &mut Transaction<'_>,
-        (start, end): (StreamId, StreamId),
+        range: RangeInclusive<StreamId>,
     ) -> Vec<(StreamId, Pending)> {
-        let start = self.pending_row(start);
-        let end = end.next().map_or(self.end(PENDING), |end| self.pending_row(end));
+        let start = self.pending_row(*range.start());
+        let behind = range.end().next();
+        let end = behind.map_or(self.end(PENDING), |behind| self.pending_row(behind));
         let mut page = Vec::new();
         self.elements.scan(tx, &start, Some(&end), false, &mut |key, value| {
             page.push((StreamId::from_bytes(&key[1 + NUMBER_BYTES..]), Pending::read(value)));
@@ -377,7 +379,7 @@ impl Group {
         &self,
         tx: &mut Transaction<'_>,
         owner: u32,
-        range: (StreamId, StreamId),
+        range: RangeInclusive<StreamId>,
         visit: &mut dyn FnMut(StreamId) -> ControlFlow<()>,
     ) {
         let (start, end) = self.owned_range(owner, range);
@@ -387,11 +389,11 @@ impl Group {
     }
 
     /// Bounds of the rows that a consumer owns of a range.
-    fn owned_range(&self, owner: u32, (start, end): (StreamId, StreamId)) -> (KeyBytes, KeyBytes) {
-        let mut bound = self.owned_row(owner, end);
+    fn owned_range(&self, owner: u32, range: RangeInclusive<StreamId>) -> (KeyBytes, KeyBytes) {
+        let mut bound = self.owned_row(owner, *range.end());
         // After the last ID, rather than before the next: there may be no next.
         bound.push(0);
-        (self.owned_row(owner, start), bound)
+        (self.owned_row(owner, *range.start()), bound)
     }
 }
 

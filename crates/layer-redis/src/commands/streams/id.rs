@@ -1,5 +1,7 @@
 //! IDs of stream entries, as commands name them: exact, with a part missing, as ends of a range.
 
+use std::ops::RangeInclusive;
+
 pub use quartet_wire_rdb::stream_id::{ID_BYTES, StreamId};
 use quartet_wire_resp::Arguments;
 
@@ -7,6 +9,8 @@ use crate::command::error_reply::ErrorReply;
 use crate::command::parse;
 
 pub const INVALID: &str = "ERR Invalid stream ID specified as stream command argument";
+/// Every ID that there can be.
+pub const ALL_IDS: RangeInclusive<StreamId> = StreamId::ZERO..=StreamId::MAX;
 /// Longer words are no IDs.
 const WORD_BYTES_MAX: usize = 127;
 

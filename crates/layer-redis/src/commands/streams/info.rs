@@ -6,14 +6,12 @@ use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
 
 use super::groups::{Consumer, Group};
-use super::id::StreamId;
+use super::id::{ALL_IDS, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_id};
 use crate::command::error_reply::ErrorReply;
 use crate::handler::context::Context;
 use crate::{command::errors, command::parse};
-
-const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
 
 pub fn stream(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let stream = read(context, &arguments[2])?.ok_or(errors::NO_SUCH_KEY)?;
@@ -72,7 +70,7 @@ fn write_summary(tx: &mut Transaction<'_>, reply: &mut Reply<'_>, stream: &Strea
     for (name, reverse) in [("first-entry", false), ("last-entry", true)] {
         reply.bulk(name.as_bytes());
         let mark = reply.mark();
-        stream.scan(tx, ALL, reverse, &mut |id, fields| {
+        stream.scan(tx, ALL_IDS, reverse, &mut |id, fields| {
             write_entry(reply, id, fields);
             ControlFlow::Break(())
         });
@@ -84,7 +82,7 @@ fn write_summary(tx: &mut Transaction<'_>, reply: &mut Reply<'_>, stream: &Strea
 
 fn write_full(tx: &mut Transaction<'_>, reply: &mut Reply<'_>, stream: &Stream, count_max: Option<u64>) {
     reply.bulk(b"entries");
-    write_range(tx, reply, stream, ALL, count_max, false);
+    write_range(tx, reply, stream, ALL_IDS, count_max, false);
     reply.bulk(b"groups");
     let groups = stream.groups(tx);
     reply.array(groups.len());
@@ -144,7 +142,7 @@ fn write_pending(
 ) {
     let (mark, mut count) = (reply.mark(), 0);
     let owner = consumer.map(|consumer| consumer.number);
-    group.each_pending(tx, owner, ALL, &mut |tx, id, pending| {
+    group.each_pending(tx, owner, ALL_IDS, &mut |tx, id, pending| {
         reply.array(if owner.is_some() { 3 } else { 4 });
         write_id(reply, id);
         if owner.is_none() {

@@ -13,11 +13,11 @@ pub fn find_stream_and_group(
     group: &[u8],
 ) -> Result<(Stream, Group), ErrorReply> {
     let stream = range::read(context, name)?;
-    let found = stream.and_then(|stream| {
+    let stream_and_group = stream.and_then(|stream| {
         let group = stream.group(context.tx, group)?;
         Some((stream, group))
     });
-    found.ok_or_else(|| {
+    stream_and_group.ok_or_else(|| {
         let (name, group) = (String::from_utf8_lossy(name), String::from_utf8_lossy(group));
         format!("NOGROUP No such key '{name}' or consumer group '{group}'").into()
     })

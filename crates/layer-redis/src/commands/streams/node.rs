@@ -47,8 +47,8 @@ impl Node {
     /// `words` are fields and values by turns.
     pub fn add<'a>(&mut self, id: StreamId, words: impl Iterator<Item = &'a [u8]> + Clone) {
         let (mut hasher, mut count, mut values_bytes) = (FxHasher::default(), 0, 0);
-        let mut rest = words.clone();
-        while let (Some(name), Some(value)) = (rest.next(), rest.next()) {
+        let mut fields = words.clone();
+        while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
             hasher.write_usize(name.len());
             hasher.write(name);
             count += 1;

@@ -1,6 +1,6 @@
 //! Commands about what is pending: XACK, XPENDING.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use quartet_wire_resp::Arguments;
 
@@ -28,7 +28,7 @@ pub fn xack(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
 /// The entries that XPENDING lists.
 struct Listing<'a> {
     idle_ms_min: u64,
-    range: (StreamId, StreamId),
+    range: RangeInclusive<StreamId>,
     count: u64,
     consumer: Option<&'a [u8]>,
 }
@@ -63,7 +63,7 @@ fn listing(arguments: Arguments<'_>) -> Result<Option<Listing<'_>>, ErrorReply> 
     let count = parse::required_integer(&words[2])?;
     Ok(Some(Listing {
         idle_ms_min: u64::try_from(idle_ms_min).unwrap_or(0),
-        range: (id::range_start(&words[0])?, id::range_end(&words[1])?),
+        range: id::range_start(&words[0])?..=id::range_end(&words[1])?,
         count: u64::try_from(count).unwrap_or(0),
         consumer: words.get(3),
     }))
@@ -106,7 +106,7 @@ fn list(context: &mut Context<'_, '_>, group: &Group, listing: &Listing<'_>) {
     }
     let owner = owner.flatten().map(|consumer| consumer.number);
     let (mark, mut count) = (reply.mark(), 0);
-    group.each_pending(keys.tx, owner, listing.range, &mut |tx, id, pending| {
+    group.each_pending(keys.tx, owner, listing.range.clone(), &mut |tx, id, pending| {
         if pending.idle_ms(now_ms) < listing.idle_ms_min {
             return ControlFlow::Continue(());
         }

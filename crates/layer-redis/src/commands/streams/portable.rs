@@ -6,11 +6,9 @@ use quartet_engine::Transaction;
 use quartet_wire_rdb::stream as rdb;
 
 use super::groups;
-use super::id::StreamId;
+use super::id::{ALL_IDS, StreamId};
 use super::stream::Stream;
 use crate::keyspace::{Entry, Keyspace};
-
-const ALL: (StreamId, StreamId) = (StreamId::ZERO, StreamId::MAX);
 
 /// All that the stream is, its nodes as Redis would keep them.
 pub fn value(keys: &mut Keyspace<'_, '_>, entry: &Entry) -> rdb::Stream {
@@ -31,7 +29,7 @@ fn group_value(tx: &mut Transaction<'_>, group: &groups::Group) -> rdb::Group {
     let mut consumers = Vec::new();
     for consumer in group.consumers(tx) {
         let mut pending = Vec::new();
-        group.each_pending(tx, Some(consumer.number), ALL, &mut |_, id, entry| {
+        group.each_pending(tx, Some(consumer.number), ALL_IDS, &mut |_, id, entry| {
             pending.push(rdb::Pending {
                 id,
                 delivered_ms: entry.delivered_ms,
@@ -66,13 +64,14 @@ pub struct Delivered {
 pub fn delivered(
     keys: &mut Keyspace<'_, '_>,
     entry: &Entry,
-    (group, consumer): (&[u8], &[u8]),
+    group: &[u8],
+    consumer: &[u8],
     at_ms: u64,
 ) -> Option<Delivered> {
     let group = Stream::of(entry).group(keys.tx, group)?;
     let consumer = group.consumer(keys.tx, consumer)?;
     let mut entries = Vec::new();
-    group.each_pending(keys.tx, Some(consumer.number), ALL, &mut |_, id, pending| {
+    group.each_pending(keys.tx, Some(consumer.number), ALL_IDS, &mut |_, id, pending| {
         if pending.delivered_ms == at_ms {
             entries.push((id, pending.deliveries));
         }
@@ -125,9 +124,9 @@ fn store_group(tx: &mut Transaction<'_>, mut rows: groups::Group, group: &rdb::G
 
 /// Length of the longest name of a group or consumer, in bytes: they are part of row keys.
 pub fn longest_name(value: &rdb::Stream) -> usize {
-    let of_group = |group: &rdb::Group| {
+    let longest_in_group = |group: &rdb::Group| {
         let consumers = group.consumers.iter().map(|consumer| consumer.name.len());
         consumers.chain([group.name.len()]).max().unwrap_or(0)
     };
-    value.groups.iter().map(of_group).max().unwrap_or(0)
+    value.groups.iter().map(longest_in_group).max().unwrap_or(0)
 }

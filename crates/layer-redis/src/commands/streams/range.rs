@@ -1,6 +1,6 @@
 //! Commands that look at entries: XLEN, XRANGE, XREVRANGE.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
@@ -15,8 +15,8 @@ use crate::{command::errors, command::parse};
 
 /// The stream that a reader finds; an error if the key holds something else.
 pub fn read(context: &mut Context<'_, '_>, name: &[u8]) -> Result<Option<Stream>, ErrorReply> {
-    let found = context.read_kind(name, Kind::Stream)?;
-    Ok(found.as_ref().map(Stream::of))
+    let entry = context.read_kind(name, Kind::Stream)?;
+    Ok(entry.as_ref().map(Stream::of))
 }
 
 pub fn xlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
@@ -48,13 +48,13 @@ fn answer(context: &mut Context<'_, '_>, arguments: Arguments<'_>, reverse: bool
     }
     let size = match stream.length.min(count_max.unwrap_or(u64::MAX)) {
         size if size <= WITH_LOCK_ELEMENTS => size,
-        size => stream.count(context.tx, (start, end)).min(size),
+        size => stream.count(context.tx, start..=end).min(size),
     };
     if context.must_end_before(size) {
         return Ok(());
     }
     let (keys, reply) = context.keys_and_reply();
-    write_range(keys.tx, reply, &stream, (start, end), count_max, reverse);
+    write_range(keys.tx, reply, &stream, start..=end, count_max, reverse);
     Ok(())
 }
 
@@ -78,7 +78,7 @@ pub fn write_range(
     tx: &mut Transaction<'_>,
     reply: &mut Reply<'_>,
     stream: &Stream,
-    range: (StreamId, StreamId),
+    range: RangeInclusive<StreamId>,
     count_max: Option<u64>,
     reverse: bool,
 ) -> usize {

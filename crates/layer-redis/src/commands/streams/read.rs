@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use quartet_wire_resp::{Arguments, Protocol, encode_command};
 
 use super::groups::{Consumer, Group, Pending};
-use super::id::{self, StreamId};
+use super::id::{self, ALL_IDS, StreamId};
 use super::range::{read, write_range};
 use super::stream::{Stream, write_entry, write_entry_delivered, write_id};
 use crate::command::error_reply::ErrorReply;
@@ -103,18 +103,18 @@ impl<'a> Request<'a> {
         };
         let mut words = arguments.iter().skip(1);
         while let Some(word) = words.next() {
-            let left = words.len();
-            if parse::is(word, "streams") && left > 0 {
+            let remaining = words.len();
+            if parse::is(word, "streams") && remaining > 0 {
                 return request.read_streams(words.collect());
-            } else if parse::is(word, "block") && left > 0 {
+            } else if parse::is(word, "block") && remaining > 0 {
                 request.wait = Some(deadline(words.next().unwrap_or_default(), context.now_ms)?);
-            } else if parse::is(word, "count") && left > 0 {
+            } else if parse::is(word, "count") && remaining > 0 {
                 let count = parse::required_integer(words.next().unwrap_or_default())?;
                 request.count = u64::try_from(count).ok().filter(|&count| count > 0);
-            } else if parse::is(word, "group") && left > 1 {
+            } else if parse::is(word, "group") && remaining > 1 {
                 let consumer = words.next().zip(words.next());
                 request.group = Some(consumer.filter(|_| with_group).ok_or(GROUP_OPTION)?);
-            } else if parse::is(word, "claim") && left > 0 && with_group {
+            } else if parse::is(word, "claim") && remaining > 0 && with_group {
                 let idle_ms = parse::integer(words.next().unwrap_or_default());
                 let idle_ms = idle_ms.ok_or("ERR min-idle-time is not an integer or out of range")?;
                 let idle_ms = u64::try_from(idle_ms).map_err(|_| "ERR min-idle-time must be a positive integer")?;
@@ -194,8 +194,8 @@ fn start(
     word: &[u8],
 ) -> Result<From, ErrorReply> {
     if let Some((group, _)) = request.group {
-        let found = stream.and_then(|stream| stream.group(context.tx, group));
-        found.ok_or_else(|| no_group(name, group))?;
+        let group_row = stream.and_then(|stream| stream.group(context.tx, group));
+        group_row.ok_or_else(|| no_group(name, group))?;
         return start_of_group(word);
     }
     match word {
@@ -274,8 +274,8 @@ fn answer_again(
     let place = request.names.iter().position(|name| *name == changed);
     let place = place.expect("a command waits for its own keys");
     let from = match (request.group, read(context, changed)) {
-        (None, found) => {
-            found?;
+        (None, stream_and_group) => {
+            stream_and_group?;
             From::Behind(id::exact(request.ids[place], 0)?)
         }
         (Some((group, _)), Ok(Some(stream))) => {
@@ -284,8 +284,8 @@ fn answer_again(
                 .ok_or_else(|| no_group(changed, group))?;
             From::New
         }
-        (Some((group, _)), found) => {
-            found?;
+        (Some((group, _)), stream_and_group) => {
+            stream_and_group?;
             return Err(no_group(changed, group));
         }
     };
@@ -327,11 +327,11 @@ fn serve(
         (None, From::Behind(id)) => write_behind(context, &stream, id, count) > 0,
         (Some((group, consumer)), From::New) => {
             let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
-            deliver(context, (name, &stream), group, consumer, count, request) > 0
+            deliver(context, name, &stream, group, consumer, count, request) > 0
         }
         (Some((group, consumer)), From::Behind(id)) => {
             let group = stream.group(context.tx, group).ok_or_else(|| no_group(name, group))?;
-            write_history(context, (name, &stream), group, consumer, id, count);
+            write_history(context, name, &stream, group, consumer, id, count);
             true
         }
     };
@@ -346,14 +346,15 @@ fn write_behind(context: &mut Context<'_, '_>, stream: &Stream, id: StreamId, co
         return 0;
     };
     let (keys, reply) = context.keys_and_reply();
-    write_range(keys.tx, reply, stream, (start, StreamId::MAX), count, false)
+    write_range(keys.tx, reply, stream, start..=StreamId::MAX, count, false)
 }
 
 /// Delivers the group's next entries to a consumer, which the request creates, even if there are
 /// none.
 fn deliver(
     context: &mut Context<'_, '_>,
-    (name, stream): (&[u8], &Stream),
+    name: &[u8],
+    stream: &Stream,
     mut group: Group,
     consumer: &[u8],
     count: Option<u64>,
@@ -368,18 +369,19 @@ fn deliver(
             stream,
             &group,
             &consumer,
-            (idle_ms_min, count),
+            idle_ms_min,
+            count,
             &request.claimable_ms,
         ),
         None => 0,
     };
-    let left = count.map(|count| count.saturating_sub(claimed as u64));
+    let remaining = count.map(|count| count.saturating_sub(claimed as u64));
     let start = group
         .last
         .next()
-        .filter(|start| *start <= stream.last && left != Some(0));
+        .filter(|start| *start <= stream.last && remaining != Some(0));
     let ids = match start {
-        Some(start) => write_new(context, stream, start, left, request.claim_idle_ms_min.is_some()),
+        Some(start) => write_new(context, stream, start, remaining, request.claim_idle_ms_min.is_some()),
         None => Vec::new(),
     };
     let delivered = claimed + ids.len();
@@ -415,14 +417,14 @@ fn claim(
     stream: &Stream,
     group: &Group,
     consumer: &Consumer,
-    (idle_ms_min, count): (u64, Option<u64>),
+    idle_ms_min: u64,
+    count: Option<u64>,
     claimable_ms: &Cell<Option<u64>>,
 ) -> usize {
     let now_ms = context.now_ms;
     let (keys, reply) = context.keys_and_reply();
     let mut idle: Vec<(StreamId, Pending)> = Vec::new();
-    let all = (StreamId::ZERO, StreamId::MAX);
-    group.each_pending(keys.tx, None, all, &mut |tx, id, pending| {
+    group.each_pending(keys.tx, None, ALL_IDS, &mut |tx, id, pending| {
         let at_ms = pending.delivered_ms.saturating_add(idle_ms_min);
         let is_idle = pending.idle_ms(now_ms) >= idle_ms_min;
         let is_next = || claimable_ms.get().is_none_or(|known_ms| at_ms < known_ms);
@@ -441,7 +443,7 @@ fn claim(
     });
     for (id, pending) in &idle {
         let fields = stream.fields(keys.tx, *id).expect("an entry that was just there");
-        write_entry_delivered(reply, *id, &fields, (pending.idle_ms(now_ms), pending.deliveries));
+        write_entry_delivered(reply, *id, &fields, pending.idle_ms(now_ms), pending.deliveries);
         let again = Pending {
             owner: consumer.number,
             delivered_ms: now_ms,
@@ -453,9 +455,9 @@ fn claim(
 }
 
 fn consumer_seen(context: &mut Context<'_, '_>, stream_name: &[u8], group: &mut Group, name: &[u8]) -> Consumer {
-    let (consumer, what) = group.consumer_seen(context.tx, name, context.now_ms);
-    if let Some(what) = what {
-        context.changes().note(context.client.db, stream_name, what);
+    let (consumer, notice) = group.consumer_seen(context.tx, name, context.now_ms);
+    if let Some(notice) = notice {
+        context.changes().note(context.client.db, stream_name, notice);
     }
     consumer
 }
@@ -470,9 +472,9 @@ fn write_new(
 ) -> Vec<StreamId> {
     let (keys, reply) = context.keys_and_reply();
     let mut ids = Vec::new();
-    stream.scan(keys.tx, (start, StreamId::MAX), false, &mut |id, fields| {
+    stream.scan(keys.tx, start..=StreamId::MAX, false, &mut |id, fields| {
         if tells_delivery {
-            write_entry_delivered(reply, id, fields, (0, 0));
+            write_entry_delivered(reply, id, fields, 0, 0);
         } else {
             write_entry(reply, id, fields);
         }
@@ -490,7 +492,8 @@ fn write_new(
 /// deleted entry shows only its ID.
 fn write_history(
     context: &mut Context<'_, '_>,
-    (name, stream): (&[u8], &Stream),
+    name: &[u8],
+    stream: &Stream,
     mut group: Group,
     consumer: &[u8],
     id: StreamId,
@@ -501,7 +504,7 @@ fn write_history(
     group.write_consumer(context.tx, &consumer);
     let (keys, reply) = context.keys_and_reply();
     let (mark, mut written) = (reply.mark(), 0);
-    let range = (id.next().unwrap_or(StreamId::MAX), StreamId::MAX);
+    let range = id.next().unwrap_or(StreamId::MAX)..=StreamId::MAX;
     group.each_pending(keys.tx, Some(consumer.number), range, &mut |tx, id, pending| {
         match stream.fields(tx, id) {
             Some(fields) => {

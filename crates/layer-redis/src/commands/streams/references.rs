@@ -6,7 +6,7 @@
 //! <https://redis.io/docs/latest/commands/xackdel/>. That ACKED trims past entries which are
 //! referred to, down to the limit, is how XTRIM's page is read here.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::Arguments;
@@ -43,8 +43,8 @@ impl Policy {
             ("delref", Policy::Drop),
             ("acked", Policy::Acknowledged),
         ];
-        let found = words.iter().find(|(name, _)| parse::is(word, name));
-        found.map(|(_, policy)| *policy)
+        let row = words.iter().find(|(name, _)| parse::is(word, name));
+        row.map(|(_, policy)| *policy)
     }
 }
 
@@ -71,9 +71,9 @@ impl References {
         }
     }
 
-    fn forget_range(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId)) {
+    fn forget_range(&self, tx: &mut Transaction<'_>, range: RangeInclusive<StreamId>) {
         for group in &self.0 {
-            group.each_pending(tx, None, range, &mut |tx, id, _| {
+            group.each_pending(tx, None, range.clone(), &mut |tx, id, _| {
                 group.settle(tx, id);
                 ControlFlow::Continue(())
             });
@@ -97,8 +97,8 @@ impl Stream {
         let first = self.first;
         let removed = self.trim(tx, trim);
         if removed > 0 {
-            let kept = if self.length > 0 { self.first.previous() } else { None };
-            references.forget_range(tx, (first, kept.unwrap_or(self.last)));
+            let last_retained = if self.length > 0 { self.first.previous() } else { None };
+            references.forget_range(tx, first..=last_retained.unwrap_or(self.last));
         }
         removed
     }
@@ -117,7 +117,7 @@ impl Stream {
         };
         let (mut next, mut removed) = (end.map(|_| StreamId::ZERO), 0);
         while let Some((start, end)) = next.zip(end) {
-            let page = self.page(tx, (start, end));
+            let page = self.page(tx, start..=end);
             next = page.last().filter(|_| page.len() == PAGE).and_then(|id| id.next());
             for id in page {
                 if self.length <= length_min || removed >= limit {
@@ -131,7 +131,7 @@ impl Stream {
         removed
     }
 
-    fn page(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId)) -> Vec<StreamId> {
+    fn page(&self, tx: &mut Transaction<'_>, range: RangeInclusive<StreamId>) -> Vec<StreamId> {
         let mut page = Vec::new();
         self.scan(tx, range, false, &mut |id, _| {
             page.push(id);
@@ -169,7 +169,7 @@ fn delete(stream: &mut Stream, tx: &mut Transaction<'_>, references: &References
     match policy {
         Policy::Keep => {}
         Policy::Drop => references.forget(tx, id),
-        Policy::Acknowledged if stream.edge(tx, (id, id), false).is_none() => return ABSENT,
+        Policy::Acknowledged if stream.edge(tx, id..=id, false).is_none() => return ABSENT,
         Policy::Acknowledged if references.refer_to(tx, id) => return REFERENCED,
         Policy::Acknowledged => {}
     }
@@ -179,11 +179,11 @@ fn delete(stream: &mut Stream, tx: &mut Transaction<'_>, references: &References
 pub fn xackdel(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let (policy, ids) = request(arguments.tail(3))?;
     let mut keys = context.keys();
-    let found = Stream::find(&mut keys, &arguments[1])?.and_then(|stream| {
+    let stream_and_group = Stream::find(&mut keys, &arguments[1])?.and_then(|stream| {
         let group = stream.group(keys.tx, &arguments[2])?;
         Some((stream, group))
     });
-    let Some((mut stream, group)) = found else {
+    let Some((mut stream, group)) = stream_and_group else {
         answer(context, &vec![ABSENT; ids.len()]);
         return Ok(());
     };

@@ -17,14 +17,14 @@
 //! is never below any of them and decreases only by XSETID; no node row is at or before the first
 //! entry.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::atomic::Ordering;
 
 use quartet_engine::Transaction;
 use quartet_wire_resp::{Arguments, Reply};
 use smallvec::SmallVec;
 
-use super::id::{ID_BYTES, StreamId};
+use super::id::{ALL_IDS, ID_BYTES, StreamId};
 use super::node::Node;
 use crate::command::error_reply::ErrorReply;
 use crate::config::Config;
@@ -121,8 +121,8 @@ impl Stream {
 
     /// The stream that a writer finds; an error if the key holds something else.
     pub fn find(keys: &mut Keyspace<'_, '_>, name: &[u8]) -> Result<Option<Stream>, ErrorReply> {
-        let found = keys.find_kind(name, Kind::Stream)?;
-        Ok(found.as_ref().map(Stream::of))
+        let entry = keys.find_kind(name, Kind::Stream)?;
+        Ok(entry.as_ref().map(Stream::of))
     }
 
     /// Writes the key's row, which wakes the clients that wait for the stream.
@@ -175,7 +175,7 @@ impl Stream {
             });
         let mut begin = begin.into_iter().peekable();
         let mut nodes: Vec<Vec<_>> = Vec::new();
-        self.scan(tx, (StreamId::ZERO, StreamId::MAX), false, &mut |id, fields| {
+        self.scan(tx, ALL_IDS, false, &mut |id, fields| {
             let begins = begin.next_if(|first| *first <= id).is_some();
             if begins || nodes.is_empty() {
                 nodes.push(Vec::new());
@@ -227,30 +227,30 @@ impl Stream {
         Some(row.value().to_vec())
     }
 
-    /// Visits the entries from `start` to `end`, both included, or backwards, until `visit` breaks.
+    /// Visits the entries of a range, or backwards, until `visit` breaks.
     pub fn scan(
         &self,
         tx: &mut Transaction<'_>,
-        (start, end): (StreamId, StreamId),
+        range: RangeInclusive<StreamId>,
         reverse: bool,
         visit: &mut dyn FnMut(StreamId, &[u8]) -> ControlFlow<()>,
     ) {
-        if start > end {
+        if range.is_empty() {
             return;
         }
-        let (start, end) = (row_key(ENTRY, start), row_end(ENTRY, end));
+        let (start, end) = (row_key(ENTRY, *range.start()), row_end(ENTRY, *range.end()));
         self.elements.scan(tx, &start, Some(&end), reverse, &mut |key, fields| {
             visit(StreamId::from_bytes(&key[1..]), fields)
         });
     }
 
-    /// The number of entries from `start` to `end`, both included.
-    pub fn count(&self, tx: &mut Transaction<'_>, (start, end): (StreamId, StreamId)) -> u64 {
-        if start > end {
+    /// The number of entries of a range.
+    pub fn count(&self, tx: &mut Transaction<'_>, range: RangeInclusive<StreamId>) -> u64 {
+        if range.is_empty() {
             return 0;
         }
-        self.elements
-            .count(tx, &row_key(ENTRY, start), Some(&row_end(ENTRY, end)))
+        let (start, end) = (row_key(ENTRY, *range.start()), row_end(ENTRY, *range.end()));
+        self.elements.count(tx, &start, Some(&end))
     }
 
     /// The number of entries up to this ID, inclusive.
@@ -259,13 +259,13 @@ impl Stream {
     }
 
     /// The first entry of a range, or its last.
-    pub fn edge(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
-        let mut found = None;
+    pub fn edge(&self, tx: &mut Transaction<'_>, range: RangeInclusive<StreamId>, reverse: bool) -> Option<StreamId> {
+        let mut edge_id = None;
         self.scan(tx, range, reverse, &mut |id, _| {
-            found = Some(id);
+            edge_id = Some(id);
             ControlFlow::Break(())
         });
-        found
+        edge_id
     }
 
     /// The latest entry there is. `last` may be above it: that of one deleted since.
@@ -273,7 +273,7 @@ impl Stream {
         if self.length == 0 {
             return None;
         }
-        self.edge(tx, (StreamId::ZERO, StreamId::MAX), true)
+        self.edge(tx, ALL_IDS, true)
     }
 
     /// Removes one entry. False if there is none.
@@ -298,16 +298,14 @@ impl Stream {
         if self.length == 0 {
             return self.clear_nodes_to(tx, StreamId::MAX);
         }
-        let start = self.node_row(tx, (StreamId::ZERO, id), true);
+        let start = self.node_row(tx, StreamId::ZERO..=id, true);
         let next = id
             .next()
-            .and_then(|above| self.node_row(tx, (above, StreamId::MAX), false));
+            .and_then(|above| self.node_row(tx, above..=StreamId::MAX, false));
         let last_of_node = next.map_or(StreamId::MAX, |next| {
             next.previous().expect("a node does not begin at zero")
         });
-        let is_empty = self
-            .edge(tx, (start.unwrap_or_default(), last_of_node), false)
-            .is_none();
+        let is_empty = self.edge(tx, start.unwrap_or_default()..=last_of_node, false).is_none();
         if !is_empty {
             return;
         }
@@ -321,14 +319,14 @@ impl Stream {
     }
 
     /// The start of the first or the last node of `range`.
-    fn node_row(&self, tx: &mut Transaction<'_>, range: (StreamId, StreamId), reverse: bool) -> Option<StreamId> {
-        let (start, end) = (row_key(NODE, range.0), row_end(NODE, range.1));
-        let mut found = None;
+    fn node_row(&self, tx: &mut Transaction<'_>, range: RangeInclusive<StreamId>, reverse: bool) -> Option<StreamId> {
+        let (start, end) = (row_key(NODE, *range.start()), row_end(NODE, *range.end()));
+        let mut row = None;
         self.elements.scan(tx, &start, Some(&end), reverse, &mut |key, _| {
-            found = Some(StreamId::from_bytes(&key[1..]));
+            row = Some(StreamId::from_bytes(&key[1..]));
             ControlFlow::Break(())
         });
-        found
+        row
     }
 
     /// The number of nodes that Redis would have.
@@ -368,25 +366,25 @@ impl Stream {
             self.length = 0;
             return self.clear_nodes_to(tx, StreamId::MAX);
         }
-        let kept = self
+        let retained = self
             .elements
             .nth(tx, &[ENTRY], count)
             .expect("fewer entries than there are");
-        let kept = StreamId::from_bytes(&Elements::name(&kept)[1..]);
+        let retained = StreamId::from_bytes(&Elements::name(&retained)[1..]);
         if count == 1 {
             self.elements.clear(tx, &row_key(ENTRY, self.first));
         } else {
-            self.elements.clear_range(tx, &[ENTRY], Some(&row_key(ENTRY, kept)));
+            self.elements.clear_range(tx, &[ENTRY], Some(&row_key(ENTRY, retained)));
         }
         self.length -= count;
-        self.clear_nodes_to(tx, kept);
+        self.clear_nodes_to(tx, retained);
     }
 
     /// Removes nodes from the front while each goes as a whole.
     fn trim_nodes(&mut self, tx: &mut Transaction<'_>, trim: &Trim) {
-        let mut left = trim.limit.unwrap_or(u64::MAX);
+        let mut remaining = trim.limit.unwrap_or(u64::MAX);
         while self.length > 0 && !self.keeps_first_node(trim.keep) {
-            let next = self.node_row(tx, (StreamId::ZERO, StreamId::MAX), false);
+            let next = self.node_row(tx, ALL_IDS, false);
             let end = next.map_or(row_end(ENTRY, StreamId::MAX), |next| row_key(ENTRY, next));
             let entries = next.map_or(self.length, |_| self.elements.count(tx, &[ENTRY], Some(&end)));
             self.first_node_entries = next.map_or(0, |_| u32::try_from(entries).unwrap_or(0));
@@ -394,12 +392,12 @@ impl Stream {
                 Keep::Length(length) => self.length - entries >= length,
                 Keep::From(id) => self.last_before(tx, next) < Some(id),
             };
-            if !goes || entries > left {
+            if !goes || entries > remaining {
                 return;
             }
             self.elements.clear_range(tx, &[ENTRY], Some(&end));
             self.length -= entries;
-            left -= entries;
+            remaining -= entries;
             self.clear_nodes_to(tx, next.unwrap_or(StreamId::MAX));
         }
     }
@@ -415,13 +413,13 @@ impl Stream {
     /// The last entry before `next`, or of all.
     fn last_before(&self, tx: &mut Transaction<'_>, next: Option<StreamId>) -> Option<StreamId> {
         let end = next.map_or(Some(StreamId::MAX), StreamId::previous)?;
-        self.edge(tx, (StreamId::ZERO, end), true)
+        self.edge(tx, StreamId::ZERO..=end, true)
     }
 
-    /// Removes the node rows up to `kept`, whose entries were deleted: `kept` is in the first node
-    /// now.
-    fn clear_nodes_to(&mut self, tx: &mut Transaction<'_>, kept: StreamId) {
-        self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, kept)));
+    /// Removes the node rows up to `retained`, whose entries were deleted: `retained` is in the
+    /// first node now.
+    fn clear_nodes_to(&mut self, tx: &mut Transaction<'_>, retained: StreamId) {
+        self.elements.clear_range(tx, &[NODE], Some(&row_end(NODE, retained)));
         self.first_node_entries = 0;
         if self.length == 0 {
             self.node = Node::default();
@@ -432,7 +430,7 @@ impl Stream {
         self.first = match self.length {
             0 => StreamId::ZERO,
             _ => self
-                .edge(tx, (StreamId::ZERO, StreamId::MAX), false)
+                .edge(tx, ALL_IDS, false)
                 .expect("a stream with a length has a first entry"),
         };
     }
@@ -463,11 +461,11 @@ struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
     fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (field, rest) = self
+        let (field, further) = self
             .0
             .split_first_chunk()
             .expect("a stream's payload has all its numbers");
-        self.0 = rest;
+        self.0 = further;
         *field
     }
 
@@ -508,7 +506,7 @@ pub fn write_entry(reply: &mut Reply<'_>, id: StreamId, fields: &[u8]) {
 
 /// An entry with the milliseconds since its latest delivery, and how often it was delivered before:
 /// XREADGROUP with CLAIM.
-pub fn write_entry_delivered(reply: &mut Reply<'_>, id: StreamId, fields: &[u8], (idle_ms, deliveries): (u64, u64)) {
+pub fn write_entry_delivered(reply: &mut Reply<'_>, id: StreamId, fields: &[u8], idle_ms: u64, deliveries: u64) {
     reply.array(4);
     write_id(reply, id);
     write_fields(reply, fields);

@@ -65,12 +65,12 @@ fn check_wait(before: &str, wait: &str, commands: &str, expected: &str) {
     assert_eq!(waiter.bytes(&words), b"", "{wait}");
     writer.check(commands);
     let mail = waiter.mail();
-    let told = if mail.is_empty() {
+    let mail_text = if mail.is_empty() {
         "nothing".into()
     } else {
         show_bytes(&mail)
     };
-    assert_eq!(told, expected, "{wait}, then {commands}");
+    assert_eq!(mail_text, expected, "{wait}, then {commands}");
 }
 
 const GROUP: &str = "XGROUP CREATE s g $ MKSTREAM => OK";
@@ -124,20 +124,20 @@ fn readers_are_served() {
 
 #[test]
 fn readers_with_a_group_learn_of_its_removal() {
-    let gone = "!NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
+    let error = "!NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option";
     let another_kind = "!WRONGTYPE Operation against a key holding the wrong kind of value";
     for (commands, expected) in [
-        ("DEL s => 1", gone),
+        ("DEL s => 1", error),
         ("SET s x => OK", another_kind),
-        ("FLUSHALL => OK", gone),
+        ("FLUSHALL => OK", error),
         (
             "MULTI => OK\nDEL s => QUEUED\nSADD s x => QUEUED\nEXEC => [1 1]",
             another_kind,
         ),
         ("SELECT 4 => OK\nLPUSH s x => 1\nSWAPDB 0 4 => OK", another_kind),
-        ("SWAPDB 0 4 => OK", gone),
-        ("XGROUP DESTROY s g => 1", gone),
-        ("XADD t 1 a 1 => 1-0\nRENAME t s => OK", gone),
+        ("SWAPDB 0 4 => OK", error),
+        ("XGROUP DESTROY s g => 1", error),
+        ("XADD t 1 a 1 => 1-0\nRENAME t s => OK", error),
     ] {
         check_wait(GROUP, READ_GROUP, commands, expected);
     }
@@ -337,8 +337,8 @@ impl Model {
                 (format!("XADD s {} f v", self.last), id(self.last))
             }
             Step::Delete(number) => {
-                let found = self.entries.remove(&number);
-                (format!("XDEL s {number}"), u8::from(found).to_string())
+                let is_known = self.entries.remove(&number);
+                (format!("XDEL s {number}"), u8::from(is_known).to_string())
             }
             Step::TrimLength(length) => {
                 let count = self.entries.len().saturating_sub(length as usize);
@@ -346,8 +346,8 @@ impl Model {
                 (format!("XTRIM s MAXLEN {length}"), count.to_string())
             }
             Step::TrimFrom(number) => {
-                let kept = self.entries.split_off(&number);
-                let count = std::mem::replace(&mut self.entries, kept).len();
+                let retained = self.entries.split_off(&number);
+                let count = std::mem::replace(&mut self.entries, retained).len();
                 (format!("XTRIM s MINID {number}"), count.to_string())
             }
             Step::Read(consumer, count) => {
@@ -371,8 +371,8 @@ impl Model {
                 )
             }
             Step::Acknowledge(number) => {
-                let found = self.pending.remove(&number).is_some();
-                (format!("XACK s g {number}"), u8::from(found).to_string())
+                let is_known = self.pending.remove(&number).is_some();
+                (format!("XACK s g {number}"), u8::from(is_known).to_string())
             }
             Step::Claim(consumer, number) => {
                 let reply = if !self.pending.contains_key(&number) {
@@ -427,8 +427,8 @@ fn compare(connection: &mut Connection, model: &Model) {
     // A copy is the same for every history.
     connection.run(&["COPY", "s", "copy", "REPLACE"]);
     let digests = show(&connection.run(&["DEBUG", "DIGEST-VALUE", "s", "copy"]));
-    let (one, other) = digests[1..digests.len() - 1].split_once(' ').unwrap();
-    assert_eq!(one, other);
+    let (first, other) = digests[1..digests.len() - 1].split_once(' ').unwrap();
+    assert_eq!(first, other);
 }
 
 proptest! {

@@ -30,7 +30,7 @@ struct Options {
 
 pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
     let options = options(arguments.tail(2), true)?;
-    let wanted = match arguments.get(2 + options.length) {
+    let new_id = match arguments.get(2 + options.length) {
         Some(word) => id::new_id(word)?,
         None => return Err(wrong_number()),
     };
@@ -39,7 +39,7 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
     if words.is_empty() || words.len() % 2 == 1 {
         return Err(wrong_number());
     }
-    if wanted == NewId::Given(StreamId::ZERO) {
+    if new_id == NewId::Given(StreamId::ZERO) {
         return Err(ZERO_ID.into());
     }
     let (name, now_ms, config) = (&arguments[1], context.now_ms, context.config());
@@ -52,7 +52,7 @@ pub fn xadd(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(
         }
         None => Stream::new(&mut keys),
     };
-    let id = choose_id(wanted, stream.last, now_ms)?;
+    let id = choose_id(new_id, stream.last, now_ms)?;
     stream.append(keys.tx, config, id, words);
     let trimmed = trim.map_or(0, |trim| {
         stream.trim_by(keys.tx, &trim, options.policy.unwrap_or_default())
@@ -70,9 +70,9 @@ fn wrong_number() -> ErrorReply {
 }
 
 /// The ID of the new entry, which must be above `last`.
-fn choose_id(wanted: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, ErrorReply> {
+fn choose_id(new_id: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, ErrorReply> {
     let next = last.next().ok_or(EXHAUSTED)?;
-    match wanted {
+    match new_id {
         NewId::Auto => Ok(next.max(StreamId::new(now_ms, 0))),
         NewId::Millisecond(ms) if ms == last.ms() && next.ms() == ms => Ok(next),
         NewId::Millisecond(ms) if ms > last.ms() => Ok(StreamId::new(ms, 0)),
@@ -87,9 +87,9 @@ fn options(words: Arguments<'_>, adds: bool) -> Result<Options, ErrorReply> {
     while let Some(word) = words.get(options.length) {
         let value = words.tail(options.length + 1);
         let has_value = !value.is_empty();
-        let by_length = parse::is(word, "maxlen");
-        if has_value && (by_length || parse::is(word, "minid")) {
-            options.length += 1 + options.read_keep(by_length, value)?;
+        let limits_length = parse::is(word, "maxlen");
+        if has_value && (limits_length || parse::is(word, "minid")) {
+            options.length += 1 + options.read_keep(limits_length, value)?;
         } else if has_value && parse::is(word, "limit") {
             let limit = parse::required_integer(&value[0])?;
             options.limit = Some(u64::try_from(limit).map_err(|_| "ERR The LIMIT argument must be >= 0.")?);
@@ -111,14 +111,14 @@ fn options(words: Arguments<'_>, adds: bool) -> Result<Options, ErrorReply> {
 
 impl Options {
     /// `[=|~] threshold`. Returns how many words that was.
-    fn read_keep(&mut self, by_length: bool, words: Arguments<'_>) -> Result<usize, ErrorReply> {
+    fn read_keep(&mut self, limits_length: bool, words: Arguments<'_>) -> Result<usize, ErrorReply> {
         if self.keep.is_some() {
             return Err("ERR syntax error, MAXLEN and MINID options at the same time are not compatible".into());
         }
         let has_sign = words.len() >= 2 && matches!(&words[0], b"~" | b"=");
         self.approximate = has_sign && &words[0] == b"~";
         let threshold = &words[usize::from(has_sign)];
-        self.keep = Some(if by_length {
+        self.keep = Some(if limits_length {
             let length = parse::required_integer(threshold)?;
             Keep::Length(u64::try_from(length).map_err(|_| "ERR The MAXLEN argument must be >= 0.")?)
         } else {

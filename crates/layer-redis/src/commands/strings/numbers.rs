@@ -40,9 +40,9 @@ fn add(context: &mut Context<'_, '_>, name: &[u8], amount: i64) -> Result<(), Er
     };
     let value = value.checked_add(amount).ok_or(errors::OVERFLOW)?;
     let mut text = [0; 20];
-    let mut rest = &mut text[..];
-    write!(rest, "{value}").expect("twenty bytes hold every 64-bit integer");
-    let length = 20 - rest.len();
+    let mut buffer = &mut text[..];
+    write!(buffer, "{value}").expect("twenty bytes hold every 64-bit integer");
+    let length = 20 - buffer.len();
     let header = Header::new(Kind::String).expiry(old.and_then(|entry| entry.expiry_ms));
     keys.put(name, header, &text[..length]);
     context.reply.integer(value);

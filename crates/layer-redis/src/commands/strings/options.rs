@@ -71,9 +71,9 @@ pub fn of_set(arguments: Arguments<'_>) -> Result<Options<'_>, ErrorReply> {
         } else if let Some(unit) = unit(word) {
             options.lifetime = until(options.lifetime, unit, words.next())?;
         } else {
-            let known = Condition::on_value(word, words.next());
+            let condition = Condition::on_value(word, words.next());
             let first = matches!(options.condition, Condition::Always);
-            options.condition = known.filter(|_| first).ok_or(errors::SYNTAX)?;
+            options.condition = condition.filter(|_| first).ok_or(errors::SYNTAX)?;
         }
     }
     options.condition.check_digest()?;

@@ -28,8 +28,8 @@ pub fn append(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
 }
 
 pub fn strlen(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result<(), ErrorReply> {
-    let found = context.read_kind(&arguments[1], Kind::String)?;
-    context.reply.integer(length(found.as_ref()) as i64);
+    let entry = context.read_kind(&arguments[1], Kind::String)?;
+    context.reply.integer(length(entry.as_ref()) as i64);
     Ok(())
 }
 

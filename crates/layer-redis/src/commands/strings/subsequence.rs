@@ -106,15 +106,15 @@ fn reply_indexes(context: &mut Context<'_, '_>, options: &Options, table: &Table
     reply.map(2);
     reply.bulk(b"matches");
     reply.array(matches.len());
-    for found in &matches {
+    for matched in &matches {
         reply.array(2 + usize::from(options.match_length));
-        for end in [found.a_end, found.b_end] {
+        for end in [matched.a_end, matched.b_end] {
             reply.array(2);
-            reply.integer((end - found.length) as i64);
+            reply.integer((end - matched.length) as i64);
             reply.integer(end as i64 - 1);
         }
         if options.match_length {
-            reply.integer(found.length as i64);
+            reply.integer(matched.length as i64);
         }
     }
     reply.bulk(b"len");
@@ -187,7 +187,7 @@ impl<'v> Table<'v> {
                 continue;
             }
             match matches.last_mut() {
-                Some(found) if extends => found.length += 1,
+                Some(matched) if extends => matched.length += 1,
                 _ => matches.push(Match {
                     a_end: i,
                     b_end: j,

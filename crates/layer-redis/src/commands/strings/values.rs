@@ -38,9 +38,11 @@ pub(super) fn reply_part(context: &mut Context<'_, '_>, entry: &Entry, range: Ra
     let (length, value) = (range.end - range.start, StringValue::of(entry));
     if context.makes_late(length) {
         if let Some(place) = context.reply.bulk_to_come(length as usize) {
-            let held = HeldString::new(context.tx, entry);
-            let mut left = range;
-            context.make_late(place, length as usize, move |out| held.append_step(&mut left, out));
+            let string = HeldString::new(context.tx, entry);
+            let mut remaining = range;
+            context.make_late(place, length as usize, move |out| {
+                string.append_step(&mut remaining, out)
+            });
         }
         return;
     }
@@ -292,8 +294,8 @@ pub fn msetex(context: &mut Context<'_, '_>, arguments: Arguments<'_>) -> Result
     };
     let mut keys = context.keys();
     let holds = pairs().all(|(name, _)| {
-        let found = keys.find(name);
-        options.condition.holds(keys.tx, found.as_ref())
+        let existing = keys.find(name);
+        options.condition.holds(keys.tx, existing.as_ref())
     });
     for (name, value) in pairs().filter(|_| holds) {
         let kept_ms = context.keys().find(name).and_then(|entry| entry.expiry_ms);
