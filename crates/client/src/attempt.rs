@@ -291,9 +291,9 @@ impl Attempt {
         if conflicts {
             state.read_conflicts.add_key(key);
         }
-        if let Some(known) = state.values.get(key).cloned() {
+        if let Some(value) = state.values.get(key).cloned() {
             drop(state);
-            return take(Ok(known));
+            return take(Ok(value));
         }
         let key = Box::from(key);
         let position = state.begin_get(Get { key, system, take });

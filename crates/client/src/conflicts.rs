@@ -142,7 +142,7 @@ impl ReadConflicts {
 
     /// Adds the parts of `start..end` that were read. Each counts as much as the whole, as in the
     /// original.
-    pub fn add_parts(&mut self, (start, end): (&[u8], &[u8]), parts: &[(Vec<u8>, Vec<u8>)]) {
+    pub fn add_parts(&mut self, start: &[u8], end: &[u8], parts: &[(Vec<u8>, Vec<u8>)]) {
         for (part_start, part_end) in parts {
             self.reported_bytes += REPORTED_RANGE_BYTES + start.len() + end.len();
             self.ranges.add(part_start, part_end);

@@ -63,23 +63,23 @@ impl Mapper {
     }
 
     pub fn query(&self, key: &[u8], value: &[u8]) -> Result<Query, ErrorCode> {
-        let (mut of_key, mut of_value) = (None, None);
+        let (mut key_elements, mut value_elements) = (None, None);
         let mut mapped = Vec::new();
         for part in &self.parts {
-            let (known, whole, index, failure) = match part {
+            let (parsed, whole, index, failure) = match part {
                 Part::Literal(element) => {
                     mapped.extend_from_slice(element);
                     continue;
                 }
-                Part::OfKey(index) => (&mut of_key, key, index, ErrorCode::KEY_NOT_TUPLE),
-                Part::OfValue(index) => (&mut of_value, value, index, ErrorCode::VALUE_NOT_TUPLE),
+                Part::OfKey(index) => (&mut key_elements, key, index, ErrorCode::KEY_NOT_TUPLE),
+                Part::OfValue(index) => (&mut value_elements, value, index, ErrorCode::VALUE_NOT_TUPLE),
             };
             let index = index.ok_or(ErrorCode::MAPPER_BAD_INDEX)?;
             // Keys and values without a selected element need not be tuples.
-            if known.is_none() {
-                *known = Some(elements(whole).ok_or(failure)?);
+            if parsed.is_none() {
+                *parsed = Some(elements(whole).ok_or(failure)?);
             }
-            let element = known.as_ref().and_then(|elements| elements.get(index));
+            let element = parsed.as_ref().and_then(|elements| elements.get(index));
             mapped.extend_from_slice(element.ok_or(ErrorCode::MAPPER_BAD_INDEX)?);
         }
         Ok(match self.is_range {
@@ -148,27 +148,27 @@ fn encoded(bytes: &[u8]) -> Vec<u8> {
 
 /// Returns the encoded elements of a tuple; `None`: the bytes are no tuple.
 fn elements(tuple: &[u8]) -> Option<Vec<&[u8]>> {
-    let (mut elements, mut rest) = (Vec::new(), tuple);
-    while !rest.is_empty() {
-        let (element, after) = rest.split_at_checked(element_bytes(rest)?)?;
+    let (mut elements, mut remaining) = (Vec::new(), tuple);
+    while !remaining.is_empty() {
+        let (element, after) = remaining.split_at_checked(element_bytes(remaining)?)?;
         elements.push(element);
-        rest = after;
+        remaining = after;
     }
     Some(elements)
 }
 
 /// The length of the first element.
 fn element_bytes(tuple: &[u8]) -> Option<usize> {
-    let (&kind, rest) = tuple.split_first()?;
+    let (&kind, body) = tuple.split_first()?;
     let content = match kind {
         0x00 | 0x26 | 0x27 => 0,
-        BYTES | TEXT => terminated_bytes(rest)?,
-        NESTED => nested_bytes(rest)?,
+        BYTES | TEXT => terminated_bytes(body)?,
+        NESTED => nested_bytes(body)?,
         // Whole numbers of many bytes have their length behind the type, negative ones its
         // complement.
-        0x0b => 1 + usize::from(!*rest.first()?),
+        0x0b => 1 + usize::from(!*body.first()?),
         0x0c..=0x1c => usize::from(kind.abs_diff(0x14)),
-        0x1d => 1 + usize::from(*rest.first()?),
+        0x1d => 1 + usize::from(*body.first()?),
         0x20 => 4,
         0x21 | 0x31 => 8,
         0x30 => 16,

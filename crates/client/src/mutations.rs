@@ -84,21 +84,21 @@ mod tests {
     #[test]
     fn mutations_survive_a_round_trip() {
         let mut mutations = Mutations::default();
-        let given: [(MutationKind, &[u8], &[u8]); 4] = [
+        let expected: [(MutationKind, &[u8], &[u8]); 4] = [
             (MutationKind::Set, b"k", b"value"),
             (MutationKind::Clear, b"", b""),
             (MutationKind::ClearRange, b"a", b"b"),
             (MutationKind::Set, b"kk", b""),
         ];
-        for (kind, key, value) in given {
+        for (kind, key, value) in expected {
             mutations.push(kind, key, value);
         }
-        for first in 0..=given.len() {
-            let found: Vec<_> = mutations
+        for first in 0..=expected.len() {
+            let decoded: Vec<_> = mutations
                 .since(first)
-                .map(|one| (one.kind, one.key, one.value))
+                .map(|mutation| (mutation.kind, mutation.key, mutation.value))
                 .collect();
-            assert_eq!(found, given[first..]);
+            assert_eq!(decoded, expected[first..]);
         }
     }
 }

@@ -178,10 +178,10 @@ impl View {
         let base = selector.base();
         let reverse = selector.offset < 1;
         let steps = i64::from(selector.offset);
-        let wanted = if reverse { 1 - steps } else { steps };
-        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let rows_max = if reverse { 1 - steps } else { steps };
+        let rows_max = usize::try_from(rows_max).unwrap_or(usize::MAX);
         let options = RangeOptions {
-            rows_max: wanted,
+            rows_max,
             bytes_max: 0,
             reverse,
         };
@@ -191,7 +191,7 @@ impl View {
             (&base[..], self.end)
         };
         let rows = self.merged(start, end, options).await?.rows;
-        Ok(match rows.into_iter().nth(wanted - 1) {
+        Ok(match rows.into_iter().nth(rows_max - 1) {
             Some((key, _)) => key,
             None if reverse => Vec::new(),
             None => self.end.to_vec(),
@@ -242,9 +242,9 @@ impl View {
     /// Rows of `start..end`, stored and own.
     async fn merged(&self, start: &[u8], end: &[u8], options: RangeOptions) -> Result<Rows, ErrorCode> {
         let mut gathered = Gathered::new(options);
-        let whole = (start, end);
+        let (whole_start, whole_end) = (start, end);
         let (mut start, mut end) = (start.to_vec(), end.to_vec());
-        let mut asked = 0;
+        let mut requests = 0;
         while start < end {
             let (stop, piece) = match self.cleared_piece(&start, &end, options.reverse) {
                 Some(stop) => (stop, Vec::new()),
@@ -254,8 +254,8 @@ impl View {
                     break;
                 }
                 None => {
-                    asked += 1;
-                    self.stored_piece(&start, &end, &gathered, asked).await?
+                    requests += 1;
+                    self.stored_piece(&start, &end, &gathered, requests).await?
                 }
             };
             let (from, to) = match options.reverse {
@@ -272,7 +272,7 @@ impl View {
             }
         }
         let rows = gathered.rows;
-        let (first, last) = covered(whole, &rows, options.reverse);
+        let (first, last) = covered(whole_start, whole_end, &rows, options.reverse);
         self.check_readable(&first, &last)?;
         Ok(rows)
     }
@@ -286,14 +286,14 @@ impl View {
         Some(stop.to_vec())
     }
 
-    /// The next stored rows, in order, and the key up to which there are no others. `asked` counts
-    /// the requests.
+    /// The next stored rows, in order, and the key up to which there are no others. `requests` is
+    /// the number of requests.
     async fn stored_piece(
         &self,
         start: &[u8],
         end: &[u8],
         gathered: &Gathered,
-        asked: u32,
+        requests: u32,
     ) -> Result<(Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>), ErrorCode> {
         let reverse = gathered.options.reverse;
         let version = self.attempt.version().await?;
@@ -302,7 +302,7 @@ impl View {
             begin: WireSelector::first_at_or_after(start),
             end: WireSelector::first_at_or_after(end),
             rows_max: gathered.rows_to_ask(&self.writes),
-            bytes_max: gathered.bytes_to_ask(asked),
+            bytes_max: gathered.bytes_to_ask(requests),
             reverse,
             system: self.end == SYSTEM_KEYS_END,
         };
@@ -397,7 +397,7 @@ impl View {
             if self.writes.is_empty() {
                 return conflicts.add(start, end);
             }
-            conflicts.add_parts((start, end), &self.writes.depended_on(start, end));
+            conflicts.add_parts(start, end, &self.writes.depended_on(start, end));
         });
     }
 }
@@ -423,7 +423,7 @@ impl LocatedRange<'_> {
         if self.begin.offset < 1 {
             first = self.start.clone();
         }
-        covered((&first, &last), read, reverse)
+        covered(&first, &last, read, reverse)
     }
 }
 
@@ -466,10 +466,12 @@ impl Gathered {
     }
 
     /// Number of bytes to request, which doubles after a piece whose rows own writes have hidden.
-    fn bytes_to_ask(&self, asked: u32) -> u32 {
+    fn bytes_to_ask(&self, requests: u32) -> u32 {
         let bytes = match self.options.bytes_max {
             0 => PIECE_BYTES,
-            bytes => bytes.saturating_mul(1 << (asked - 1).min(20)).min(LIMITED_PIECE_BYTES),
+            bytes => bytes
+                .saturating_mul(1 << (requests - 1).min(20))
+                .min(LIMITED_PIECE_BYTES),
         };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
@@ -481,7 +483,7 @@ impl Gathered {
 }
 
 /// The part of a range that its rows cover: less than all of it if a limit ended them.
-fn covered((start, end): (&[u8], &[u8]), read: &Rows, reverse: bool) -> (Vec<u8>, Vec<u8>) {
+fn covered(start: &[u8], end: &[u8], read: &Rows, reverse: bool) -> (Vec<u8>, Vec<u8>) {
     match read.rows.last() {
         Some((key, _)) if read.more && !reverse => (start.to_vec(), key_after(key)),
         Some((key, _)) if read.more => (key.clone(), end.to_vec()),

@@ -69,14 +69,14 @@ pub(crate) fn is_empty_module(begin: &[u8], end: &[u8]) -> bool {
     TENANTS <= begin && end <= TENANTS_END
 }
 
-pub(crate) async fn get(attempt: &Attempt, told: &SpecialKeyInfo, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
+pub(crate) async fn get(attempt: &Attempt, info: &SpecialKeyInfo, key: &[u8]) -> Result<Option<Vec<u8>>, ErrorCode> {
     let Some(module) = module_of(key) else {
-        return match told.relaxed {
+        return match info.relaxed {
             true => Ok(None),
             false => Err(ErrorCode::SPECIAL_KEYS_NO_MODULE),
         };
     };
-    let rows = rows_of(attempt, told, module).await?;
+    let rows = rows_of(attempt, info, module).await?;
     Ok(rows
         .into_iter()
         .find(|(row_key, _)| row_key == key)
@@ -87,8 +87,9 @@ pub(crate) async fn get(attempt: &Attempt, told: &SpecialKeyInfo, key: &[u8]) ->
 /// keys here.
 pub(crate) async fn get_range(
     attempt: &Attempt,
-    told: &SpecialKeyInfo,
-    (begin, end): (&Selector, &Selector),
+    info: &SpecialKeyInfo,
+    begin: &Selector,
+    end: &Selector,
     range: RangeOptions,
 ) -> Result<Rows, ErrorCode> {
     let (begin, end) = (bound(begin), bound(end));
@@ -102,7 +103,7 @@ pub(crate) async fn get_range(
         let (start, stop) = MODULES[touched[0]];
         start <= begin.as_slice() && end.as_slice() <= stop
     };
-    if !is_inside && !told.relaxed {
+    if !is_inside && !info.relaxed {
         return Err(match touched.len() {
             0 => ErrorCode::SPECIAL_KEYS_NO_MODULE,
             _ => ErrorCode::SPECIAL_KEYS_CROSS_MODULE,
@@ -110,13 +111,13 @@ pub(crate) async fn get_range(
     }
     let mut rows = Vec::new();
     for module in touched {
-        rows.extend(rows_of(attempt, told, module).await?);
+        rows.extend(rows_of(attempt, info, module).await?);
     }
-    Ok(within(rows, (&begin, &end), range))
+    Ok(within(rows, &begin, &end, range))
 }
 
 /// The rows of `begin..end`, as far as the limits allow.
-fn within(mut rows: Vec<(Vec<u8>, Vec<u8>)>, (begin, end): (&[u8], &[u8]), range: RangeOptions) -> Rows {
+fn within(mut rows: Vec<(Vec<u8>, Vec<u8>)>, begin: &[u8], end: &[u8], range: RangeOptions) -> Rows {
     rows.retain(|(key, _)| begin <= key.as_slice() && key.as_slice() < end);
     rows.sort();
     if range.reverse {
@@ -135,7 +136,7 @@ pub(crate) fn system_range(cluster: &Cluster, begin: &Selector, end: &Selector, 
     let (begin, end) = (bound(begin), bound(end));
     let is_computed = begin.starts_with(system_keys::SHARDS) || begin.starts_with(system_keys::CONFIGURATION);
     let end = end.as_slice().min(SYSTEM_KEYS_END);
-    is_computed.then(|| within(system_keys::rows(cluster), (&begin, end), range))
+    is_computed.then(|| within(system_keys::rows(cluster), &begin, end, range))
 }
 
 fn bound(selector: &Selector) -> Vec<u8> {
@@ -151,7 +152,7 @@ fn module_of(key: &[u8]) -> Option<usize> {
 
 async fn rows_of(
     attempt: &Attempt,
-    told: &SpecialKeyInfo,
+    info: &SpecialKeyInfo,
     module: usize,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode> {
     let cluster = &attempt.connection.cluster;
@@ -168,9 +169,9 @@ async fn rows_of(
         CONNECTION_STRING => cluster.connection_string.clone().into_bytes(),
         TRANSACTION => {
             let ranges = [
-                (CONFLICTING, &told.conflicting),
-                (READ_CONFLICTS, &told.read_conflicts),
-                (WRITE_CONFLICTS, &told.write_conflicts),
+                (CONFLICTING, &info.conflicting),
+                (READ_CONFLICTS, &info.read_conflicts),
+                (WRITE_CONFLICTS, &info.write_conflicts),
             ];
             let rows = ranges
                 .into_iter()
@@ -194,6 +195,9 @@ fn located(status: Vec<u8>, cluster: &Cluster) -> Vec<u8> {
         .and_then(Value::as_object_mut);
     for (_, process) in processes.into_iter().flatten() {
         process["address"] = cluster.addresses.first().cloned().into();
+    }
+    if let Some(described) = described.get_mut("cluster").and_then(Value::as_object_mut) {
+        described.insert("connection_string".into(), cluster.connection_string.clone().into());
     }
     if let Some(client) = described.get_mut("client").and_then(Value::as_object_mut) {
         let path = cluster.path.as_ref().map(|path| path.display().to_string());

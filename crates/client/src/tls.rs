@@ -36,9 +36,9 @@ impl TlsSettings {
     /// These settings, and where nothing was set, what the environment says. Fails if a file cannot
     /// be read.
     pub fn or_environment(self) -> Result<TlsSettings, ErrorCode> {
-        let file = |given: Option<Vec<u8>>, variable: &str| match (given, std::env::var_os(variable)) {
+        let file = |pem: Option<Vec<u8>>, variable: &str| match (pem, std::env::var_os(variable)) {
             (None, Some(path)) if !path.is_empty() => read(Path::new(&path)).map(Some),
-            (given, _) => Ok(given),
+            (pem, _) => Ok(pem),
         };
         Ok(TlsSettings {
             authorities: file(self.authorities, AUTHORITY_FILE)?,

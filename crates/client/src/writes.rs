@@ -111,7 +111,7 @@ impl Writes {
     pub fn of_key(&self, key: &[u8]) -> Option<&Written> {
         match self.keys.get(key) {
             None if self.cleared.containing(key).is_some() => Some(&Written::Cleared),
-            known => known,
+            written => written,
         }
     }
 
@@ -156,20 +156,20 @@ impl Writes {
     /// the keys that it set or cleared. Keys with operations that need the stored value are parts
     /// of their own.
     pub fn depended_on(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut left = RangeSet::default();
-        left.add(start, end);
+        let mut ranges = RangeSet::default();
+        ranges.add(start, end);
         for (cleared_start, cleared_end) in self.cleared.iter() {
-            left.remove(cleared_start, cleared_end);
+            ranges.remove(cleared_start, cleared_end);
         }
         let mut needed = Vec::new();
         for (key, written) in self.keys_in(start, end) {
-            left.remove(key, &key_after(key));
+            ranges.remove(key, &key_after(key));
             if written.needs_stored() && self.cleared.containing(key).is_none() {
                 needed.push((key.clone(), key_after(key)));
             }
         }
-        let left = left.iter().map(|(start, end)| (start.to_vec(), end.to_vec()));
-        left.chain(needed).collect()
+        let ranges = ranges.iter().map(|(start, end)| (start.to_vec(), end.to_vec()));
+        ranges.chain(needed).collect()
     }
 }
 

@@ -85,7 +85,7 @@ unsafe impl Send for Strings {}
 impl KeyValues {
     pub fn new(rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool) -> KeyValues {
         KeyValues {
-            array: rows.iter().map(FDBKeyValue::of).collect(),
+            array: rows.iter().map(|(key, value)| FDBKeyValue::new(key, value)).collect(),
             _rows: rows,
             more,
         }
@@ -352,16 +352,51 @@ pub unsafe extern "C" fn fdb_future_get_error(future: *mut FDBFuture) -> Code {
     guarded(|| unsafe { shared(future) }.error())
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fdb_future_get_int64(future: *mut FDBFuture, out: *mut i64) -> Code {
+/// Copies the number that `pick` finds in a ready value. `pick` returns `None` for a value of
+/// another type, which is the caller's error.
+///
+/// # Safety
+///
+/// As of the function of the interface that calls it.
+unsafe fn copy<T>(future: *mut FDBFuture, out: *mut T, pick: impl FnOnce(&Value) -> Option<T>) -> Code {
     guarded(|| {
-        let number = unsafe { shared(future) }.lend(|value| match value {
-            Value::Int64(number) => Some(*number),
-            _ => None,
-        })?;
+        let number = unsafe { shared(future) }.lend(pick)?;
         unsafe { write(out, number) };
         Ok(())
     })
+}
+
+/// The same for an array, its length, and whether more rows follow if `out_more` is given.
+///
+/// # Safety
+///
+/// As of the function of the interface that calls it.
+unsafe fn copy_array<T>(
+    future: *mut FDBFuture,
+    out_array: *mut *const T,
+    out_count: *mut c_int,
+    out_more: Option<*mut c_int>,
+    pick: impl FnOnce(&Value) -> Option<(*const T, usize, bool)>,
+) -> Code {
+    guarded(|| {
+        let (array, count, more) = unsafe { shared(future) }.lend(pick)?;
+        unsafe { write(out_array, array) };
+        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
+        if let Some(out_more) = out_more {
+            unsafe { write(out_more, c_int::from(more)) };
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_get_int64(future: *mut FDBFuture, out: *mut i64) -> Code {
+    unsafe {
+        copy(future, out, |value| match value {
+            Value::Int64(number) => Some(*number),
+            _ => None,
+        })
+    }
 }
 
 /// The name of `fdb_future_get_int64` before API version 620.
@@ -372,38 +407,32 @@ pub unsafe extern "C" fn fdb_future_get_version(future: *mut FDBFuture, out: *mu
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_future_get_uint64(future: *mut FDBFuture, out: *mut u64) -> Code {
-    guarded(|| {
-        let number = unsafe { shared(future) }.lend(|value| match value {
+    unsafe {
+        copy(future, out, |value| match value {
             Value::Uint64(number) => Some(*number),
             _ => None,
-        })?;
-        unsafe { write(out, number) };
-        Ok(())
-    })
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_future_get_bool(future: *mut FDBFuture, out: *mut c_int) -> Code {
-    guarded(|| {
-        let number = unsafe { shared(future) }.lend(|value| match value {
-            Value::Int64(number) => Some(*number),
+    unsafe {
+        copy(future, out, |value| match value {
+            Value::Int64(number) => Some(c_int::from(*number != 0)),
             _ => None,
-        })?;
-        unsafe { write(out, c_int::from(number != 0)) };
-        Ok(())
-    })
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_future_get_double(future: *mut FDBFuture, out: *mut c_double) -> Code {
-    guarded(|| {
-        let number = unsafe { shared(future) }.lend(|value| match value {
+    unsafe {
+        copy(future, out, |value| match value {
             Value::Double(number) => Some(*number),
             _ => None,
-        })?;
-        unsafe { write(out, number) };
-        Ok(())
-    })
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -452,16 +481,12 @@ pub unsafe extern "C" fn fdb_future_get_keyvalue_array(
     out_count: *mut c_int,
     out_more: *mut c_int,
 ) -> Code {
-    guarded(|| {
-        let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
+    unsafe {
+        copy_array(future, out_array, out_count, Some(out_more), |value| match value {
             Value::KeyValues(rows) => Some((rows.array.as_ptr(), rows.array.len(), rows.more)),
             _ => None,
-        })?;
-        unsafe { write(out_array, array) };
-        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
-        unsafe { write(out_more, c_int::from(more)) };
-        Ok(())
-    })
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -471,16 +496,12 @@ pub unsafe extern "C" fn fdb_future_get_mappedkeyvalue_array(
     out_count: *mut c_int,
     out_more: *mut c_int,
 ) -> Code {
-    guarded(|| {
-        let (array, count, more) = unsafe { shared(future) }.lend(|value| match value {
+    unsafe {
+        copy_array(future, out_array, out_count, Some(out_more), |value| match value {
             Value::MappedKeyValues(rows) => Some(rows.array()),
             _ => None,
-        })?;
-        unsafe { write(out_array, array) };
-        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
-        unsafe { write(out_more, c_int::from(more)) };
-        Ok(())
-    })
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -489,15 +510,12 @@ pub unsafe extern "C" fn fdb_future_get_key_array(
     out_array: *mut *const FDBKey,
     out_count: *mut c_int,
 ) -> Code {
-    guarded(|| {
-        let (array, count) = unsafe { shared(future) }.lend(|value| match value {
-            Value::Keys(keys) => Some((keys.array.as_ptr(), keys.array.len())),
+    unsafe {
+        copy_array(future, out_array, out_count, None, |value| match value {
+            Value::Keys(keys) => Some((keys.array.as_ptr(), keys.array.len(), false)),
             _ => None,
-        })?;
-        unsafe { write(out_array, array) };
-        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
-        Ok(())
-    })
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -506,13 +524,10 @@ pub unsafe extern "C" fn fdb_future_get_string_array(
     out_strings: *mut *const *const c_char,
     out_count: *mut c_int,
 ) -> Code {
-    guarded(|| {
-        let (array, count) = unsafe { shared(future) }.lend(|value| match value {
-            Value::Strings(strings) => Some((strings.array.as_ptr(), strings.array.len())),
+    unsafe {
+        copy_array(future, out_strings, out_count, None, |value| match value {
+            Value::Strings(strings) => Some((strings.array.as_ptr(), strings.array.len(), false)),
             _ => None,
-        })?;
-        unsafe { write(out_strings, array) };
-        unsafe { write(out_count, c_int::try_from(count).unwrap_or(c_int::MAX)) };
-        Ok(())
-    })
+        })
+    }
 }

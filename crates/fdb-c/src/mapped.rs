@@ -95,7 +95,8 @@ impl MappedKeyValues {
                     (VALUE, Outcome { value: found })
                 }
                 Mapped::Range { begin, end, rows } => {
-                    let rows: Vec<FDBKeyValue> = rows.iter().map(FDBKeyValue::of).collect();
+                    let rows = rows.iter().map(|(key, value)| FDBKeyValue::new(key, value));
+                    let rows: Vec<FDBKeyValue> = rows.collect();
                     let count = c_int::try_from(rows.len()).unwrap_or(c_int::MAX);
                     let range = Range {
                         begin: first_at_or_after(begin),

@@ -182,8 +182,8 @@ pub(crate) static TRANSACTION_OPTIONS: &[OptionEntry] = &[
 ];
 
 pub(crate) fn find(table: &'static [OptionEntry], number: c_int) -> Result<&'static OptionEntry, ErrorCode> {
-    let found = table.iter().find(|option| option.number == number);
-    found.ok_or(ErrorCode::INVALID_OPTION)
+    let option = table.iter().find(|option| option.number == number);
+    option.ok_or(ErrorCode::INVALID_OPTION)
 }
 
 /// Whether the option exists and may have this value.

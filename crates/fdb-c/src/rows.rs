@@ -28,10 +28,6 @@ impl FDBKey {
 }
 
 impl FDBKeyValue {
-    pub fn of((key, value): &(Vec<u8>, Vec<u8>)) -> FDBKeyValue {
-        FDBKeyValue::new(key, value)
-    }
-
     pub fn new(key: &[u8], value: &[u8]) -> FDBKeyValue {
         FDBKeyValue {
             key: key.as_ptr(),

@@ -44,9 +44,6 @@ pub struct Reply {
     pub is_busy: bool,
 }
 
-/// SDKs repeat a request that ends in this.
-const OUT_OF_MEMORY: &str = "Internal server error: the server is out of memory. Delete something, or try again later.";
-
 impl Reply {
     /// The answer to a request that was refused.
     pub fn refusing(failure: &Failure) -> Reply {
@@ -84,9 +81,7 @@ impl DynamoDb {
         let operation = target.operation();
         match wire::shape::check(operation.input, request) {
             Ok(()) => match self.engine.admission() {
-                Admission::Refused if target.makes_larger(request) => {
-                    settled(Err(Failure::new(Exception::InternalServer, OUT_OF_MEMORY)))
-                }
+                Admission::Refused if target.makes_larger(request) => settled(Err(Failure::out_of_memory())),
                 Admission::Later if target.makes_larger(request) => settled(Err(Failure::busy())),
                 _ => (operation.run)(self, request),
             },

@@ -115,8 +115,8 @@ fn by_pid(pid: u64) -> String {
 }
 
 fn write(function: &str, pid: u64, params: &str) -> String {
-    let by_pid = by_pid(pid);
-    format!(r#"{{"{function}":{{"select":"ref","from":{by_pid}}},"params":{params}}}"#)
+    let source = by_pid(pid);
+    format!(r#"{{"{function}":{{"select":"ref","from":{source}}},"params":{params}}}"#)
 }
 
 fn article(number: u64, score: u64) -> String {
@@ -199,13 +199,13 @@ fn main() {
             r#"{{"update":{{"ref":{{"collection":"news"}},"id":"{number}"}},"params":{{"object":{{"data":{{"object":{{"view_count":{score}}}}}}}}}}}"#
         )
     });
-    let by_ref = |n: u64| {
+    let reference_of = |n: u64| {
         let id = scattered(scattered(n) % 10_000) >> 1;
         format!(r#"{{"ref":{{"collection":"calvin"}},"id":"{id}"}}"#)
     };
-    show("ycsb read", &|n| format!(r#"{{"get":{}}}"#, by_ref(n)));
+    show("ycsb read", &|n| format!(r#"{{"get":{}}}"#, reference_of(n)));
     show("ycsb update", &|n| {
-        let (reference, text) = (by_ref(n), "y".repeat(100));
+        let (reference, text) = (reference_of(n), "y".repeat(100));
         format!(
             r#"{{"update":{reference},"params":{{"object":{{"data":{{"object":{{"field{}":"{text}"}}}}}}}}}}"#,
             n % 10

@@ -62,5 +62,6 @@ pub use service::headers::presented_secret;
 pub use service::invariants::FaunaInvariants;
 pub use service::message::{Refusal, Reply, Request, Unanswered};
 pub use service::rate_limits::{Operations, RateLimits};
+pub use service::replica::only_reads;
 pub use service::streams::{Stream, StreamStep};
 pub use service::{BODY_BYTES_MAX, Fauna, RootSecret};

@@ -2,7 +2,7 @@
 //! take little longer than one.
 
 use quartet_engine::Reader;
-use quartet_store::Walk;
+use quartet_engine::Walk;
 use quartet_wire_keyvalue::{Commit, Frame, Malformed, MutationKind, RangeRequest, Request, next_frame};
 use smallvec::SmallVec;
 

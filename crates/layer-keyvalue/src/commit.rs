@@ -25,7 +25,7 @@ pub(crate) fn translated(commit: &Commit<'_>, options: &Options) -> Result<Commi
         return Err(ErrorCode::TRANSACTION_TOO_LARGE);
     }
     let mutations = commit.mutations.iter();
-    let mutations = mutations.map(|one| mutation(one, commit.system));
+    let mutations = mutations.map(|change| mutation(change, commit.system));
     Ok(CommitRequest {
         read_version: Version(commit.read_version),
         read_conflicts: ranges(&commit.read_conflicts)?,

@@ -18,6 +18,7 @@
 //! | `sizes`     | estimates: how large a range is, and where to cut it              |
 //! | `invariants`| the invariants that `quartet check` verifies                      |
 //! | `status`    | the server's status, as JSON                                      |
+//! | `workload`  | counts of requests and their rates, for the status                |
 
 mod batching;
 mod changes;
@@ -30,6 +31,7 @@ mod sizes;
 mod status;
 mod versions;
 mod watches;
+mod workload;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -44,6 +46,7 @@ pub use session::{Answered, Session};
 pub use watches::Wake;
 
 use crate::versions::Versions;
+use crate::workload::Workload;
 
 /// The end of the keys of ordinary transactions, and of transactions with access to system keys.
 pub(crate) const USER_KEYS_END: &[u8] = b"\xff";
@@ -119,6 +122,7 @@ pub struct KeyValue {
     /// Another number for each start of the server.
     instance: u64,
     sessions: AtomicUsize,
+    workload: Workload,
     /// The memory of the watches of all sessions.
     watched_bytes: Arc<AtomicUsize>,
 }
@@ -132,6 +136,7 @@ impl KeyValue {
             versions: Versions::new(options.read_window_micros),
             instance,
             sessions: AtomicUsize::new(0),
+            workload: Workload::default(),
             watched_bytes: Arc::default(),
         }
     }

@@ -110,8 +110,8 @@ mod tests {
                     quartet_wire_keyvalue::Reply::put_range(&mut reply, 1, |body| read(&reader, &request, body));
                     let frame = quartet_wire_keyvalue::next_frame(&reply, 1 << 20).unwrap().unwrap();
                     let range = RangeReply::parse(frame.body).unwrap();
-                    let found: Vec<Vec<u8>> = range.rows().map(|(key, _)| key.to_vec()).collect();
-                    assert_eq!(found, expected, "{begin:?} {end:?} {reverse}");
+                    let keys: Vec<Vec<u8>> = range.rows().map(|(key, _)| key.to_vec()).collect();
+                    assert_eq!(keys, expected, "{begin:?} {end:?} {reverse}");
                     expected.reverse();
                 }
             }

@@ -35,7 +35,7 @@ fn base<'a>(selector: &Selector<'a>, end: &'a [u8]) -> Cow<'a, [u8]> {
 pub(crate) fn resolve(reader: &Reader, selector: &Selector<'_>, end: &[u8]) -> Vec<u8> {
     let base = base(selector, end);
     let offset = i64::from(selector.offset);
-    let found = if offset >= 1 {
+    let entry = if offset >= 1 {
         let index = u64::try_from(offset - 1).unwrap_or_default();
         reader.nth(&base, end, index)
     } else {
@@ -46,7 +46,7 @@ pub(crate) fn resolve(reader: &Reader, selector: &Selector<'_>, end: &[u8]) -> V
             _ => return Vec::new(),
         }
     };
-    match found {
+    match entry {
         Some(row) => Transaction::layer_key(&row).to_vec(),
         None => end.to_vec(),
     }

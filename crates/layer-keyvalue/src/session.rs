@@ -9,14 +9,15 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use quartet_engine::Row;
 use quartet_engine::{Admission, CommitError, Dependency, Durability, Reader, RowValue};
 use quartet_model::Version;
-use quartet_store::Row;
 use quartet_wire_keyvalue::{
     Commit, ErrorCode, Frame, Hello, PROTOCOL_VERSION, RangeRequest, Reply, Request, Selector, Welcome,
 };
 
 use crate::watches::{Wake, Watches};
+use crate::workload::{Count, Tally};
 use crate::{KeyValue, batching, check_bound, check_readable_key, commit, keys_end, ranges, selectors, sizes};
 
 /// The outcome of a request.
@@ -43,6 +44,8 @@ pub struct Session {
     /// Number of commits whose state was kept.
     commits_kept: u32,
     ahead: Ahead,
+    /// Counts of this batch.
+    tally: Tally,
     may_write: bool,
     now_micros: u64,
 }
@@ -65,7 +68,7 @@ struct Reading {
 /// named a version.
 const COMMITS_KEPT: u32 = 1_000;
 
-/// Number of open versions below which expired ones are not swept.
+/// Number of open versions below which expired versions are not swept.
 const READING_MANY: usize = 10_000;
 
 const SETTLED: Answered = Answered::Reply(Dependency::ZERO);
@@ -83,6 +86,7 @@ impl Session {
             committed: None,
             commits_kept: 0,
             ahead: Ahead::default(),
+            tally: Tally::default(),
             may_write,
         }
     }
@@ -108,6 +112,7 @@ impl Session {
     /// A kept state makes the next commits copy the nodes they change, so a busy client that never
     /// names a version stops paying for it, including states kept before.
     pub fn end_batch(&mut self) {
+        self.layer.workload.add(std::mem::take(&mut self.tally));
         self.ahead = Ahead::default();
         if let Some(reader) = self.committed.take() {
             let version = reader.version;
@@ -123,7 +128,7 @@ impl Session {
     /// To be called with requests that are about to be answered: what they read or write is looked
     /// for together.
     pub fn look_ahead(&mut self, together: &[(Frame<'_>, Request<'_>)]) {
-        let Some(((_, first), _)) = together.split_first().filter(|(_, others)| !others.is_empty()) else {
+        let Some(((_, first), _)) = together.split_first().filter(|(_, following)| !following.is_empty()) else {
             return;
         };
         match first {
@@ -149,6 +154,7 @@ impl Session {
     }
 
     pub fn answer(&mut self, id: u32, request: &Request<'_>, output: &mut Vec<u8>) -> Answered {
+        let start = output.len();
         let answered = match request {
             Request::Hello(hello) => self.welcome(id, hello, output),
             Request::ReadVersion => self.read_version(id, output),
@@ -179,12 +185,15 @@ impl Session {
                 limit,
                 system,
             } => check_range(begin, end, *system)
-                .and_then(|()| self.split_points(id, (begin, end), *piece_bytes, *limit, output)),
+                .and_then(|()| self.split_points(id, begin, end, *piece_bytes, *limit, output)),
             Request::Status => {
                 Reply::put_bytes(output, id, self.layer.status().as_bytes());
                 Ok(SETTLED)
             }
         };
+        if matches!(answered, Ok(Answered::Reply(_))) {
+            self.tally.add_answered(request, output.len() - start);
+        }
         answered.unwrap_or_else(|code| {
             Reply::put_failure(output, id, code, b"");
             SETTLED
@@ -261,8 +270,8 @@ impl Session {
     fn open_version(&mut self, id: u32, version: Version, output: &mut Vec<u8>) -> Result<Answered, ErrorCode> {
         self.layer.versions.named(self.now_micros);
         self.check_home()?;
-        let kept = self.layer.versions.first_at_or_after(version, self.now_micros);
-        let (opened, dependency) = match kept {
+        let state = self.layer.versions.first_at_or_after(version, self.now_micros);
+        let (opened, dependency) = match state {
             Some((opened, reader)) => {
                 let dependency = reader.upgrade().map_or(Dependency::ZERO, |reader| reader.dependency);
                 self.read_at(opened, reader);
@@ -386,10 +395,12 @@ impl Session {
         drop(partition);
         match committed {
             Ok((version, dependency)) => {
+                self.tally.add_committed(commit);
                 Reply::put_number(output, id, version.0);
                 Ok(Answered::Reply(dependency))
             }
             Err(CommitError::Conflict(changed)) => {
+                self.tally.add(Count::Conflicted, 1);
                 Reply::put_conflict(output, id, &changed);
                 Ok(SETTLED)
             }
@@ -429,6 +440,12 @@ impl Session {
         }
     }
 
+    /// The requests for the watches that have not fired, for a session at another home. Versions
+    /// that this one reads at are too old there.
+    pub fn watch_requests(&self) -> Vec<u8> {
+        self.watches.requests()
+    }
+
     /// Returns true if a watched key of this session was written: the caller then calls `fired`.
     pub fn is_touched(&self) -> bool {
         self.watches.is_touched()
@@ -456,7 +473,8 @@ impl Session {
     fn split_points(
         &mut self,
         id: u32,
-        (begin, end): (&[u8], &[u8]),
+        begin: &[u8],
+        end: &[u8],
         piece_bytes: u64,
         limit: u32,
         output: &mut Vec<u8>,
@@ -624,19 +642,19 @@ mod tests {
         let keys: [&[u8]; 5] = [b"a", b"none", b"b", b"b", b"c"];
         let mut input = Vec::new();
         keys.iter().for_each(|key| get(after, key).put(1, &mut input));
-        let others: [&[&[u8]]; 4] = [
+        let batches: [&[&[u8]]; 4] = [
             &keys,
             &[b"b", b"a", b"c"],
             &[b"none", b"a", b"a", b"b", b"c", b"c"],
             &[],
         ];
-        for asked in others {
+        for batch in batches {
             session.begin_batch();
             let together = first_requests(&input, FRAME_BYTES_MAX).unwrap();
             assert_eq!(together.len(), keys.len());
             session.look_ahead(&together);
             assert_eq!(session.ahead.rows.len(), keys.len());
-            for key in asked {
+            for key in batch {
                 assert_eq!(read(&mut session, before, key), None);
                 assert_eq!(
                     read(&mut session, after, key).as_deref(),
@@ -704,7 +722,7 @@ mod tests {
             ..Commit::default()
         });
         whole.put(2, &mut commits);
-        let told = [false, true].map(|ahead| {
+        let answers = [false, true].map(|ahead| {
             let (engine, space) = crate::test_engine();
             let layer = Arc::new(KeyValue::new(Arc::new(engine), space, crate::Options::default(), 1));
             let mut session = Session::new(layer, true, Arc::new(|| {}));
@@ -733,7 +751,7 @@ mod tests {
             assert!(read.len() > 1000);
             (committed, version, read)
         });
-        assert_eq!(told[0], told[1]);
+        assert_eq!(answers[0], answers[1]);
     }
 
     fn batch(session: &mut Session, request: &Request<'_>) -> u64 {

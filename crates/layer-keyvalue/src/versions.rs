@@ -75,29 +75,29 @@ impl Versions {
         if states.by_version.len() >= STATES_MAX {
             states.by_version.pop_first();
         }
-        let kept = states.by_version.entry(reader.version).or_insert_with(|| Kept {
+        let state = states.by_version.entry(reader.version).or_insert_with(|| Kept {
             reader: Arc::new(reader),
             users: 0,
             given_micros,
         });
-        kept.give(given_micros)
+        state.give(given_micros)
     }
 
     /// The first state at or after `version`, and its version, for one more user.
     pub fn first_at_or_after(&self, version: Version, now_micros: u64) -> Option<(Version, Weak<Reader>)> {
         let mut states = self.states.lock();
-        let (version, kept) = states.by_version.range_mut(version..).next()?;
-        Some((*version, kept.give(now_micros)))
+        let (version, state) = states.by_version.range_mut(version..).next()?;
+        Some((*version, state.give(now_micros)))
     }
 
     /// One user less.
     pub fn release(&self, version: Version) {
         let mut states = self.states.lock();
-        let Some(kept) = states.by_version.get_mut(&version) else {
+        let Some(state) = states.by_version.get_mut(&version) else {
             return;
         };
-        kept.users = kept.users.saturating_sub(1);
-        if kept.users == 0 {
+        state.users = state.users.saturating_sub(1);
+        if state.users == 0 {
             states.unused.push_back(version);
         }
         if states.unused.len() > UNUSED_MAX {
@@ -114,7 +114,7 @@ impl Versions {
         let mut states = self.states.lock();
         states
             .by_version
-            .retain(|_, kept| now_micros.saturating_sub(kept.given_micros) <= window_micros);
+            .retain(|_, state| now_micros.saturating_sub(state.given_micros) <= window_micros);
     }
 
     /// Drops all unused states.
@@ -151,7 +151,7 @@ impl States {
 
     /// Removes the state of a version that became unused, unless it is in use again.
     fn take_unused(&mut self, version: Version) -> Option<Kept> {
-        let is_unused = self.by_version.get(&version).is_some_and(|kept| kept.users == 0);
+        let is_unused = self.by_version.get(&version).is_some_and(|state| state.users == 0);
         is_unused.then(|| self.by_version.remove(&version)).flatten()
     }
 }
@@ -182,13 +182,13 @@ mod tests {
     fn the_oldest_states_go_when_there_are_too_many() {
         let (engine, space) = crate::test_engine();
         let versions = Versions::new(u64::MAX);
-        let kept: Vec<_> = (0..STATES_MAX + 10).map(|_| keep(&versions, &engine, space)).collect();
+        let states: Vec<_> = (0..STATES_MAX + 10).map(|_| keep(&versions, &engine, space)).collect();
         assert_eq!(versions.count(), STATES_MAX);
-        let is_there: Vec<bool> = kept.iter().map(|(_, reader)| reader.strong_count() > 0).collect();
+        let is_there: Vec<bool> = states.iter().map(|(_, reader)| reader.strong_count() > 0).collect();
         assert!(is_there[..10].iter().all(|is_there| !is_there));
         assert!(is_there[10..].iter().all(|is_there| *is_there));
         // The count continues after a dropped state.
-        versions.release(kept[0].0);
+        versions.release(states[0].0);
         assert_eq!(versions.count(), STATES_MAX);
     }
 
@@ -199,9 +199,9 @@ mod tests {
         let [unused, used, again] = [(); 3].map(|()| keep(&versions, &engine, space));
         versions.release(unused.0);
         versions.release(again.0);
-        let given = versions.first_at_or_after(again.0, 0).unwrap();
+        let shared = versions.first_at_or_after(again.0, 0).unwrap();
         versions.forget_unused();
-        let counts = [unused.1, used.1, given.1].map(|reader| reader.strong_count());
+        let counts = [unused.1, used.1, shared.1].map(|reader| reader.strong_count());
         assert_eq!(counts, [0, 1, 1]);
         versions.release(again.0);
         versions.forget_unused();

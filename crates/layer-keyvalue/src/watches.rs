@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quartet_engine::{Dependency, PartitionGuard, WatchId};
-use quartet_wire_keyvalue::ErrorCode;
+use quartet_wire_keyvalue::{ErrorCode, Request};
 
 use crate::KeyValue;
 
@@ -37,6 +37,19 @@ struct Watched {
     key: Vec<u8>,
     value: Option<Vec<u8>>,
     _counted: Counted,
+}
+
+impl Watched {
+    /// Writes the request once more.
+    fn put(&self, request: u32, output: &mut Vec<u8>) {
+        let watch = Request::Watch {
+            // It was allowed.
+            system: true,
+            key: &self.key,
+            value: self.value.as_deref(),
+        };
+        watch.put(request, output);
+    }
 }
 
 /// Bytes that a watch keeps, counted until it is dropped.
@@ -138,6 +151,14 @@ impl Watches {
         }
     }
 
+    /// The requests for what is watched.
+    pub fn requests(&self) -> Vec<u8> {
+        let mut requests = Vec::new();
+        let watched = self.by_request.iter();
+        watched.for_each(|(request, watched)| watched.put(*request, &mut requests));
+        requests
+    }
+
     pub fn is_empty(&self) -> bool {
         self.by_request.is_empty()
     }
@@ -174,8 +195,8 @@ mod tests {
         assert!(Counted::new(&all_bytes, 1).is_none());
         assert!(Counted::new(&all_bytes, usize::MAX).is_none());
         drop(half);
-        let one = Counted::new(&all_bytes, 1).unwrap();
-        drop((one, other_half));
+        let half = Counted::new(&all_bytes, 1).unwrap();
+        drop((half, other_half));
         assert_eq!(all_bytes.load(Ordering::Relaxed), 0);
     }
 }

@@ -11,9 +11,9 @@ pub(crate) struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(Malformed)?;
-        self.0 = rest;
-        Ok(taken)
+        let (field, remaining) = self.0.split_at_checked(bytes).ok_or(Malformed)?;
+        self.0 = remaining;
+        Ok(field)
     }
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {

@@ -38,14 +38,14 @@ pub struct Frame<'a> {
 /// The first frame of `input`; `None` until all of it has arrived. A frame larger than `bytes_max`
 /// is refused as soon as its length is known.
 pub fn next_frame(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, Malformed> {
-    let Some((length, rest)) = input.split_at_checked(LENGTH_BYTES) else {
+    let Some((length, body)) = input.split_at_checked(LENGTH_BYTES) else {
         return Ok(None);
     };
     let length = u32::from_le_bytes(length.try_into().map_err(|_| Malformed)?) as usize;
     if !(HEAD_BYTES..=bytes_max).contains(&length) {
         return Err(Malformed);
     }
-    let Some(frame) = rest.get(..length) else {
+    let Some(frame) = body.get(..length) else {
         return Ok(None);
     };
     let (head, body) = frame.split_at(HEAD_BYTES);

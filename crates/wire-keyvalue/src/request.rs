@@ -205,8 +205,8 @@ impl MutationKind {
             MutationKind::SetVersionstampedKey => 14,
             MutationKind::SetVersionstampedValue => 15,
             MutationKind::Atomic(operation) => {
-                let known = OPERATIONS.iter().find(|(_, known)| *known == operation);
-                known.expect("every operation has a number").0
+                let row = OPERATIONS.iter().find(|(_, candidate)| *candidate == operation);
+                row.expect("every operation has a number").0
             }
         }
     }
@@ -221,8 +221,8 @@ impl MutationKind {
             14 => Some(MutationKind::SetVersionstampedKey),
             15 => Some(MutationKind::SetVersionstampedValue),
             _ => {
-                let known = OPERATIONS.iter().find(|(known, _)| *known == number);
-                known.map(|(_, operation)| MutationKind::Atomic(*operation))
+                let row = OPERATIONS.iter().find(|(code, _)| *code == number);
+                row.map(|(_, operation)| MutationKind::Atomic(*operation))
             }
         }
     }

@@ -97,14 +97,14 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<MappedRows, ErrorCode>> + Send + use<> {
         let (begin, end) = (begin.clone(), end.clone());
-        let begun = self
+        let result = self
             .begin_mapped(&begin, &end, snapshot)
             .map(|(view, own)| (view.attempt.begin_read(), view, own));
         let mapper = Mapper::parse(mapper);
         async move {
-            let (under_way, view, own) = begun?;
+            let (under_way, view, own) = result?;
             let rows = async {
-                let rows = mapped_rows(&view, (&begin, &end), &mapper?, options).await?;
+                let rows = mapped_rows(&view, &begin, &end, &mapper?, options).await?;
                 depend_on(&view, &own, &rows)?;
                 Ok(rows.rows)
             };
@@ -145,7 +145,8 @@ struct Found {
 
 async fn mapped_rows(
     view: &View,
-    (begin, end): (&Selector, &Selector),
+    begin: &Selector,
+    end: &Selector,
     mapper: &Mapper,
     options: RangeOptions,
 ) -> Result<Found, ErrorCode> {
@@ -188,14 +189,14 @@ async fn mapped_together(
     rows: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<Vec<MappedRow>, ErrorCode> {
     type Asked<'a> = Pin<Box<dyn Future<Output = Result<Mapped, ErrorCode>> + Send + 'a>>;
-    let mut asked: Vec<(Asked<'_>, Option<Mapped>)> = Vec::with_capacity(rows.len());
+    let mut lookups: Vec<(Asked<'_>, Option<Mapped>)> = Vec::with_capacity(rows.len());
     for (key, value) in rows {
         let query = mapper.query(key, value)?;
-        asked.push((Box::pin(outcome(view, query)), None));
+        lookups.push((Box::pin(outcome(view, query)), None));
     }
     poll_fn(|context| {
         let mut is_whole = true;
-        for (query, outcome) in asked.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+        for (query, outcome) in lookups.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
             match query.as_mut().poll(context) {
                 Poll::Ready(Ok(mapped)) => *outcome = Some(mapped),
                 Poll::Ready(Err(code)) => return Poll::Ready(Err(code)),
@@ -208,7 +209,7 @@ async fn mapped_together(
         }
     })
     .await?;
-    let outcomes = asked.into_iter().filter_map(|(_, outcome)| outcome);
+    let outcomes = lookups.into_iter().filter_map(|(_, outcome)| outcome);
     let rows = rows.iter().zip(outcomes).map(|((key, value), mapped)| MappedRow {
         key: key.clone(),
         value: value.clone(),
@@ -243,9 +244,9 @@ async fn outcome(view: &View, query: Query) -> Result<Mapped, ErrorCode> {
 
 /// All that was read becomes part of the commit's read conflicts; nothing of it may be what the
 /// transaction itself has written.
-fn depend_on(view: &View, own: &Writes, found: &Found) -> Result<(), ErrorCode> {
-    let queries = found.rows.rows.iter().map(MappedRow::span);
-    let spans: Vec<_> = std::iter::once(found.span.clone()).chain(queries).collect();
+fn depend_on(view: &View, own: &Writes, range: &Found) -> Result<(), ErrorCode> {
+    let queries = range.rows.rows.iter().map(MappedRow::span);
+    let spans: Vec<_> = std::iter::once(range.span.clone()).chain(queries).collect();
     if spans.iter().any(|(start, end)| own.touches(start, end)) {
         return Err(ErrorCode::MAPPED_RANGE_READS_YOUR_WRITES);
     }

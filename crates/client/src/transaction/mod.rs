@@ -160,11 +160,11 @@ impl Transaction {
     /// Sets the version to read at, instead of requesting the newest from the server.
     pub fn set_read_version(&self, version: i64) {
         let mut state = self.state();
-        let given = match u64::try_from(version) {
+        let result = match u64::try_from(version) {
             Ok(version) if version > 0 => state.attempt.give_version(version),
             _ => Err(ErrorCode::VERSION_INVALID),
         };
-        if let Err(code) = given {
+        if let Err(code) = result {
             state.failed.get_or_insert(code);
         }
     }
@@ -236,26 +236,26 @@ impl Transaction {
         take: impl FnOnce(Result<Option<StoredValue>, ErrorCode>) + Send + 'static,
     ) {
         let is_special = special::is_special(key);
-        let begun = self.begin_read(snapshot, is_special, |state| state.check_readable_key(key));
-        let (view, told) = match begun {
-            Ok(begun) => begun,
+        let result = self.begin_read(snapshot, is_special, |state| state.check_readable_key(key));
+        let (view, info) = match result {
+            Ok(read) => read,
             Err(code) => return take(Err(code)),
         };
-        if told.is_none() && key.len() > key_bytes_max(key) {
+        if info.is_none() && key.len() > key_bytes_max(key) {
             return take(Ok(None));
         }
-        if told.is_none() && view.is_stored() {
+        if info.is_none() && view.is_stored() {
             return view.take_stored(key, Box::new(take));
         }
         let (key, attempt) = (key.to_vec(), view.attempt.clone());
         let runtime = &self.inner.database.inner.runtime;
-        let Some(told) = told else {
+        let Some(info) = info else {
             let under_way = attempt.begin_read();
             runtime.spawn(async move { take(under_way.outcome(view.get(&key)).await) });
             return;
         };
         runtime.spawn(async move {
-            let value = attempt.until_ended(special::get(&attempt, &told, &key)).await;
+            let value = attempt.until_ended(special::get(&attempt, &info, &key)).await;
             take(value.map(|value| value.map(StoredValue::from)));
         });
     }
@@ -268,11 +268,11 @@ impl Transaction {
         snapshot: bool,
     ) -> impl Future<Output = Result<Vec<u8>, ErrorCode>> + Send + use<> {
         let selector = selector.clone();
-        let begun = self
+        let result = self
             .begin_read(snapshot, false, |state| state.check_selector(&selector))
             .map(|(view, _)| (view.attempt.begin_read(), view));
         async move {
-            let (under_way, view) = begun?;
+            let (under_way, view) = result?;
             under_way.outcome(view.get_key(&selector)).await
         }
     }
@@ -288,17 +288,17 @@ impl Transaction {
     ) -> impl Future<Output = Result<Rows, ErrorCode>> + Send + use<> {
         let (begin, end) = (begin.clone(), end.clone());
         let is_special = special::is_special_range(&begin.key, &end.key);
-        let begun = self.begin_read(snapshot, is_special, |state| {
+        let result = self.begin_read(snapshot, is_special, |state| {
             state.check_selector(&begin)?;
             state.check_selector(&end)
         });
-        let begun = begun.map(|(view, told)| (told.is_none().then(|| view.attempt.begin_read()), view, told));
+        let result = result.map(|(view, info)| (info.is_none().then(|| view.attempt.begin_read()), view, info));
         async move {
-            let (under_way, view, told) = begun?;
+            let (under_way, view, info) = result?;
             let attempt = view.attempt.clone();
             let rows = async {
-                if let Some(told) = told {
-                    return Box::pin(special::get_range(&view.attempt, &told, (&begin, &end), options)).await;
+                if let Some(info) = info {
+                    return Box::pin(special::get_range(&view.attempt, &info, &begin, &end, options)).await;
                 }
                 match special::system_range(&view.attempt.connection.cluster, &begin, &end, options) {
                     Some(rows) => Ok(rows),
@@ -330,7 +330,7 @@ impl Transaction {
         state.has_begun = true;
         let sees_own =
             !state.options.read_your_writes_disabled && (!snapshot || state.options.snapshot_read_your_writes > 0);
-        let told = is_special.then(|| Box::new(state.told()));
+        let info = is_special.then(|| Box::new(state.told()));
         let view = View {
             attempt: state.attempt.clone(),
             writes: if sees_own {
@@ -342,7 +342,7 @@ impl Transaction {
             bypass_unreadable: state.options.bypass_unreadable,
             conflicts: !snapshot,
         };
-        Ok((view, told))
+        Ok((view, info))
     }
 
     // ---- writes
@@ -473,9 +473,9 @@ impl Transaction {
         begin: &[u8],
         end: &[u8],
     ) -> impl Future<Output = Result<i64, ErrorCode>> + Send + use<> {
-        let asked = self.about_range(begin, end, &Request::EstimatedBytes { begin, end });
+        let response = self.about_range(begin, end, &Request::EstimatedBytes { begin, end });
         async move {
-            let bytes = Reply::number(&asked.await?).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
+            let bytes = Reply::number(&response.await?).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
             Ok(i64::try_from(bytes).unwrap_or(i64::MAX))
         }
     }
@@ -496,13 +496,13 @@ impl Transaction {
             system: self.state().options.reads_system_keys,
         };
         let bound = self.state().options.end_of_readable();
-        let asked = self.about_range(begin, end, &request);
+        let response = self.about_range(begin, end, &request);
         let is_outside = begin > bound || end > bound;
         async move {
             if is_outside {
                 return Err(ErrorCode::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            let body = asked.await?;
+            let body = response.await?;
             let keys = Reply::keys(&body).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
             Ok(keys.into_iter().map(<[u8]>::to_vec).collect())
         }
@@ -525,7 +525,7 @@ impl Transaction {
             if is_inverted {
                 return Err(ErrorCode::INVERTED_RANGE);
             }
-            let asked = async {
+            let call = async {
                 // There may be no connection yet; a version waits for one.
                 attempt.version().await?;
                 let frame = quartet_wire_keyvalue::next_frame(&owned, usize::MAX);
@@ -533,7 +533,7 @@ impl Transaction {
                 let request = Request::parse(&frame).map_err(|_| ErrorCode::INTERNAL_ERROR)?;
                 attempt.connection.ask(&request).await.map_err(code_of_read)
             };
-            attempt.until_ended(asked).await
+            attempt.until_ended(call).await
         }
     }
 
@@ -633,13 +633,13 @@ impl Transaction {
         let Some(timeout) = state.options.timeout else {
             return;
         };
-        let left = timeout.saturating_sub(state.began.elapsed());
-        if left.is_zero() {
+        let remaining = timeout.saturating_sub(state.began.elapsed());
+        if remaining.is_zero() {
             return state.time_out();
         }
         let inner = Arc::downgrade(&self.inner);
         let timer = self.inner.database.inner.runtime.spawn(async move {
-            tokio::time::sleep(left).await;
+            tokio::time::sleep(remaining).await;
             if let Some(inner) = inner.upgrade() {
                 inner.state.lock().time_out();
             }
@@ -793,7 +793,7 @@ impl State {
             ConflictKind::Read => {
                 let parts = self.shown_writes().depended_on(begin, end);
                 self.attempt
-                    .with_read_conflicts(|conflicts| conflicts.add_parts((begin, end), &parts));
+                    .with_read_conflicts(|conflicts| conflicts.add_parts(begin, end, &parts));
             }
         }
     }

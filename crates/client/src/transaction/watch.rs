@@ -34,7 +34,7 @@ impl Transaction {
     /// Completes once the value of `key` differs from the value that this transaction sees.
     pub fn watch(&self, key: &[u8]) -> impl Future<Output = Result<(), ErrorCode>> + Send + use<> {
         let checked = self.state().check_watch(key);
-        let begun = checked.and_then(|()| {
+        let result = checked.and_then(|()| {
             let counted = self.inner.database.begin_watch()?;
             let own = self.state().own_watches.add(key);
             let (sender, receiver) = oneshot::channel();
@@ -44,7 +44,7 @@ impl Transaction {
         });
         let key: Box<[u8]> = key.into();
         async move {
-            let (_counted, mut own, value, attempt): (CountedWatch, _, _, _) = begun?;
+            let (_counted, mut own, value, attempt): (CountedWatch, _, _, _) = result?;
             let seen = value.await.unwrap_or(Err(ErrorCode::BROKEN_PROMISE))?;
             tokio::select! {
                 biased;

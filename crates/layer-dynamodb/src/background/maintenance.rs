@@ -16,6 +16,7 @@ use crate::storage::found::Found;
 use crate::storage::key::{self, Position};
 use crate::storage::streams::{self, Author, KEPT_MICROS};
 use crate::storage::table::{Index, Table};
+use crate::storage::vector_index::VectorIndex;
 use crate::storage::write::{expiry_of, replace};
 use crate::wire::failure::Failure;
 use crate::{DynamoDb, operations::backups, operations::restore, storage::history, storage::stored};
@@ -80,9 +81,9 @@ impl DynamoDb {
             KeyRange::point(&filling.after).end
         };
         let rows = first_rows(transaction, &KeyRange::new(start, all.end));
-        let index = table.indexes.iter().find(|index| index.id == index_id);
+        let filled = Filled::of(&table, index_id);
         for (item_key, value) in &rows {
-            fill_one(transaction, &table, index, item_key, value);
+            fill_one(transaction, &table, &filled, item_key, value);
         }
         match rows.last() {
             Some((last, _)) if rows.len() == STEP_ITEMS => {
@@ -103,6 +104,10 @@ impl DynamoDb {
             index.filling = false;
             self.store_table(transaction, &table);
         }
+        if let Some(index) = table.vector_indexes.iter_mut().find(|filled| filled.id == index) {
+            index.filling = false;
+            self.store_table(transaction, &table);
+        }
     }
 
     fn expire(&self, transaction: &mut Transaction<'_>) -> bool {
@@ -119,9 +124,9 @@ impl DynamoDb {
                 continue;
             };
             let item_key = [key::items(table_id, 0).as_slice(), place].concat();
-            let found = Found::read(transaction, &item_key);
-            if expiry_of(&table, found.item()) == Some(seconds) {
-                replace(transaction, &table, &item_key, &found, None, Author::Expiry);
+            let present = Found::read(transaction, &item_key);
+            if expiry_of(&table, present.item()) == Some(seconds) {
+                replace(transaction, &table, &item_key, &present, None, Author::Expiry);
             }
         }
         due.len() == STEP_ITEMS
@@ -160,12 +165,12 @@ impl DynamoDb {
 
 /// Looking is cheaper than clearing nothing.
 fn is_due(transaction: &mut Transaction<'_>, start: &[u8], end: &[u8]) -> bool {
-    let mut found = false;
+    let mut due = false;
     transaction.scan(start, end, false, &mut |_| {
-        found = true;
+        due = true;
         ControlFlow::Break(())
     });
-    found
+    due
 }
 
 fn first_filling(transaction: &mut Transaction<'_>) -> Option<(Vec<u8>, Filling)> {
@@ -192,20 +197,48 @@ fn first_rows(transaction: &mut Transaction<'_>, range: &KeyRange) -> Vec<(Vec<u
     rows
 }
 
-fn fill_one(transaction: &mut Transaction<'_>, table: &Table, index: Option<&Index>, item_key: &[u8], value: &[u8]) {
+/// The rows that a filling makes from the items of a table.
+enum Filled<'t> {
+    Index(&'t Index),
+    Vectors(&'t VectorIndex),
+    Expiries,
+    /// The index was deleted.
+    Nothing,
+}
+
+impl Filled<'_> {
+    fn of(table: &Table, id: u16) -> Filled<'_> {
+        let index = table.indexes.iter().find(|index| index.id == id);
+        let vectors = table.vector_indexes.iter().find(|index| index.id == id);
+        match (index, vectors) {
+            (Some(index), _) => Filled::Index(index),
+            (_, Some(index)) => Filled::Vectors(index),
+            _ if id == 0 => Filled::Expiries,
+            _ => Filled::Nothing,
+        }
+    }
+}
+
+fn fill_one(transaction: &mut Transaction<'_>, table: &Table, filled: &Filled<'_>, item_key: &[u8], value: &[u8]) {
     let item = stored::decode(value);
-    match index {
-        Some(index) => {
-            if let Some(entry) = index.item_key(table, &item) {
-                transaction.set(&entry, &stored::encode(&index.projected(table, &item)));
+    match filled {
+        Filled::Index(index) => {
+            if let Some((entry_key, entry)) = index.entry(table, &item) {
+                transaction.set(&entry_key, &stored::encode(&entry));
             }
         }
-        None => {
+        Filled::Vectors(index) => {
+            if let Some((entry_key, entry)) = index.entry(table, &item) {
+                transaction.set(&entry_key, &entry);
+            }
+        }
+        Filled::Expiries => {
             if let Some(seconds) = expiry_of(table, Some(&item)) {
                 let place = &item_key[key::ITEMS_PREFIX_BYTES..];
                 transaction.set(&key::expiry(seconds, table.id, place), table.kept_name().as_bytes());
             }
         }
+        Filled::Nothing => {}
     }
 }
 

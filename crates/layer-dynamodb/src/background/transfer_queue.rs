@@ -98,10 +98,10 @@ mod tests {
     /// Does what is in the queue, interrupted again and again.
     fn transfer(fixture: &Fixture) {
         for patience in 1..400_u32 {
-            let left = Cell::new(patience / 20 + 2_u32);
+            let remaining = Cell::new(patience / 20 + 2_u32);
             fixture
                 .layer
-                .transfer(&|| left.replace(left.get().saturating_sub(1)) > 0);
+                .transfer(&|| remaining.replace(remaining.get().saturating_sub(1)) > 0);
         }
         fixture.layer.transfer(&|| true);
     }

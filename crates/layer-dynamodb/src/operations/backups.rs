@@ -11,12 +11,12 @@ use quartet_model::{KeyRange, Version};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::operations::settings::backed_up_table;
-use crate::operations::tables::{measure_items, write_index, write_on_demand_maximum};
+use crate::operations::tables::{measure_items, write_index, write_on_demand_maximum, write_vector_index};
 use crate::storage::attributes::write_key_schema;
 use crate::storage::backup::{Backup, Kind};
 use crate::storage::catalog::{check_is_there, next_number, table_name};
 use crate::storage::key::kept_name;
-use crate::storage::table::Table;
+use crate::storage::table::{Capacity, Table};
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::{Json, Writer, write_seconds};
 use crate::{DynamoDb, Outcome, storage::history, storage::key};
@@ -109,7 +109,7 @@ fn load(transaction: &mut Transaction<'_>, kept_name: &str) -> Option<Backup> {
 
 pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let arn = request.get("BackupArn").and_then(Json::text).unwrap_or_default();
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| named(layer, transaction, arn),
         |(), backup| description(layer, &backup, "AVAILABLE"),
@@ -178,7 +178,7 @@ impl Wanted<'_> {
 
 pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let text = |member| request.get(member).and_then(Json::text);
-    let wanted = Wanted {
+    let filter = Wanted {
         table: text("TableName").map(table_name),
         from_micros: micros_of(request, "TimeRangeLowerBound").unwrap_or(0),
         to_micros: micros_of(request, "TimeRangeUpperBound").unwrap_or(u64::MAX),
@@ -214,14 +214,14 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             if looked_at == LOOKED_AT_MAX {
                 last = Some(backup.arn(layer));
             }
-            if wanted.holds(&backup) {
+            if filter.holds(&backup) {
                 listed.push(backup);
             }
             ControlFlow::Continue(())
         });
         Ok((listed, last))
     };
-    layer.respond(Ok(()), execute, |(), (listed, last)| {
+    layer.respond_to_read(Ok(()), execute, |(), (listed, last)| {
         Writer::object(|writer| {
             writer.list("BackupSummaries", &listed, |writer, backup| {
                 writer.open(b'{');
@@ -281,7 +281,7 @@ fn write_source(layer: &DynamoDb, backup: &Backup, writer: &mut Writer) {
     writer.name("TableSizeBytes").raw(backup.bytes);
     write_key_schema(writer, std::slice::from_ref(&table.hash), table.range.as_slice());
     write_seconds(writer, "TableCreationDateTime", table.created_micros);
-    write_units(writer, (table.capacity.read_units, table.capacity.write_units));
+    write_units(writer, &table.capacity);
     write_on_demand_maximum(writer, table.on_demand_maximum);
     writer.name("ItemCount").raw(backup.items);
     let mode = match table.capacity.on_demand {
@@ -291,10 +291,10 @@ fn write_source(layer: &DynamoDb, backup: &Backup, writer: &mut Writer) {
     writer.member("BillingMode", mode);
 }
 
-fn write_units(writer: &mut Writer, (read, write): (i64, i64)) {
+fn write_units(writer: &mut Writer, capacity: &Capacity) {
     writer.nested("ProvisionedThroughput", |writer| {
-        writer.name("ReadCapacityUnits").raw(read);
-        writer.name("WriteCapacityUnits").raw(write);
+        writer.name("ReadCapacityUnits").raw(capacity.read_units);
+        writer.name("WriteCapacityUnits").raw(capacity.write_units);
     });
 }
 
@@ -308,9 +308,16 @@ fn write_features(table: &Table, writer: &mut Writer) {
             writer.open(b'{');
             write_index(writer, index);
             if index.global {
-                write_units(writer, (index.capacity.read_units, index.capacity.write_units));
+                write_units(writer, &index.capacity);
                 write_on_demand_maximum(writer, index.on_demand_maximum);
             }
+            writer.close(b'}');
+        });
+    }
+    if !table.vector_indexes.is_empty() {
+        writer.list("VectorIndexes", &table.vector_indexes, |writer, index| {
+            writer.open(b'{');
+            write_vector_index(writer, index);
             writer.close(b'}');
         });
     }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 
 use crate::operations::WRITE_REQUESTS;
 use crate::operations::items::{Action, Write, check_item_size, write_collection_metrics};
@@ -88,7 +88,7 @@ fn parse_gets(request: &Json<'_>) -> Result<Vec<TableGets>, Failure> {
     Ok(all)
 }
 
-/// Tables may not be asked in both styles, each in its own.
+/// Refuses requests that use both styles of projections, in one table or in several.
 fn check_projections(request: &Json<'_>) -> Result<(), Failure> {
     let is_used = |member: &&str| tables(request).any(|(_, json)| json.get(member).is_some());
     let used = ["AttributesToGet", "ProjectionExpression"].into_iter().filter(is_used);
@@ -127,16 +127,16 @@ fn execute_all_gets(
     transaction: &mut Transaction<'_>,
     all: &[TableGets],
 ) -> Result<Vec<Vec<Option<Row>>>, Failure> {
-    let mut found = Vec::new();
+    let mut all_rows = Vec::new();
     let mut throttled = None;
     for table in all {
         let (rows, failure) = execute_gets(layer, transaction, table)?;
-        found.push(rows);
+        all_rows.push(rows);
         throttled = throttled.or(failure);
     }
     match throttled {
-        Some(failure) if found.iter().all(Vec::is_empty) => Err(failure),
-        _ => Ok(found),
+        Some(failure) if all_rows.iter().all(Vec::is_empty) => Err(failure),
+        _ => Ok(all_rows),
     }
 }
 
@@ -188,9 +188,9 @@ fn write_gets(
     Writer::object(|writer| {
         writer.nested("Responses", |writer| {
             for ((table, rows), answered) in all.iter().zip(rows).zip(&answered) {
-                let found = table.gets.iter().zip(rows).take(*answered);
-                let found = found.filter_map(|(get, row)| Some((get, row.as_ref()?)));
-                writer.list(&table.name, found, |writer, (get, row)| {
+                let items = table.gets.iter().zip(rows).take(*answered);
+                let items = items.filter_map(|(get, row)| Some((get, row.as_ref()?)));
+                writer.list(&table.name, items, |writer, (get, row)| {
                     writer.comma();
                     get.write(row, &mut writer.text);
                 });
@@ -211,13 +211,13 @@ fn write_gets(
 }
 
 /// Writes the keys from `answered` on, with the request's other members.
-fn write_again(writer: &mut Writer, table: &TableGets, answered: usize, asked: &Json<'_>) {
+fn write_again(writer: &mut Writer, table: &TableGets, answered: usize, requests: &Json<'_>) {
     writer.nested(&table.name, |writer| {
         writer.list("Keys", &table.keys[answered..], |writer, key| {
             writer.comma();
             crate::wire::value::write_item(key, &mut writer.text);
         });
-        for (name, json) in asked.members() {
+        for (name, json) in requests.members() {
             match json {
                 Json::Text(text) => writer.member(name, text),
                 Json::Bool(value) => writer.name(name).raw(value),
@@ -243,12 +243,12 @@ fn parse_writes(request: &Json<'_>) -> Result<Vec<Write>, Failure> {
         tables_count += 1;
         let elements = list.elements();
         if elements.is_empty() || elements.len() > WRITES_MAX {
-            let asked = request.get("RequestItems").unwrap_or(&Json::Null);
+            let requests = request.get("RequestItems").unwrap_or(&Json::Null);
             return Err(Failure::validation(format!(
                 "1 validation error detected: {} at 'requestItems' failed to satisfy constraint: Map value must satisfy \
                  constraint: [Member must have length less than or equal to 25, Member must have length greater than or \
                  equal to 1]",
-                shown_value(&WRITE_REQUESTS, asked)
+                shown_value(&WRITE_REQUESTS, requests)
             )));
         }
         for json in elements {
@@ -294,6 +294,15 @@ struct BatchWritten {
     unprocessed: Vec<usize>,
     consumed: BTreeMap<String, Consumed>,
     collections: BTreeMap<String, Vec<String>>,
+}
+
+/// Returns true if the request puts an item: unless it has only deletes.
+pub fn puts(request: &Json<'_>) -> bool {
+    let only_deletes = request.get("RequestItems").is_some_and(|tables| {
+        let mut writes = tables.members().flat_map(|(_, writes)| writes.elements());
+        writes.all(|write| write.get("DeleteRequest").is_some())
+    });
+    !only_deletes
 }
 
 pub fn write(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -343,21 +352,21 @@ fn execute_writes(
     }
     let mut written = BatchWritten::default();
     for (position, (write, table)) in writes.iter().zip(tables).enumerate() {
-        let one = match write.execute(layer, transaction, table) {
+        let outcome = match write.execute(layer, transaction, table) {
             Err(throttled) if throttled.is_throttling() && written.unprocessed.len() + 1 < writes.len() => {
                 written.unprocessed.push(position);
                 continue;
             }
-            one => one?,
+            result => result?,
         };
         written
             .consumed
             .entry(write.table.clone())
             .or_default()
-            .add(&one.consumed);
-        if one.table.has_local_indexes() {
+            .add(&outcome.consumed);
+        if outcome.table.has_local_indexes() {
             let mut writer = Writer::default();
-            write_collection_metrics(&mut writer, &one.table, write.action.key());
+            write_collection_metrics(&mut writer, &outcome.table, write.action.key());
             let collections = written.collections.entry(write.table.clone()).or_default();
             let metrics = json_text(writer.text);
             if !collections.contains(&metrics) {
@@ -372,8 +381,8 @@ fn execute_writes(
 fn write_unprocessed(writer: &mut Writer, writes: &[Write], positions: &[usize]) {
     let again: Vec<&Write> = positions.iter().map(|position| &writes[*position]).collect();
     writer.nested("UnprocessedItems", |writer| {
-        for of_table in again.chunk_by(|one, other| one.table == other.table) {
-            writer.list(&of_table[0].table, of_table, |writer, write| {
+        for table_writes in again.chunk_by(|write, other| write.table == other.table) {
+            writer.list(&table_writes[0].table, table_writes, |writer, write| {
                 let (request, member) = match write.action {
                     Action::Put(_) => ("PutRequest", "Item"),
                     _ => ("DeleteRequest", "Key"),

@@ -210,9 +210,9 @@ fn parse(request: &Json<'_>) -> Result<Wanted, Failure> {
 
 fn parse_increment(request: &Json<'_>) -> Result<Option<Increment>, Failure> {
     let is_incremental = request.get("ExportType").and_then(Json::text) == Some("INCREMENTAL_EXPORT");
-    let given = match (is_incremental, request.get("IncrementalExportSpecification")) {
+    let specification = match (is_incremental, request.get("IncrementalExportSpecification")) {
         (false, None) => return Ok(None),
-        (true, Some(given)) if request.get("ExportTime").is_none() => given,
+        (true, Some(specification)) if request.get("ExportTime").is_none() => specification,
         (true, Some(_)) => return Err(Failure::invalid("ExportTime is only for ExportType FULL_EXPORT")),
         (true, None) => {
             return Err(Failure::invalid(
@@ -225,19 +225,19 @@ fn parse_increment(request: &Json<'_>) -> Result<Option<Increment>, Failure> {
             ));
         }
     };
-    let from_micros = micros_of(given, "ExportFromTime")
+    let from_micros = micros_of(specification, "ExportFromTime")
         .ok_or_else(|| Failure::invalid("ExportFromTime is required for ExportType INCREMENTAL_EXPORT"))?;
     Ok(Some(Increment {
         from_micros,
-        to_micros: micros_of(given, "ExportToTime"),
-        with_old_images: given.get("ExportViewType").and_then(Json::text) != Some("NEW_IMAGE"),
+        to_micros: micros_of(specification, "ExportToTime"),
+        with_old_images: specification.get("ExportViewType").and_then(Json::text) != Some("NEW_IMAGE"),
     }))
 }
 
 pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let execute = |transaction: &mut Transaction<'_>, wanted: &Wanted| {
-        if let Some(present) = of_token::<Export>(layer, transaction, wanted.token.as_deref()) {
-            return match present.wanted == *wanted {
+    let execute = |transaction: &mut Transaction<'_>, settings: &Wanted| {
+        if let Some(present) = of_token::<Export>(layer, transaction, settings.token.as_deref()) {
+            return match present.wanted == *settings {
                 true => Ok(present),
                 false => Err(Failure::new(
                     Exception::ExportConflict,
@@ -245,20 +245,20 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                 )),
             };
         }
-        let table = Table::clone(&*backed_up_table(layer, transaction, &wanted.table_arn)?);
+        let table = Table::clone(&*backed_up_table(layer, transaction, &settings.table_arn)?);
         check_is_there(&table, Exception::Validation)?;
-        if let Some(filter) = wanted.filter()? {
+        if let Some(filter) = settings.filter()? {
             filter.check(&table)?;
         }
-        let (from_version, version) = asked_versions(transaction, &table, wanted)?;
-        check_bucket(layer, &wanted.bucket)?;
+        let (from_version, version) = asked_versions(transaction, &table, settings)?;
+        check_bucket(layer, &settings.bucket)?;
         enqueue(layer, transaction, |transaction, number| {
             let mut export = Export {
                 id: new_id(transaction),
                 table,
                 version: version.0,
                 from_version: from_version.map(|version| version.0),
-                wanted: wanted.clone(),
+                wanted: settings.clone(),
                 status: Status::InProgress,
                 started_micros: transaction.now_micros(),
                 ended_micros: 0,
@@ -277,18 +277,18 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     layer.respond(parse(request), execute, |_, export| description(layer, &export))
 }
 
-/// Returns the versions whose states are compared, or the exported version.
+/// Returns the versions of the compared states, or the exported version.
 fn asked_versions(
     transaction: &mut Transaction<'_>,
     table: &Table,
-    wanted: &Wanted,
+    settings: &Wanted,
 ) -> Result<(Option<Version>, Version), Failure> {
     let outside = |member| {
         let text = format!("The specified {member} is outside of the point in time recovery window.");
         Failure::new(Exception::InvalidExportTime, text)
     };
-    let Some(increment) = &wanted.increment else {
-        let version = recoverable_version(transaction, table, wanted.micros)?;
+    let Some(increment) = &settings.increment else {
+        let version = recoverable_version(transaction, table, settings.micros)?;
         return Ok((None, version.ok_or_else(|| outside("ExportTime"))?));
     };
     let from = recoverable_version(transaction, table, Some(increment.from_micros))?;
@@ -322,7 +322,7 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 }
 
 fn description(layer: &DynamoDb, export: &Export) -> Vec<u8> {
-    let wanted = &export.wanted;
+    let settings = &export.wanted;
     Writer::object(|writer| {
         writer.nested("ExportDescription", |writer| {
             writer.member("ExportArn", &arn(layer, export));
@@ -338,24 +338,24 @@ fn description(layer: &DynamoDb, export: &Export) -> Vec<u8> {
             }
             writer.member("TableArn", &layer.table_arn(&export.table.name));
             writer.member("TableId", &export.table.uuid);
-            writer.member("S3Bucket", &wanted.bucket);
+            writer.member("S3Bucket", &settings.bucket);
             for (member, text) in [
-                ("ClientToken", &wanted.token),
-                ("S3BucketOwner", &wanted.bucket_owner),
-                ("S3Prefix", &wanted.prefix),
-                ("S3SseKmsKeyId", &wanted.encryption_key),
+                ("ClientToken", &settings.token),
+                ("S3BucketOwner", &settings.bucket_owner),
+                ("S3Prefix", &settings.prefix),
+                ("S3SseKmsKeyId", &settings.encryption_key),
             ] {
                 if let Some(text) = text {
                     writer.member(member, text);
                 }
             }
-            writer.member("S3SseAlgorithm", wanted.encryption.as_deref().unwrap_or("AES256"));
+            writer.member("S3SseAlgorithm", settings.encryption.as_deref().unwrap_or("AES256"));
             writer.member("ExportFormat", export.format());
             writer.member("ExportType", export.kind());
-            if let Some(filter) = &wanted.filter {
+            if let Some(filter) = &settings.filter {
                 writer.name("FilterSpecification").raw(filter);
             }
-            let Some(increment) = &wanted.increment else {
+            let Some(increment) = &settings.increment else {
                 write_seconds(writer, "ExportTime", export.time_micros());
                 return;
             };
@@ -487,8 +487,8 @@ impl Filled {
             }
             return Ok(page.last);
         };
-        let period = (Version(from), version);
-        let (changes, last) = layer.settle(|transaction| history::changes(transaction, id, period, after))?;
+        let (changes, last) =
+            layer.settle(|transaction| history::changes(transaction, id, Version(from), version, after))?;
         for change in &changes {
             line.clear();
             if !write_change(export, filter, change, increment.with_old_images, &mut line) {
@@ -590,8 +590,8 @@ fn write_manifests(layer: &DynamoDb, export: &Export, number: u32) -> io::Result
 }
 
 fn summary(layer: &DynamoDb, export: &Export) -> Summary {
-    let wanted = &export.wanted;
-    let increment = wanted.increment.as_ref();
+    let settings = &export.wanted;
+    let increment = settings.increment.as_ref();
     let time = |micros| format!("{}Z", label(micros));
     Summary {
         version: increment.map_or(FULL_VERSION, |_| INCREMENTAL_VERSION).to_owned(),
@@ -603,10 +603,10 @@ fn summary(layer: &DynamoDb, export: &Export) -> Summary {
         export_time: increment.is_none().then(|| time(export.time_micros())),
         export_from_time: increment.map(|increment| time(increment.from_micros)),
         export_to_time: increment.map(|increment| time(export.to_micros(increment))),
-        s3_bucket: Some(wanted.bucket.clone()),
-        s3_prefix: wanted.prefix.clone(),
-        s3_sse_algorithm: Some(wanted.encryption.clone().unwrap_or_else(|| "AES256".to_owned())),
-        s3_sse_kms_key_id: wanted.encryption_key.clone(),
+        s3_bucket: Some(settings.bucket.clone()),
+        s3_prefix: settings.prefix.clone(),
+        s3_sse_algorithm: Some(settings.encryption.clone().unwrap_or_else(|| "AES256".to_owned())),
+        s3_sse_kms_key_id: settings.encryption_key.clone(),
         manifest_files_s3_key: format!("{}/{FILES}", export.folder()),
         billed_size_bytes: export.bytes,
         item_count: export.items,

@@ -106,7 +106,7 @@ fn parse(layer: &DynamoDb, request: &Json<'_>) -> Result<(Wanted, Creation), Fai
     let headers = csv.and_then(|csv| csv.get("HeaderList"));
     let mut table = Vec::new();
     parameters.write(&mut table);
-    let wanted = Wanted {
+    let settings = Wanted {
         bucket: kept_text(source, "S3Bucket").unwrap_or_default(),
         bucket_owner: kept_text(source, "S3BucketOwner"),
         prefix: kept_text(source, "S3KeyPrefix"),
@@ -123,14 +123,14 @@ fn parse(layer: &DynamoDb, request: &Json<'_>) -> Result<(Wanted, Creation), Fai
         table: crate::wire::json::json_text(table),
         token: kept_text(request, "ClientToken"),
     };
-    check_bucket(layer, &wanted.bucket)?;
-    if csv.is_some() && wanted.format != "CSV" {
+    check_bucket(layer, &settings.bucket)?;
+    if csv.is_some() && settings.format != "CSV" {
         return Err(Failure::invalid("Csv options are only for InputFormat CSV"));
     }
-    if wanted
+    if settings
         .delimiter
         .as_deref()
-        .is_some_and(|given| !",;:|\t ".contains(given))
+        .is_some_and(|delimiter| !",;:|\t ".contains(delimiter))
     {
         return Err(Failure::invalid(
             "Delimiter is one of comma, semicolon, colon, pipe, tab and space",
@@ -138,13 +138,13 @@ fn parse(layer: &DynamoDb, request: &Json<'_>) -> Result<(Wanted, Creation), Fai
     }
     let mut creation = parse_creation(layer, parameters)?;
     creation.table.importing = true;
-    Ok((wanted, creation))
+    Ok((settings, creation))
 }
 
 pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let execute = |transaction: &mut Transaction<'_>, (wanted, creation): &(Wanted, Creation)| {
-        if let Some(present) = of_token::<Import>(layer, transaction, wanted.token.as_deref()) {
-            return match present.wanted == *wanted {
+    let execute = |transaction: &mut Transaction<'_>, (settings, creation): &(Wanted, Creation)| {
+        if let Some(present) = of_token::<Import>(layer, transaction, settings.token.as_deref()) {
+            return match present.wanted == *settings {
                 true => Ok(present),
                 false => Err(Failure::new(
                     Exception::ImportConflict,
@@ -157,7 +157,7 @@ pub fn begin(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             Ok(Import {
                 id: new_id(transaction),
                 table,
-                wanted: wanted.clone(),
+                wanted: settings.clone(),
                 status: Status::InProgress,
                 started_micros: transaction.now_micros(),
                 ended_micros: 0,
@@ -201,24 +201,24 @@ fn write_source(layer: &DynamoDb, import: &Import, writer: &mut Writer) {
 }
 
 fn description(layer: &DynamoDb, import: &Import) -> Vec<u8> {
-    let wanted = &import.wanted;
+    let settings = &import.wanted;
     Writer::object(|writer| {
         writer.nested("ImportTableDescription", |writer| {
             writer.member("ImportArn", &arn(layer, import));
             import.status.write(writer, "ImportStatus");
             write_source(layer, import, writer);
             writer.member("TableId", &import.table.uuid);
-            if let Some(token) = &wanted.token {
+            if let Some(token) = &settings.token {
                 writer.member("ClientToken", token);
             }
             writer.name("ErrorCount").raw(import.errors);
-            if wanted.format == "CSV" {
+            if settings.format == "CSV" {
                 writer.nested("InputFormatOptions", |writer| {
-                    writer.nested("Csv", |writer| write_csv_options(wanted, writer));
+                    writer.nested("Csv", |writer| write_csv_options(settings, writer));
                 });
             }
-            writer.member("InputCompressionType", &wanted.compression);
-            writer.name("TableCreationParameters").raw(&wanted.table);
+            writer.member("InputCompressionType", &settings.compression);
+            writer.name("TableCreationParameters").raw(&settings.table);
             writer.name("ProcessedSizeBytes").raw(import.bytes);
             writer.name("ProcessedItemCount").raw(import.processed);
             writer.name("ImportedItemCount").raw(import.processed - import.errors);
@@ -226,9 +226,9 @@ fn description(layer: &DynamoDb, import: &Import) -> Vec<u8> {
     })
 }
 
-fn write_csv_options(wanted: &Wanted, writer: &mut Writer) {
-    writer.member("Delimiter", wanted.delimiter.as_deref().unwrap_or(","));
-    if let Some(headers) = &wanted.headers {
+fn write_csv_options(settings: &Wanted, writer: &mut Writer) {
+    writer.member("Delimiter", settings.delimiter.as_deref().unwrap_or(","));
+    if let Some(headers) = &settings.headers {
         writer.list("HeaderList", headers, |writer, header| writer.string(header));
     }
 }
@@ -271,9 +271,9 @@ fn own_table(layer: &DynamoDb, transaction: &mut Transaction<'_>, import: &Impor
 }
 
 fn read_files(layer: &DynamoDb, import: &mut Import, row_key: &[u8], may_go_on: &dyn Fn() -> bool) -> io::Result<()> {
-    let wanted = import.wanted.clone();
-    let prefix = wanted.prefix.as_deref().unwrap_or_default();
-    let files = layer.buckets.list(&wanted.bucket, prefix)?;
+    let settings = import.wanted.clone();
+    let prefix = settings.prefix.as_deref().unwrap_or_default();
+    let files = layer.buckets.list(&settings.bucket, prefix)?;
     if files.is_empty() {
         let text = "No object of the bucket has the prefix";
         return Err(io::Error::new(io::ErrorKind::NotFound, text));
@@ -286,9 +286,9 @@ fn read_files(layer: &DynamoDb, import: &mut Import, row_key: &[u8], may_go_on: 
             import.file.clone_from(file);
             import.records = 0;
         }
-        let file = layer.buckets.open(&wanted.bucket, file)?;
-        let content = expand(file, &wanted.compression, may_go_on);
-        let mut records = Records::of(&wanted, &import.table, content)?;
+        let file = layer.buckets.open(&settings.bucket, file)?;
+        let content = expand(file, &settings.compression, may_go_on);
+        let mut records = Records::of(&settings, &import.table, content)?;
         for _ in 0..import.records {
             records.next()?;
         }
@@ -351,7 +351,8 @@ fn checked(table: &Table, item: Item) -> Option<Item> {
     let check = || {
         check_item_size(&item)?;
         table.check_item_keys(&item)?;
-        table.check_index_keys(&item)
+        table.check_index_keys(&item)?;
+        table.check_vectors(&item, None)
     };
     check().is_ok().then_some(item)
 }
@@ -381,8 +382,8 @@ struct Bounded<'w> {
 impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        let left = self.left.get().checked_sub(count).ok_or_else(too_long)?;
-        self.left.set(left);
+        let remaining = self.left.get().checked_sub(count).ok_or_else(too_long)?;
+        self.left.set(remaining);
         Ok(count)
     }
 }
@@ -399,9 +400,9 @@ fn not_csv(error: csv::Error) -> io::Error {
 }
 
 impl<'w> Records<'w> {
-    fn of(wanted: &Wanted, table: &Table, content: Box<dyn Read + 'w>) -> io::Result<Records<'w>> {
-        let item_of = match wanted.format.as_str() {
-            "CSV" => return Records::csv(wanted, table, content),
+    fn of(settings: &Wanted, table: &Table, content: Box<dyn Read + 'w>) -> io::Result<Records<'w>> {
+        let item_of = match settings.format.as_str() {
+            "CSV" => return Records::csv(settings, table, content),
             "ION" => ion::read_line,
             _ => json_item,
         };
@@ -411,18 +412,18 @@ impl<'w> Records<'w> {
         })
     }
 
-    fn csv(wanted: &Wanted, table: &Table, inner: Box<dyn Read + 'w>) -> io::Result<Records<'w>> {
+    fn csv(settings: &Wanted, table: &Table, inner: Box<dyn Read + 'w>) -> io::Result<Records<'w>> {
         let left = Rc::new(Cell::new(RECORD_BYTES_MAX));
-        let delimiter = wanted.delimiter.as_ref().map_or(b',', |given| given.as_bytes()[0]);
+        let delimiter = settings.delimiter.as_ref().map_or(b',', |text| text.as_bytes()[0]);
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(delimiter)
-            .has_headers(wanted.headers.is_none())
+            .has_headers(settings.headers.is_none())
             .flexible(true)
             .from_reader(Bounded {
                 inner,
                 left: left.clone(),
             });
-        let headers = match &wanted.headers {
+        let headers = match &settings.headers {
             Some(headers) => headers.clone(),
             None => {
                 let headers = reader.headers().map_err(not_csv)?;
@@ -462,13 +463,13 @@ impl<'w> Records<'w> {
 
 /// The next line that is not blank.
 fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
-    let (mut line, mut left) = (Vec::new(), RECORD_BYTES_MAX);
+    let (mut line, mut remaining) = (Vec::new(), RECORD_BYTES_MAX);
     loop {
         line.clear();
-        let read = reader.by_ref().take(left as u64).read_until(b'\n', &mut line)?;
-        left -= read;
+        let read = reader.by_ref().take(remaining as u64).read_until(b'\n', &mut line)?;
+        remaining -= read;
         match line.trim_ascii() {
-            _ if left == 0 => return Err(too_long()),
+            _ if remaining == 0 => return Err(too_long()),
             [] if read == 0 => return Ok(None),
             [] => {}
             _ => return Ok(Some(line)),

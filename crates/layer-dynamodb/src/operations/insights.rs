@@ -38,7 +38,7 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         check_index(&table, index)?;
         Ok(table)
     };
-    layer.respond(Ok(()), execute, |(), table| {
+    layer.respond_to_read(Ok(()), execute, |(), table| {
         Writer::object(|writer| {
             let insights = table.insights.get(index);
             let status = insights.map_or("DISABLED", Insights::status);
@@ -69,10 +69,10 @@ pub fn update(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         check_index(&table, index)?;
         let mut table = Table::clone(&table);
         let present = table.insights.get(index).map(|insights| insights.mode.clone());
-        let given = request.get("ContributorInsightsMode").and_then(Json::text);
+        let mode = request.get("ContributorInsightsMode").and_then(Json::text);
         let insights = Insights {
             enabled,
-            mode: given.map(str::to_owned).or(present).unwrap_or_else(|| MODE.to_owned()),
+            mode: mode.map(str::to_owned).or(present).unwrap_or_else(|| MODE.to_owned()),
             updated_micros: transaction.now_micros(),
         };
         table.insights.insert(index.to_owned(), insights);
@@ -92,9 +92,9 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         .filter(|limit| *limit > 0)
         .map_or(PAGE_MAX, |limit| limit as usize);
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        let given = text(request, "TableName");
-        if !given.is_empty() {
-            let name = table_name(layer.check_region(given)?);
+        let table = text(request, "TableName");
+        if !table.is_empty() {
+            let name = table_name(layer.check_region(table)?);
             return Ok((layer.find_table(transaction, name).into_iter().collect(), None));
         }
         let start = request.get("NextToken").and_then(Json::text);
@@ -113,7 +113,7 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         }
         Ok((tables, next))
     };
-    layer.respond(Ok(()), execute, |(), (tables, next): (Vec<_>, Option<String>)| {
+    layer.respond_to_read(Ok(()), execute, |(), (tables, next): (Vec<_>, Option<String>)| {
         let all = tables.iter().flat_map(|table| {
             let insights = table.insights.iter();
             insights.map(|(index, insights)| (&table.name, index, insights))

@@ -82,6 +82,7 @@ impl Write {
             Action::Put(item) => {
                 table.check_item_keys(item)?;
                 table.check_index_keys(item)?;
+                table.check_vectors(item, None)?;
             }
             Action::Update { key, update } => {
                 table.check_key(key)?;
@@ -181,8 +182,8 @@ fn refuse_key_updates(table: &Table, update: &Update) -> Result<(), Failure> {
 fn check_known_types(table: &Table, update: &Update) -> Result<(), Failure> {
     for index in &table.indexes {
         for part in index.keys() {
-            if let Some(known) = update.known_type(&part.name) {
-                index.check_type(part, known)?;
+            if let Some(kind) = update.known_type(&part.name) {
+                part.check_type(&index.name, kind)?;
             }
         }
     }
@@ -206,6 +207,7 @@ fn updated(table: &Table, key: &Item, update: &Update, old: &Found) -> Result<Op
         ));
     }
     table.check_index_keys(&item)?;
+    table.check_vectors(&item, old.item())?;
     Ok(Some(item))
 }
 

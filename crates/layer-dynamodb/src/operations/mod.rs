@@ -7,6 +7,7 @@ pub(crate) mod exports;
 pub(crate) mod imports;
 pub(crate) mod insights;
 pub(crate) mod items;
+pub(crate) mod managed_keys;
 pub(crate) mod partiql;
 pub(crate) mod policies;
 pub(crate) mod read;
@@ -17,15 +18,34 @@ pub(crate) mod tables;
 pub(crate) mod transact;
 pub(crate) mod transfers;
 pub(crate) mod unsupported;
+pub(crate) mod vectors;
 
 use crate::wire::json::Json;
 use crate::wire::shape::{ANY_TEXT, Member, Shape, optional, required};
 use crate::{DynamoDb, Failure, Outcome, storage::streams};
+use Effect::{Deletes, Grows, GrowsIf, Reads, ReadsAtHome};
 
 pub struct Operation {
     pub name: &'static str,
+    pub effect: Effect,
     pub input: &'static [Member],
     pub run: fn(&DynamoDb, &Json<'_>) -> Outcome,
+}
+
+/// The effect of an operation on the data.
+#[derive(Clone, Copy)]
+pub enum Effect {
+    /// The answer follows from the rows.
+    Reads,
+    /// Only reads, and the answer follows from the clock or the memory of the home too.
+    ReadsAtHome,
+    /// Changes data without making the database larger.
+    Deletes,
+    /// May make the database larger.
+    Grows,
+    /// May make the database larger if the request puts an item: batches of writes may consist of
+    /// deletes only.
+    GrowsIf(fn(&Json<'_>) -> bool),
 }
 
 /// An operation that exists.
@@ -39,17 +59,22 @@ impl Target {
         let operations = match service {
             "DynamoDB_20120810" => DATABASE,
             "DynamoDBStreams_20120810" => STREAMS,
+            "TrentService" => MANAGED_KEYS,
             _ => &[],
         };
-        let found = operations.iter().find(|operation| operation.name == name);
-        found
+        let operation = operations.iter().find(|operation| operation.name == name);
+        operation
             .map(Target)
             .ok_or_else(|| Failure::new(crate::Exception::UnknownOperation, ""))
     }
 
     /// The names of all operations.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        DATABASE.iter().chain(STREAMS).map(|operation| operation.name)
+        DATABASE
+            .iter()
+            .chain(STREAMS)
+            .chain(MANAGED_KEYS)
+            .map(|operation| operation.name)
     }
 
     pub(crate) fn operation(&self) -> &'static Operation {
@@ -60,27 +85,41 @@ impl Target {
         self.0.name
     }
 
+    /// Returns true if any node with the rows can answer the operation. `None`: the statements of
+    /// the request's body say that.
+    pub fn reads_rows(&self) -> Option<bool> {
+        match partiql::statements_member(self.0.name) {
+            Some(_) => None,
+            None => Some(matches!(self.0.effect, Reads)),
+        }
+    }
+
+    /// The same for an operation with statements and the body of its request.
+    pub fn statements_read_rows(&self, body: &[u8]) -> bool {
+        let Some(member) = partiql::statements_member(self.0.name) else {
+            return false;
+        };
+        Json::parse(body).is_ok_and(|request| partiql::only_selects(&request, member))
+    }
+
     /// Returns true if the operation may change data. PartiQL's operations may, regardless of the
     /// statement.
     pub fn writes(&self) -> bool {
-        let only_reads = ["Get", "List", "Describe", "Query", "Scan", "BatchGet", "TransactGet"];
-        !only_reads.iter().any(|prefix| self.0.name.starts_with(prefix))
+        !matches!(self.0.effect, Reads | ReadsAtHome)
     }
 
-    /// The request may make the database larger.
+    /// Returns true if the operation of a header X-Amz-Target reads as much as an index holds.
+    pub fn takes_long(header: &str) -> bool {
+        header.ends_with(".SearchVectors")
+    }
+
+    /// Returns true if the request may make the database larger.
     pub fn makes_larger(&self, request: &Json<'_>) -> bool {
-        let deletes = match self.0.name {
-            "BatchWriteItem" => request.get("RequestItems").is_some_and(|tables| {
-                let mut writes = tables.members().flat_map(|(_, writes)| writes.elements());
-                writes.all(|write| write.get("DeleteRequest").is_some())
-            }),
-            "TransactWriteItems" => request.get("TransactItems").is_some_and(|items| {
-                let mut items = items.elements().iter();
-                items.all(|item| item.get("Delete").is_some())
-            }),
-            name => name.starts_with("Delete"),
-        };
-        self.writes() && !deletes
+        match self.0.effect {
+            Reads | ReadsAtHome | Deletes => false,
+            Grows => true,
+            GrowsIf(puts) => puts(request),
+        }
     }
 }
 
@@ -95,109 +134,170 @@ pub fn all() -> impl Iterator<Item = &'static Operation> {
 
 const fn operation(
     name: &'static str,
+    effect: Effect,
     input: &'static [Member],
     run: fn(&DynamoDb, &Json<'_>) -> Outcome,
 ) -> Operation {
-    Operation { name, input, run }
+    Operation {
+        name,
+        effect,
+        input,
+        run,
+    }
 }
 
 const DATABASE: &[Operation] = &[
-    operation("GetItem", GET, read::get),
-    operation("PutItem", PUT, items::put),
-    operation("UpdateItem", UPDATE, items::update),
-    operation("DeleteItem", DELETE, items::delete),
-    operation("Query", QUERY, search::query),
-    operation("Scan", SCAN, search::scan),
-    operation("BatchGetItem", BATCH_GET, batch::get),
-    operation("BatchWriteItem", BATCH_WRITE, batch::write),
-    operation("TransactGetItems", TRANSACT_GET, transact::get),
-    operation("TransactWriteItems", TRANSACT_WRITE, transact::write),
-    operation("ExecuteStatement", STATEMENT, partiql::statement),
-    operation("BatchExecuteStatement", BATCH_STATEMENT, partiql::batch),
-    operation("ExecuteTransaction", TRANSACT_STATEMENT, partiql::transaction),
-    operation("CreateTable", CREATE_TABLE, tables::create),
-    operation("DescribeTable", TABLE, tables::describe),
-    operation("UpdateTable", UPDATE_TABLE, tables::update),
-    operation("DeleteTable", TABLE, tables::delete),
-    operation("ListTables", LIST_TABLES, tables::list),
-    operation("UpdateTimeToLive", UPDATE_TIME_TO_LIVE, settings::update_time_to_live),
-    operation("DescribeTimeToLive", TABLE, settings::describe_time_to_live),
-    operation("TagResource", TAG, settings::tag),
-    operation("UntagResource", UNTAG, settings::untag),
-    operation("ListTagsOfResource", RESOURCE, settings::list_tags),
-    operation("PutResourcePolicy", PUT_POLICY, policies::put),
-    operation("GetResourcePolicy", RESOURCE, policies::show),
-    operation("DeleteResourcePolicy", DELETE_POLICY, policies::delete),
-    operation("DescribeLimits", NOTHING, settings::limits),
-    operation("DescribeEndpoints", NOTHING, settings::endpoints),
-    operation("DescribeContinuousBackups", TABLE, settings::continuous_backups),
+    operation("GetItem", Reads, GET, read::get),
+    operation("PutItem", Grows, PUT, items::put),
+    operation("UpdateItem", Grows, UPDATE, items::update),
+    operation("DeleteItem", Deletes, DELETE, items::delete),
+    operation("Query", Reads, QUERY, search::query),
+    operation("Scan", Reads, SCAN, search::scan),
+    operation("BatchGetItem", Reads, BATCH_GET, batch::get),
+    operation("BatchWriteItem", GrowsIf(batch::puts), BATCH_WRITE, batch::write),
+    operation("TransactGetItems", Reads, TRANSACT_GET, transact::get),
+    operation(
+        "TransactWriteItems",
+        GrowsIf(transact::puts),
+        TRANSACT_WRITE,
+        transact::write,
+    ),
+    operation("ExecuteStatement", Grows, STATEMENT, partiql::statement),
+    operation("BatchExecuteStatement", Grows, BATCH_STATEMENT, partiql::batch),
+    operation("ExecuteTransaction", Grows, TRANSACT_STATEMENT, partiql::transaction),
+    operation("CreateTable", Grows, CREATE_TABLE, tables::create),
+    operation("DescribeTable", Reads, TABLE, tables::describe),
+    operation("UpdateTable", Grows, UPDATE_TABLE, tables::update),
+    operation("DeleteTable", Deletes, TABLE, tables::delete),
+    operation("ListTables", Reads, LIST_TABLES, tables::list),
+    operation(
+        "UpdateTimeToLive",
+        Grows,
+        UPDATE_TIME_TO_LIVE,
+        settings::update_time_to_live,
+    ),
+    operation("DescribeTimeToLive", Reads, TABLE, settings::describe_time_to_live),
+    operation("TagResource", Grows, TAG, settings::tag),
+    operation("UntagResource", Grows, UNTAG, settings::untag),
+    operation("ListTagsOfResource", Reads, RESOURCE, settings::list_tags),
+    operation("PutResourcePolicy", Grows, PUT_POLICY, policies::put),
+    operation("GetResourcePolicy", Reads, RESOURCE, policies::show),
+    operation("DeleteResourcePolicy", Deletes, DELETE_POLICY, policies::delete),
+    operation("DescribeLimits", Reads, NOTHING, settings::limits),
+    operation("DescribeEndpoints", Reads, NOTHING, settings::endpoints),
+    operation(
+        "DescribeContinuousBackups",
+        ReadsAtHome,
+        TABLE,
+        settings::continuous_backups,
+    ),
     operation(
         "UpdateContinuousBackups",
+        Grows,
         UPDATE_CONTINUOUS_BACKUPS,
         settings::update_continuous_backups,
     ),
-    operation("CreateBackup", CREATE_BACKUP, backups::create),
-    operation("DescribeBackup", BACKUP, backups::describe),
-    operation("DeleteBackup", BACKUP, backups::delete),
-    operation("ListBackups", LIST_BACKUPS, backups::list),
-    operation("RestoreTableFromBackup", RESTORE, restore::from_backup),
-    operation("RestoreTableToPointInTime", RESTORE_TO, restore::to_point_in_time),
-    operation("ExportTableToPointInTime", EXPORT, exports::begin),
-    operation("DescribeExport", EXPORT_ARN, exports::describe),
-    operation("ListExports", LIST_EXPORTS, exports::list),
-    operation("ImportTable", IMPORT, imports::begin),
-    operation("DescribeImport", IMPORT_ARN, imports::describe),
-    operation("ListImports", LIST_IMPORTS, imports::list),
-    operation("StartBulkPutItems", TABLE, unsupported::bulk_put),
-    operation("DescribeBulkOperation", BULK_ARN, unsupported::bulk_operation),
-    operation("CancelBulkOperation", BULK_ARN, unsupported::bulk_operation),
-    operation("ListBulkOperations", LIST_BULK, unsupported::list_bulk_operations),
-    operation("CreateGlobalTable", GLOBAL_TABLE, unsupported::create_global_table),
-    operation("DescribeGlobalTable", GLOBAL_TABLE, unsupported::global_table),
-    operation("DescribeGlobalTableSettings", GLOBAL_TABLE, unsupported::global_table),
-    operation("UpdateGlobalTable", GLOBAL_TABLE, unsupported::global_table),
-    operation("UpdateGlobalTableSettings", GLOBAL_TABLE, unsupported::global_table),
-    operation("ListGlobalTables", LIST_GLOBAL, unsupported::list_global_tables),
+    operation("CreateBackup", Grows, CREATE_BACKUP, backups::create),
+    operation("DescribeBackup", Reads, BACKUP, backups::describe),
+    operation("DeleteBackup", Deletes, BACKUP, backups::delete),
+    operation("ListBackups", Reads, LIST_BACKUPS, backups::list),
+    operation("RestoreTableFromBackup", Grows, RESTORE, restore::from_backup),
+    operation(
+        "RestoreTableToPointInTime",
+        Grows,
+        RESTORE_TO,
+        restore::to_point_in_time,
+    ),
+    operation("ExportTableToPointInTime", Grows, EXPORT, exports::begin),
+    operation("DescribeExport", Reads, EXPORT_ARN, exports::describe),
+    operation("ListExports", Reads, LIST_EXPORTS, exports::list),
+    operation("ImportTable", Grows, IMPORT, imports::begin),
+    operation("DescribeImport", Reads, IMPORT_ARN, imports::describe),
+    operation("ListImports", Reads, LIST_IMPORTS, imports::list),
+    operation("StartBulkPutItems", Grows, TABLE, unsupported::bulk_put),
+    operation("DescribeBulkOperation", Reads, BULK_ARN, unsupported::bulk_operation),
+    operation("CancelBulkOperation", Grows, BULK_ARN, unsupported::bulk_operation),
+    operation(
+        "ListBulkOperations",
+        Reads,
+        LIST_BULK,
+        unsupported::list_bulk_operations,
+    ),
+    operation(
+        "CreateGlobalTable",
+        Grows,
+        GLOBAL_TABLE,
+        unsupported::create_global_table,
+    ),
+    operation("DescribeGlobalTable", Reads, GLOBAL_TABLE, unsupported::global_table),
+    operation(
+        "DescribeGlobalTableSettings",
+        Reads,
+        GLOBAL_TABLE,
+        unsupported::global_table,
+    ),
+    operation("UpdateGlobalTable", Grows, GLOBAL_TABLE, unsupported::global_table),
+    operation(
+        "UpdateGlobalTableSettings",
+        Grows,
+        GLOBAL_TABLE,
+        unsupported::global_table,
+    ),
+    operation("ListGlobalTables", Reads, LIST_GLOBAL, unsupported::list_global_tables),
     operation(
         "DescribeTableReplicaAutoScaling",
+        Reads,
         TABLE,
         unsupported::describe_auto_scaling,
     ),
-    operation("UpdateTableReplicaAutoScaling", TABLE, unsupported::update_auto_scaling),
+    operation(
+        "UpdateTableReplicaAutoScaling",
+        Grows,
+        TABLE,
+        unsupported::update_auto_scaling,
+    ),
     operation(
         "DescribeKinesisStreamingDestination",
+        Reads,
         TABLE,
         unsupported::describe_kinesis,
     ),
     operation(
         "EnableKinesisStreamingDestination",
+        Grows,
         KINESIS,
         unsupported::enable_kinesis,
     ),
     operation(
         "DisableKinesisStreamingDestination",
+        Grows,
         KINESIS,
         unsupported::change_kinesis,
     ),
     operation(
         "UpdateKinesisStreamingDestination",
+        Grows,
         KINESIS,
         unsupported::change_kinesis,
     ),
-    operation("DescribeContributorInsights", INSIGHTS, insights::describe),
-    operation("UpdateContributorInsights", UPDATE_INSIGHTS, insights::update),
-    operation("ListContributorInsights", LIST_INSIGHTS, insights::list),
-    operation("SearchVectors", SEARCH_VECTORS, unsupported::search_vectors),
+    operation("DescribeContributorInsights", Reads, INSIGHTS, insights::describe),
+    operation("UpdateContributorInsights", Grows, UPDATE_INSIGHTS, insights::update),
+    operation("ListContributorInsights", Reads, LIST_INSIGHTS, insights::list),
+    operation("SearchVectors", ReadsAtHome, SEARCH_VECTORS, vectors::search),
 ];
 
 const STREAMS: &[Operation] = &[
-    operation("ListStreams", LIST_STREAMS, streams::list),
-    operation("DescribeStream", DESCRIBE_STREAM, streams::describe),
-    operation("GetShardIterator", SHARD_ITERATOR, streams::shard_iterator),
-    operation("GetRecords", RECORDS, streams::records),
+    operation("ListStreams", Reads, LIST_STREAMS, streams::list),
+    operation("DescribeStream", Reads, DESCRIBE_STREAM, streams::describe),
+    operation("GetShardIterator", ReadsAtHome, SHARD_ITERATOR, streams::shard_iterator),
+    operation("GetRecords", ReadsAtHome, RECORDS, streams::records),
 ];
 
+/// Operations of the key management service on the key that encrypts tables.
+const MANAGED_KEYS: &[Operation] = &[operation("DescribeKey", Reads, DESCRIBE_KEY, managed_keys::describe)];
+
 const NOTHING: &[Member] = &[];
+const DESCRIBE_KEY: &[Member] = &[required("KeyId", Shape::Text { min: 1, max: 2048 })];
 const TABLE_NAME: Member = required("TableName", Shape::TableName);
 /// For the operations on a table itself.
 const OWN_TABLE_NAME: Member = required("TableName", Shape::OwnTableName);
@@ -701,9 +801,43 @@ const TAG_LIST: Shape = Shape::List {
 };
 const TABLE_CLASS: Member = optional("TableClass", Shape::Choice(&["STANDARD", "STANDARD_INFREQUENT_ACCESS"]));
 const PROTECTION: Member = optional("DeletionProtectionEnabled", Shape::Boolean);
-const NO_VECTORS: Shape = Shape::Refused("there are no vector indexes");
+const VECTOR_INDEX: &[Member] = &[
+    required("IndexName", INDEX_NAME),
+    required(
+        "VectorAttribute",
+        Shape::Structure(
+            "VectorAttributeDefinition",
+            &[required("AttributeName", ATTRIBUTE_NAME)],
+        ),
+    ),
+    optional(
+        "SearchSchema",
+        Shape::List {
+            of: &Shape::Structure(
+                "SearchSchemaElement",
+                &[
+                    required("AttributeName", ATTRIBUTE_NAME),
+                    required("SearchSchemaElementType", Shape::Choice(&["HASH", "INLINE_FILTER"])),
+                ],
+            ),
+            min: 1,
+            max: usize::MAX,
+        },
+    ),
+    PROJECTION,
+    required("Dimensions", UNITS),
+    required(
+        "DistanceFunction",
+        Shape::Choice(&["COSINE", "DOT_PRODUCT", "EUCLIDEAN"]),
+    ),
+];
+const VECTOR_INDEX_LIST: Shape = Shape::List {
+    of: &Shape::Structure("VectorIndex", VECTOR_INDEX),
+    min: 0,
+    max: usize::MAX,
+};
 const NO_REGIONS: Shape = Shape::Refused("there are no other regions");
-/// How settings spread to replicas, of which there are none.
+/// How settings spread to replicas; there are no replicas.
 const SETTINGS_REPLICATION: Member = optional("GlobalTableSettingsReplicationMode", Shape::PassedOver);
 const CREATE_TABLE: &[Member] = &[
     required("AttributeDefinitions", DEFINITION_LIST),
@@ -735,7 +869,7 @@ const CREATE_TABLE: &[Member] = &[
     ON_DEMAND,
     WARM,
     optional("ResourcePolicy", ANY_TEXT),
-    optional("VectorIndexes", NO_VECTORS),
+    optional("VectorIndexes", VECTOR_INDEX_LIST),
     optional("GlobalTableSourceArn", NO_REGIONS),
     SETTINGS_REPLICATION,
 ];
@@ -777,7 +911,23 @@ const UPDATE_TABLE: &[Member] = &[
     PROTECTION,
     ON_DEMAND,
     WARM,
-    optional("VectorIndexUpdates", NO_VECTORS),
+    optional(
+        "VectorIndexUpdates",
+        Shape::List {
+            of: &Shape::Structure(
+                "VectorIndexUpdate",
+                &[
+                    optional("Create", Shape::Structure("CreateVectorIndexAction", VECTOR_INDEX)),
+                    optional(
+                        "Delete",
+                        Shape::Structure("DeleteVectorIndexAction", &[required("IndexName", INDEX_NAME)]),
+                    ),
+                ],
+            ),
+            min: 0,
+            max: usize::MAX,
+        },
+    ),
     optional("MultiRegionConsistency", NO_REGIONS),
     optional("GlobalTableWitnessUpdates", NO_REGIONS),
     SETTINGS_REPLICATION,
@@ -849,7 +999,7 @@ const LOCAL_OVERRIDE: Member = optional(
 const THROUGHPUT_OVERRIDE: Member = optional("ProvisionedThroughputOverride", THROUGHPUT_SHAPE);
 const ON_DEMAND_OVERRIDE: Member = optional("OnDemandThroughputOverride", ON_DEMAND_SHAPE);
 const ENCRYPTION_OVERRIDE: Member = optional("SSESpecificationOverride", ENCRYPTION_SHAPE);
-const VECTOR_OVERRIDE: Member = optional("VectorIndexOverride", NO_VECTORS);
+const VECTOR_OVERRIDE: Member = optional("VectorIndexOverride", VECTOR_INDEX_LIST);
 const RESTORE: &[Member] = &[
     TARGET_TABLE,
     required("BackupArn", ARN),
@@ -978,7 +1128,7 @@ const IMPORTED_TABLE: &[Member] = &[
             max: usize::MAX,
         },
     ),
-    optional("VectorIndexes", NO_VECTORS),
+    optional("VectorIndexes", VECTOR_INDEX_LIST),
 ];
 const LIST_IMPORTS: &[Member] = &[
     optional("TableArn", Shape::TableName),
@@ -1014,7 +1164,24 @@ const LIST_INSIGHTS: &[Member] = &[
     optional("NextToken", ANY_TEXT),
     optional("MaxResults", Shape::Integer { min: 0, max: 100 }),
 ];
-const SEARCH_VECTORS: &[Member] = &[TABLE_NAME, required("IndexName", INDEX_NAME)];
+const SEARCH_VECTORS: &[Member] = &[
+    TABLE_NAME,
+    required("IndexName", INDEX_NAME),
+    REPORT,
+    NAMES,
+    VALUES,
+    PROJECTION_EXPRESSION,
+    required(
+        "SearchVector",
+        Shape::List {
+            of: &Shape::Value,
+            min: 1,
+            max: 4096,
+        },
+    ),
+    optional("SearchConditionExpression", ANY_TEXT),
+    required("TopK", Shape::Integer { min: 1, max: i64::MAX }),
+];
 const REVISION: Member = optional("ExpectedRevisionId", Shape::Text { min: 1, max: 255 });
 const PUT_POLICY: &[Member] = &[
     RESOURCE_ARN,
@@ -1075,3 +1242,47 @@ const RECORDS: &[Member] = &[
     required("ShardIterator", Shape::Text { min: 1, max: 2048 }),
     optional("Limit", Shape::Integer { min: 1, max: 1000 }),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks if requests write, and if they may make the database larger.
+    fn check(operation: &str, request: &str, writes: bool, grows: bool) {
+        let target = Target::parse(&format!("DynamoDB_20120810.{operation}")).unwrap();
+        let request = Json::parse(request.as_bytes()).unwrap();
+        assert_eq!(
+            (target.writes(), target.makes_larger(&request)),
+            (writes, grows),
+            "{operation}"
+        );
+    }
+
+    /// SearchVectors was a write, since an operation was a write unless its name started like one
+    /// of those that read. Now each row of the table says it.
+    #[test]
+    fn the_effect_of_an_operation_is_a_column_of_the_table() {
+        check("GetItem", "{}", false, false);
+        check("SearchVectors", "{}", false, false);
+        check("PutItem", "{}", true, true);
+        check("DeleteItem", "{}", true, false);
+        check("DeleteTable", "{}", true, false);
+        check("ExecuteStatement", "{}", true, true);
+        let deletes = r#"{"RequestItems":{"t":[{"DeleteRequest":{}}]}}"#;
+        check("BatchWriteItem", deletes, true, false);
+        let puts = r#"{"RequestItems":{"t":[{"DeleteRequest":{}},{"PutRequest":{}}]}}"#;
+        check("BatchWriteItem", puts, true, true);
+        check(
+            "TransactWriteItems",
+            r#"{"TransactItems":[{"Delete":{}}]}"#,
+            true,
+            false,
+        );
+        check(
+            "TransactWriteItems",
+            r#"{"TransactItems":[{"Delete":{}},{"Update":{}}]}"#,
+            true,
+            true,
+        );
+    }
+}

@@ -68,7 +68,7 @@ pub fn put(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let policy = request.get("Policy").and_then(Json::text).unwrap_or_default();
     change_policy(layer, request, check_policy(policy), |present, version| match present {
         // The same policy put again is no new revision.
-        Some((kept, revision)) if kept == policy => Some((kept, revision)),
+        Some((present, revision)) if present == policy => Some((present, revision)),
         _ => Some((policy.to_owned(), version.to_string())),
     })
 }
@@ -99,9 +99,9 @@ fn change_policy(
             }
             Ok(after.or(before))
         },
-        |(), shown| {
+        |(), present| {
             Writer::object(|writer| {
-                if let Some((_, revision)) = &shown {
+                if let Some((_, revision)) = &present {
                     writer.member("RevisionId", revision);
                 }
             })
@@ -131,14 +131,14 @@ fn check_revision(resource: &mut Resource, request: &Json<'_>) -> Result<(), Fai
     Err(no_policy(&reason))
 }
 
-fn no_policy(what: &str) -> Failure {
-    let text = format!("Resource-based policy not found for the provided ResourceArn: {what}");
+fn no_policy(resource: &str) -> Failure {
+    let text = format!("Resource-based policy not found for the provided ResourceArn: {resource}");
     Failure::new(Exception::PolicyNotFound, text)
 }
 
 pub fn show(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| {
             let mut resource = Resource::of(layer, transaction, request)?;

@@ -1,7 +1,7 @@
 //! GetItem; the same read serves batches, transactions and PartiQL.
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 
 use crate::operations::items::parse_key;
 use crate::storage::capacity::{Consumed, Report, read_units};
@@ -69,8 +69,10 @@ impl Get {
 
     /// Returns true if the projection finds something of a row.
     pub fn shows_anything(&self, row: &Row) -> bool {
-        let shown = |paths: &Vec<Path>| project(&stored::decode(row.value()), paths);
-        self.projection.as_ref().is_none_or(|paths| !shown(paths).is_empty())
+        let projected = |paths: &Vec<Path>| project(&stored::decode(row.value()), paths);
+        self.projection
+            .as_ref()
+            .is_none_or(|paths| !projected(paths).is_empty())
     }
 
     /// Writes a row as the projection wants it.

@@ -13,11 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::operations::backups::{self, micros_of};
 use crate::operations::settings::backed_up_table;
-use crate::operations::tables::{NO_MAXIMUM, created_body, parse_encryption, units_of, uuid};
+use crate::operations::tables::{
+    NO_MAXIMUM, check_vector_billing, created_body, parse_encryption, units_of, uuid, vector_index_from,
+};
 use crate::storage::attributes::{Definitions, index_from};
 use crate::storage::catalog::{check_is_there, next_number};
 use crate::storage::key::ITEMS_PREFIX_BYTES;
 use crate::storage::table::{Capacity, Index, Restored, Table};
+use crate::storage::vector_index::VectorIndex;
 use crate::wire::failure::{Exception, Failure};
 use crate::wire::json::Json;
 use crate::{DynamoDb, Outcome, storage::history, storage::key, storage::stored};
@@ -65,12 +68,12 @@ pub fn from_backup(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 
 pub fn to_point_in_time(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let text = |member| request.get(member).and_then(Json::text);
-    let given = text("SourceTableName").or(text("SourceTableArn"));
-    let parsed = given.ok_or_else(|| {
+    let source = text("SourceTableName").or(text("SourceTableArn"));
+    let parsed = source.ok_or_else(|| {
         Failure::validation("One of SourceTableName and SourceTableArn must be specified in the request")
     });
-    let execute = |transaction: &mut Transaction<'_>, given: &&str| {
-        let settings = Table::clone(&*backed_up_table(layer, transaction, given)?);
+    let execute = |transaction: &mut Transaction<'_>, source: &&str| {
+        let settings = Table::clone(&*backed_up_table(layer, transaction, source)?);
         check_is_there(&settings, Exception::TableInUse)?;
         let version = asked_version(transaction, &settings, request)?;
         let source = Source {
@@ -87,13 +90,13 @@ pub fn to_point_in_time(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 /// The version requested by a restore to a point in time.
 fn asked_version(transaction: &mut Transaction<'_>, table: &Table, request: &Json<'_>) -> Result<Version, Failure> {
     let latest = request.get("UseLatestRestorableTime").and_then(Json::boolean) == Some(true);
-    let given = micros_of(request, "RestoreDateTime");
-    if latest == given.is_some() {
+    let micros = micros_of(request, "RestoreDateTime");
+    if latest == micros.is_some() {
         return Err(Failure::validation(
             "Exactly one of RestoreDateTime and UseLatestRestorableTime must be specified in the request",
         ));
     }
-    recoverable_version(transaction, table, given)?.ok_or_else(|| {
+    recoverable_version(transaction, table, micros)?.ok_or_else(|| {
         let text = "An invalid restore time was specified. RestoreDateTime must be between \
                     EarliestRestorableDateTime and LatestRestorableDateTime.";
         Failure::new(Exception::InvalidRestoreTime, text)
@@ -208,10 +211,15 @@ fn overridden(layer: &DynamoDb, request: &Json<'_>, source: &Table) -> Result<Ta
         ("GlobalSecondaryIndexOverride", true),
         ("LocalSecondaryIndexOverride", false),
     ] {
-        if let Some(wanted) = request.get(member) {
-            choose_indexes(&mut table, wanted, global)?;
+        if let Some(choice) = request.get(member) {
+            choose_indexes(&mut table, choice, global)?;
         }
     }
+    table.vector_indexes.iter_mut().for_each(|index| index.filling = false);
+    if let Some(choice) = request.get("VectorIndexOverride") {
+        choose_vector_indexes(&mut table, choice)?;
+    }
+    check_vector_billing(&table.capacity, &table.vector_indexes)?;
     if let Some(maximum) = request.get("OnDemandThroughputOverride") {
         let units = |name| maximum.get(name).and_then(Json::integer).unwrap_or(NO_MAXIMUM);
         table.on_demand_maximum = Some((units("MaxReadRequestUnits"), units("MaxWriteRequestUnits")));
@@ -263,18 +271,18 @@ fn capacity(request: &Json<'_>, source: &Capacity) -> Result<Capacity, Failure> 
 }
 
 /// Leaves only the indexes that the request lists, which are among those of the source.
-fn choose_indexes(table: &mut Table, wanted: &Json<'_>, global: bool) -> Result<(), Failure> {
+fn choose_indexes(table: &mut Table, choice: &Json<'_>, global: bool) -> Result<(), Failure> {
     let definitions = Definitions {
         parts: table.definitions.clone(),
     };
     let mut chosen = Vec::new();
-    for json in wanted.elements() {
-        let asked = index_from(json, &definitions, (!global).then_some(&table.hash))?;
-        let found = table.indexes.iter().find(|index| is_same(index, &asked));
-        let mut index = found.cloned().ok_or_else(|| {
+    for json in choice.elements() {
+        let requested = index_from(json, &definitions, (!global).then_some(&table.hash))?;
+        let index = table.indexes.iter().find(|index| is_same(index, &requested));
+        let mut index = index.cloned().ok_or_else(|| {
             Failure::invalid(format!(
                 "Index {} does not match an index of the source table",
-                asked.name
+                requested.name
             ))
         })?;
         if let Some(units) = json.get("ProvisionedThroughput").filter(|_| !table.capacity.on_demand) {
@@ -291,9 +299,47 @@ fn choose_indexes(table: &mut Table, wanted: &Json<'_>, global: bool) -> Result<
     Ok(())
 }
 
-fn is_same(index: &Index, asked: &Index) -> bool {
+/// The same for vector indexes.
+fn choose_vector_indexes(table: &mut Table, choice: &Json<'_>) -> Result<(), Failure> {
+    let definitions = Definitions {
+        parts: table.definitions.clone(),
+    };
+    let mut chosen: Vec<VectorIndex> = Vec::new();
+    for json in choice.elements() {
+        let requested = vector_index_from(json, &definitions)?;
+        let is_same = |index: &&VectorIndex| {
+            **index
+                == VectorIndex {
+                    id: index.id,
+                    ..requested.clone()
+                }
+        };
+        let index = table.vector_indexes.iter().find(is_same);
+        let index = index.cloned().ok_or_else(|| {
+            Failure::invalid(format!(
+                "Index {} does not match an index of the source table",
+                requested.name
+            ))
+        })?;
+        if chosen.iter().any(|other| other.id == index.id) {
+            return Err(Failure::invalid(format!("Duplicate index name: {}", index.name)));
+        }
+        chosen.push(index);
+    }
+    table.vector_indexes = chosen;
+    table.vector_indexes.sort_by_key(|index| index.id);
+    Ok(())
+}
+
+fn is_same(index: &Index, requested: &Index) -> bool {
     (index.global, &index.name, &index.hash, &index.range, &index.projection)
-        == (asked.global, &asked.name, &asked.hash, &asked.range, &asked.projection)
+        == (
+            requested.global,
+            &requested.name,
+            &requested.hash,
+            &requested.range,
+            &requested.projection,
+        )
 }
 
 // ---- filling it
@@ -350,10 +396,15 @@ fn put(transaction: &mut Transaction<'_>, table: &Table, place: &[u8], item: &[u
     debug_assert_eq!(item_key.len(), ITEMS_PREFIX_BYTES);
     item_key.extend_from_slice(place);
     transaction.set(&item_key, item);
-    if table.indexes.is_empty() {
+    if table.indexes.is_empty() && table.vector_indexes.is_empty() {
         return;
     }
     let item = stored::decode(item);
+    for index in &table.vector_indexes {
+        if let Some((entry_key, entry)) = index.entry(table, &item) {
+            transaction.set(&entry_key, &entry);
+        }
+    }
     for index in &table.indexes {
         if let Some((entry_key, entry)) = index.entry(table, &item) {
             transaction.set(&entry_key, &stored::encode(&entry));

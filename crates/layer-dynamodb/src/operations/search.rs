@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
 use quartet_model::KeyRange;
-use quartet_store::Row;
 
 use crate::storage::capacity::{Consumed, Report, read_units};
 use crate::storage::key::{self, KeyPart};
@@ -255,9 +255,11 @@ impl Search {
 
     fn find_index<'t>(&self, table: &'t Table) -> Result<Option<&'t Index>, Failure> {
         let Some(name) = &self.index else { return Ok(None) };
-        let index = table
-            .index(name)
-            .ok_or_else(|| Failure::validation(format!("The table does not have the specified index: {name}")))?;
+        if table.vector_index(name).is_some() {
+            let operation = if self.keys.is_some() { "Query" } else { "Scan" };
+            return Err(unsupported_on_vectors(operation));
+        }
+        let index = table.index(name).ok_or_else(|| no_such_index(name))?;
         if index.global && index.filling {
             return Err(Failure::validation(format!(
                 "Cannot read from backfilling global secondary index: {name}"
@@ -412,6 +414,16 @@ impl Match<'_> {
             Match::Decoded(item) => write_item(item, out),
         }
     }
+}
+
+/// Only SearchVectors reads a vector index.
+pub fn unsupported_on_vectors(operation: &str) -> Failure {
+    Failure::validation(format!("{operation} operation not supported on this index type"))
+}
+
+/// The index of a search is none of the table's.
+pub fn no_such_index(name: &str) -> Failure {
+    Failure::validation(format!("The table does not have the specified index: {name}"))
 }
 
 fn parse_start(json: &Json<'_>) -> Result<Item, Failure> {

@@ -74,7 +74,7 @@ pub fn describe_time_to_live(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 /// Answers from the table that the request names.
 fn describe(layer: &DynamoDb, request: &Json<'_>, write: impl FnOnce(&mut Writer, &Table)) -> Outcome {
     let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| layer.described_table(transaction, name),
         |(), table| Writer::object(|writer| write(writer, &table)),
@@ -139,11 +139,11 @@ pub fn table_by_arn(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &s
         let text = format!("User is not authorized to perform this operation on resource: {arn}");
         return Err(Failure::new(Exception::AccessDenied, text));
     }
-    let found = match name.contains('/') {
+    let table = match name.contains('/') {
         true => None,
         false => layer.find_table(transaction, name),
     };
-    found.map(|table| Table::clone(&table)).ok_or_else(|| {
+    table.map(|table| Table::clone(&table)).ok_or_else(|| {
         Failure::new(
             Exception::ResourceNotFound,
             format!("Requested resource not found: ResourcArn: {arn} not found"),
@@ -201,23 +201,23 @@ pub fn untag(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 pub fn list_tags(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let arn = request.get("ResourceArn").and_then(Json::text).unwrap_or_default();
     let after = request.get("NextToken").and_then(Json::text);
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| table_by_arn(layer, transaction, arn),
         |(), table| {
-            let rest: BTreeMap<&String, &String> = table
+            let tags: BTreeMap<&String, &String> = table
                 .tags
                 .iter()
                 .filter(|(key, _)| after.is_none_or(|after| key.as_str() > after))
                 .collect();
             Writer::object(|writer| {
-                writer.list("Tags", rest.iter().take(TAGS_PAGE), |writer, (key, value)| {
+                writer.list("Tags", tags.iter().take(TAGS_PAGE), |writer, (key, value)| {
                     writer.open(b'{');
                     writer.member("Key", key);
                     writer.member("Value", value);
                     writer.close(b'}');
                 });
-                if let (true, Some((last, _))) = (rest.len() > TAGS_PAGE, rest.iter().nth(TAGS_PAGE - 1)) {
+                if let (true, Some((last, _))) = (tags.len() > TAGS_PAGE, tags.iter().nth(TAGS_PAGE - 1)) {
                     writer.member("NextToken", last);
                 }
             })
@@ -227,7 +227,7 @@ pub fn list_tags(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 
 /// A policy is a JSON object with statements.
 pub fn check_policy(policy: &str) -> Result<(), Failure> {
-    let refused = |what: &str| Err(Failure::invalid(what));
+    let refused = |reason: &str| Err(Failure::invalid(reason));
     if policy.len() > POLICY_BYTES_MAX {
         return refused(&format!("Maximum policy size of {POLICY_BYTES_MAX} bytes exceeded"));
     }
@@ -267,7 +267,9 @@ pub fn continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         let table = backed_up_table(layer, transaction, name)?;
         Ok((table.recovery.clone(), transaction.now_micros()))
     };
-    layer.respond(Ok(()), execute, |(), shown| continuous_backups_body(shown))
+    layer.respond_to_read(Ok(()), execute, |(), (recovery, now)| {
+        continuous_backups_body(recovery.as_ref(), now)
+    })
 }
 
 pub fn update_continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -300,27 +302,29 @@ pub fn update_continuous_backups(layer: &DynamoDb, request: &Json<'_>) -> Outcom
         layer.store_table(transaction, &table);
         Ok((table.recovery, now))
     };
-    layer.respond(checked, execute, |(), shown| continuous_backups_body(shown))
+    layer.respond(checked, execute, |(), (recovery, now)| {
+        continuous_backups_body(recovery.as_ref(), now)
+    })
 }
 
 /// Operations on backups have an exception of their own for a table that is not there.
 pub fn backed_up_table(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
-    given: &str,
+    name_or_arn: &str,
 ) -> Result<Arc<Table>, Failure> {
-    let name = table_name(layer.check_region(given)?);
+    let name = table_name(layer.check_region(name_or_arn)?);
     layer
         .find_table(transaction, name)
         .ok_or_else(|| Failure::new(Exception::TableNotFound, format!("Table not found: {name}")))
 }
 
-fn continuous_backups_body((recovery, now_micros): (Option<Recovery>, u64)) -> Vec<u8> {
+fn continuous_backups_body(recovery: Option<&Recovery>, now_micros: u64) -> Vec<u8> {
     Writer::object(|writer| {
         writer.nested("ContinuousBackupsDescription", |writer| {
             // Whether or not recovery is on, so the service says.
             writer.member("ContinuousBackupsStatus", "ENABLED");
-            writer.nested("PointInTimeRecoveryDescription", |writer| match &recovery {
+            writer.nested("PointInTimeRecoveryDescription", |writer| match recovery {
                 None => writer.member("PointInTimeRecoveryStatus", "DISABLED"),
                 Some(recovery) => write_recovery(recovery, now_micros, writer),
             });

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::operations::items::{
@@ -196,10 +196,10 @@ fn parse_writes(layer: &DynamoDb, request: &Json<'_>) -> Result<Writes, Failure>
 impl DynamoDb {
     /// A client's name for a transaction, which has no meaning in another region. No region's name
     /// has a zero byte.
-    pub fn token_of(&self, given: &str) -> String {
+    pub fn token_of(&self, token: &str) -> String {
         match self.own_region() {
-            None => given.to_owned(),
-            Some(region) => format!("{region}\0{given}"),
+            None => token.to_owned(),
+            Some(region) => format!("{region}\0{token}"),
         }
     }
 }
@@ -271,10 +271,10 @@ fn parse_one(item: &Json<'_>) -> Result<Write, Failure> {
         ("Delete", parse_delete),
         ("Update", parse_update_item),
     ];
-    let mut given = kinds
+    let mut present = kinds
         .into_iter()
         .filter_map(|(name, parse)| Some((item.get(name)?, parse)));
-    match (given.next(), given.next()) {
+    match (present.next(), present.next()) {
         (Some((json, parse)), None) => parse(json),
         _ => Err(Failure::validation(
             "TransactItems can only contain one of Check, Put, Update or Delete",
@@ -287,6 +287,15 @@ pub struct AllWritten {
     pub consumed: BTreeMap<String, Consumed>,
     collections: BTreeMap<String, Vec<String>>,
     kind: Kind,
+}
+
+/// Returns true if the request puts, updates or checks an item: unless it has only deletes.
+pub fn puts(request: &Json<'_>) -> bool {
+    let only_deletes = request.get("TransactItems").is_some_and(|items| {
+        let mut items = items.elements().iter();
+        items.all(|item| item.get("Delete").is_some())
+    });
+    !only_deletes
 }
 
 pub fn write(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -334,14 +343,14 @@ impl Writes {
         for (write, table) in self.writes.iter().zip(tables) {
             // After a failure the others are still checked, as no two of them concern one item.
             match write.execute_uncharged(layer, transaction, table) {
-                Ok(one) => {
-                    written_bytes += one.new.as_deref().map_or(0, item_size);
+                Ok(outcome) => {
+                    written_bytes += outcome.new.as_deref().map_or(0, item_size);
                     check_bytes(std::iter::once(written_bytes))?;
-                    let consumed = one.consumed.clone().in_transaction();
-                    replay_units.push(one.replay_units());
+                    let consumed = outcome.consumed.clone().in_transaction();
+                    replay_units.push(outcome.replay_units());
                     written.consumed.entry(write.table.clone()).or_default().add(&consumed);
-                    written.note_collection(&write.table, &one.table, write.action.key());
-                    executed.push((one.table, consumed));
+                    written.note_collection(&write.table, &outcome.table, write.action.key());
+                    executed.push((outcome.table, consumed));
                     reasons.push(None);
                 }
                 Err(failure) => reasons.push(Some(failure)),
@@ -387,13 +396,13 @@ impl Writes {
         let Some(row) = transaction.get(&key::token(token)) else {
             return Ok(None);
         };
-        let (made, known) = row.value().split_first_chunk().expect("a stored token");
-        let (known, units) = known.split_first_chunk().expect("a stored token");
+        let (made, tail) = row.value().split_first_chunk().expect("a stored token");
+        let (stored_fingerprint, units) = tail.split_first_chunk().expect("a stored token");
         let too_old = transaction.now_micros() > u64::from_be_bytes(*made) + TOKEN_KEPT_MICROS;
         if too_old {
             return Ok(None);
         }
-        if *known != fingerprint.to_be_bytes() {
+        if *stored_fingerprint != fingerprint.to_be_bytes() {
             return Err(Failure::new(
                 Exception::IdempotentParameterMismatch,
                 "The request uses the same client token as a previous, but non-identical request. \

@@ -131,15 +131,15 @@ fn kept<T: Transfer>(layer: &DynamoDb, id: &str) -> Vec<u8> {
 /// The transfer that a client has started with this token.
 pub fn of_token<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, token: Option<&str>) -> Option<T> {
     let token = token?;
-    let mut found = None;
+    let mut existing = None;
     scan::<T>(layer, transaction, None, true, &mut |transfer| {
         if transfer.token() == Some(token) {
-            found = Some(transfer);
+            existing = Some(transfer);
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     });
-    found
+    existing
 }
 
 /// Visits transfers of this region after `after`, or backwards from the newest. True if it ended
@@ -214,20 +214,22 @@ pub fn describe<T: Transfer>(
     request: &Json<'_>,
     description: impl FnOnce(&DynamoDb, &T) -> Vec<u8>,
 ) -> Outcome {
-    let asked = request.get(T::NAMES.arn).and_then(Json::text).unwrap_or_default();
+    let arn = request.get(T::NAMES.arn).and_then(Json::text).unwrap_or_default();
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        let not_found = || Failure::new(T::NAMES.not_found, format!("{} not found: {asked}", T::NAMES.kind));
-        named::<T>(layer, transaction, asked).ok_or_else(not_found)
+        let not_found = || Failure::new(T::NAMES.not_found, format!("{} not found: {arn}", T::NAMES.kind));
+        named::<T>(layer, transaction, arn).ok_or_else(not_found)
     };
-    layer.respond(Ok(()), execute, |(), transfer| description(layer, &transfer))
+    layer.respond_to_read(Ok(()), execute, |(), transfer| description(layer, &transfer))
 }
 
 /// The transfer that an ARN names.
 fn named<T: Transfer>(layer: &DynamoDb, transaction: &mut Transaction<'_>, arn: &str) -> Option<T> {
     let (table, id) = arn.split_once(&format!("/{}/", T::KIND))?;
     let id = Some(id).filter(|id| layer.is_of_this_region(arn) && !id.contains('/'))?;
-    let found: T = load(transaction, &kept::<T>(layer, id))?;
-    table.ends_with(&format!("/{}", found.table().name)).then_some(found)
+    let transfer: T = load(transaction, &kept::<T>(layer, id))?;
+    table
+        .ends_with(&format!("/{}", transfer.table().name))
+        .then_some(transfer)
 }
 
 fn load<T: Transfer>(transaction: &mut Transaction<'_>, row_key: &[u8]) -> Option<T> {
@@ -243,7 +245,7 @@ pub fn list<T: Transfer>(layer: &DynamoDb, request: &Json<'_>, write_rest: impl 
     let limit = request.get(T::NAMES.page_size).and_then(Json::integer);
     let execute =
         |transaction: &mut Transaction<'_>, (): &()| Ok(page::<T>(layer, transaction, table, limit, text("NextToken")));
-    layer.respond(Ok(()), execute, |(), (transfers, next)| {
+    layer.respond_to_read(Ok(()), execute, |(), (transfers, next)| {
         Writer::object(|writer| {
             writer.list(T::NAMES.list, &transfers, |writer, transfer| {
                 writer.open(b'{');

@@ -1,5 +1,5 @@
 //! Operations on features that this server does not have: replicas in other regions, bulk loading
-//! from S3, streams of Kinesis and vector indexes. Lists are empty, descriptions report their
+//! from S3 and streams of Kinesis. Lists are empty, descriptions report their
 //! absence, and requests that need such a feature are refused with an exception that the service's
 //! model has for the operation and no client retries.
 
@@ -17,12 +17,12 @@ fn text<'j>(request: &'j Json<'_>, member: &str) -> &'j str {
 
 /// Answers with `write`, if the table exists.
 fn of_table(layer: &DynamoDb, request: &Json<'_>, write: impl Fn(&mut Writer, &str)) -> Outcome {
-    let given = text(request, "TableName");
-    layer.respond(
+    let name_or_arn = text(request, "TableName");
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| {
             layer
-                .described_table(transaction, given)
+                .described_table(transaction, name_or_arn)
                 .map(|table| table.name.clone())
         },
         |(), name| Writer::object(|writer| write(writer, &name)),
@@ -31,25 +31,25 @@ fn of_table(layer: &DynamoDb, request: &Json<'_>, write: impl Fn(&mut Writer, &s
 
 /// Refuses with `failure`, if the table exists.
 fn refused_of_table(layer: &DynamoDb, request: &Json<'_>, failure: impl Fn(&str) -> Failure) -> Outcome {
-    let given = text(request, "TableName");
+    let name_or_arn = text(request, "TableName");
     layer.respond(
         Ok(()),
-        |transaction, ()| Err::<(), _>(failure(&layer.described_table(transaction, given)?.name)),
+        |transaction, ()| Err::<(), _>(failure(&layer.described_table(transaction, name_or_arn)?.name)),
         |(), ()| Writer::object(|_| {}),
     )
 }
 
-fn not_here(what: &str) -> Failure {
-    Failure::validation(format!("{what} cannot be reached from this endpoint"))
+fn not_here(resource: &str) -> Failure {
+    Failure::validation(format!("{resource} cannot be reached from this endpoint"))
 }
 
 // ---- backups
 
 /// Refuses what concerns the backups of a table named by `member`, with another exception if there
 /// is no such table.
-fn refused_of_backed_up(layer: &DynamoDb, given: &str, failure: impl Fn() -> Failure) -> Outcome {
+fn refused_of_backed_up(layer: &DynamoDb, name_or_arn: &str, failure: impl Fn() -> Failure) -> Outcome {
     let execute = |transaction: &mut Transaction<'_>, (): &()| {
-        backed_up_table(layer, transaction, given)?;
+        backed_up_table(layer, transaction, name_or_arn)?;
         Err::<(), _>(failure())
     };
     layer.respond(Ok(()), execute, |(), ()| Writer::object(|_| {}))
@@ -74,8 +74,8 @@ pub fn list_bulk_operations(_: &DynamoDb, _: &Json<'_>) -> Outcome {
 // ---- other regions
 
 pub fn create_global_table(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let given = text(request, "GlobalTableName");
-    refused_of_backed_up(layer, given, || not_here("Another region"))
+    let name_or_arn = text(request, "GlobalTableName");
+    refused_of_backed_up(layer, name_or_arn, || not_here("Another region"))
 }
 
 pub fn global_table(_: &DynamoDb, request: &Json<'_>) -> Outcome {
@@ -122,14 +122,5 @@ pub fn enable_kinesis(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 pub fn change_kinesis(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     refused_of_table(layer, request, |_| {
         Failure::validation("Table is not in a valid state: it has no active Kinesis streaming destination")
-    })
-}
-
-// ---- vectors
-
-pub fn search_vectors(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
-    let index = text(request, "IndexName");
-    refused_of_table(layer, request, |_| {
-        Failure::validation(format!("The table does not have the specified index: {index}"))
     })
 }

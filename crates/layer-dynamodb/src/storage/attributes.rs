@@ -1,5 +1,7 @@
 //! AttributeDefinitions, KeySchema and Projection: what tables and indexes are made of.
 
+use std::collections::HashSet;
+
 use crate::storage::key::{KeyPart, KeyType};
 use crate::storage::table::{Capacity, Index, Projection, Table};
 use crate::wire::failure::Failure;
@@ -31,22 +33,22 @@ impl Definitions {
         Ok(definitions)
     }
 
-    fn find(&self, name: &str) -> Option<&KeyPart> {
+    pub fn find(&self, name: &str) -> Option<&KeyPart> {
         self.parts.iter().find(|part| part.name == name)
     }
 
     /// Adds the definitions of an update, which must agree with those in force.
-    pub fn extend(&mut self, given: &Definitions) -> Result<(), Failure> {
-        for part in &given.parts {
+    pub fn extend(&mut self, other: &Definitions) -> Result<(), Failure> {
+        for part in &other.parts {
             match self.find(&part.name) {
                 None => self.parts.push(part.clone()),
-                Some(known) if known == part => {}
-                Some(known) => {
+                Some(present) if present == part => {}
+                Some(present) => {
                     return Err(Failure::invalid(format!(
                         "Attributes cannot be redefined. Please check that your attribute has the same type as previously \
                          defined. Existing schema: {}:{} New schema: {}:{}",
-                        known.name,
-                        known.kind.name(),
+                        present.name,
+                        present.kind.name(),
                         part.name,
                         part.kind.name()
                     )));
@@ -128,36 +130,29 @@ impl Definitions {
         })
     }
 
-    /// Refuses definitions that no key uses.
-    pub fn check_all_used(&self, hash: &KeyPart, range: Option<&KeyPart>, indexes: &[Index]) -> Result<(), Failure> {
-        let used = |name: &str| {
-            let in_index = indexes.iter().flat_map(Index::keys).any(|part| part.name == name);
-            in_index || hash.name == name || range.is_some_and(|range| range.name == name)
-        };
-        if self.parts.iter().all(|part| used(&part.name)) {
+    /// Refuses definitions that no key uses. `used` are the attributes of all keys and search
+    /// schemas.
+    pub fn check_all_used(&self, used: &HashSet<&str>, has_indexes: bool) -> Result<(), Failure> {
+        let names = self.parts.iter().map(|part| part.name.as_str());
+        let (used, unused): (Vec<&str>, Vec<&str>) = names.partition(|name| used.contains(name));
+        if unused.is_empty() {
             return Ok(());
         }
-        if indexes.is_empty() {
+        if !has_indexes {
             return Err(Failure::invalid(
                 "Number of attributes in KeySchema does not exactly match number of attributes defined in AttributeDefinitions",
             ));
         }
-        let keys: Vec<&str> = self
-            .parts
-            .iter()
-            .map(|part| part.name.as_str())
-            .filter(|name| used(name))
-            .collect();
         Err(Failure::invalid(format!(
             "Some AttributeDefinitions are not used. AttributeDefinitions: [{}], keys used: [{}]",
             self.names(),
-            keys.join(", ")
+            used.join(", ")
         )))
     }
 
     /// Those used by a key of `table`.
     pub fn only_used(self, table: &Table) -> Vec<KeyPart> {
-        let in_index = |part: &KeyPart| table.indexes.iter().flat_map(Index::keys).any(|key| key == part);
+        let in_index = |part: &KeyPart| table.index_keys().any(|key| key == part);
         let used = self
             .parts
             .into_iter()
@@ -218,7 +213,7 @@ fn check_local_keys(name: &str, hash: &KeyPart, range: &[KeyPart], table_hash: &
     Ok(())
 }
 
-fn parse_projection(json: &Json<'_>) -> Result<Projection, Failure> {
+pub fn parse_projection(json: &Json<'_>) -> Result<Projection, Failure> {
     let projection = json.get("Projection").unwrap_or(&Json::Null);
     let kind = projection.get("ProjectionType").and_then(Json::text);
     let names = projection.get("NonKeyAttributes").map(Json::elements);
@@ -254,11 +249,15 @@ fn parse_projection(json: &Json<'_>) -> Result<Projection, Failure> {
     }
 }
 
-pub fn projected_names(index: &Index) -> &[String] {
-    match &index.projection {
-        Projection::Include(names) => names,
-        _ => &[],
-    }
+/// Writes the Projection of an index.
+pub fn write_projection(writer: &mut Writer, projection: &Projection) {
+    writer.nested("Projection", |writer| {
+        writer.member("ProjectionType", projection.name());
+        let names = projection.names();
+        if !names.is_empty() {
+            writer.list("NonKeyAttributes", names, |writer, name| writer.string(name));
+        }
+    });
 }
 
 /// Writes the KeySchema of a table or an index.

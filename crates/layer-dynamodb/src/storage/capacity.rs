@@ -43,6 +43,8 @@ pub struct Consumed {
     pub table: f64,
     pub local: BTreeMap<String, f64>,
     pub global: BTreeMap<String, f64>,
+    /// Bytes written to vector indexes, which are no units.
+    pub vectors: BTreeMap<String, f64>,
 }
 
 /// Whether a transaction's units are also reported as read or as written.
@@ -74,8 +76,12 @@ impl Consumed {
 
     pub fn add(&mut self, other: &Consumed) {
         self.table += other.table;
-        for (indexes, others) in [(&mut self.local, &other.local), (&mut self.global, &other.global)] {
-            for (name, units) in others {
+        for (indexes, other_units) in [
+            (&mut self.local, &other.local),
+            (&mut self.global, &other.global),
+            (&mut self.vectors, &other.vectors),
+        ] {
+            for (name, units) in other_units {
                 *indexes.entry(name.clone()).or_default() += units;
             }
         }
@@ -119,6 +125,15 @@ impl Consumed {
                     });
                 }
             }
+            if !self.vectors.is_empty() {
+                writer.nested("VectorIndexes", |writer| {
+                    for (index, bytes) in &self.vectors {
+                        writer.nested(index, |writer| {
+                            writer.name("VectorWriteRequestBytes").raw(format_args!("{bytes:?}"));
+                        });
+                    }
+                });
+            }
         }
         writer.close(b'}');
     }
@@ -159,14 +174,14 @@ mod tests {
     fn indexes_are_listed_on_request() {
         let mut consumed = Consumed::of_table(1.0);
         consumed.add(&Consumed::of_index("g", true, 2.0));
-        let told = |report| json_text(Writer::object(|writer| consumed.write_member(writer, "t", report)));
-        assert_eq!(told(Report::None), "{}");
+        let written = |report| json_text(Writer::object(|writer| consumed.write_member(writer, "t", report)));
+        assert_eq!(written(Report::None), "{}");
         assert_eq!(
-            told(Report::Total),
+            written(Report::Total),
             r#"{"ConsumedCapacity":{"TableName":"t","CapacityUnits":3.0}}"#
         );
         assert_eq!(
-            told(Report::Indexes),
+            written(Report::Indexes),
             r#"{"ConsumedCapacity":{"TableName":"t","CapacityUnits":3.0,"Table":{"CapacityUnits":1.0},"GlobalSecondaryIndexes":{"g":{"CapacityUnits":2.0}}}}"#
         );
     }

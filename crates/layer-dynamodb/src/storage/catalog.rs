@@ -25,19 +25,25 @@ pub struct Catalog {
 
 impl DynamoDb {
     /// The table that a request names, by name or ARN.
-    pub(crate) fn table(&self, transaction: &mut Transaction<'_>, given: &str) -> Result<Arc<Table>, Failure> {
-        self.find_table(transaction, table_name(self.check_region(given)?))
+    pub(crate) fn table(&self, transaction: &mut Transaction<'_>, name_or_arn: &str) -> Result<Arc<Table>, Failure> {
+        let table = self
+            .find_table(transaction, table_name(self.check_region(name_or_arn)?))
             .filter(|table| !table.is_coming())
-            .ok_or_else(Failure::no_such_table)
+            .ok_or_else(Failure::no_such_table)?;
+        // The home counts what all nodes consume of it.
+        match self.replica.is_some() && self.throughput.limits(&table) {
+            true => Err(Failure::busy()),
+            false => Ok(table),
+        }
     }
 
     /// The same for operations on tables, whose error says more.
     pub(crate) fn described_table(
         &self,
         transaction: &mut Transaction<'_>,
-        given: &str,
+        name_or_arn: &str,
     ) -> Result<Arc<Table>, Failure> {
-        let name = table_name(self.check_region(given)?);
+        let name = table_name(self.check_region(name_or_arn)?);
         self.find_table(transaction, name)
             .ok_or_else(|| no_described_table(name))
     }
@@ -46,9 +52,9 @@ impl DynamoDb {
     pub(crate) fn changeable_table(
         &self,
         transaction: &mut Transaction<'_>,
-        given: &str,
+        name_or_arn: &str,
     ) -> Result<Arc<Table>, Failure> {
-        let table = self.described_table(transaction, given)?;
+        let table = self.described_table(transaction, name_or_arn)?;
         check_is_there(&table, Exception::ResourceInUse)?;
         Ok(table)
     }
@@ -140,9 +146,12 @@ pub fn next_number(transaction: &mut Transaction<'_>) -> u32 {
 }
 
 /// The name in a table's ARN, or the name itself.
-pub fn table_name(given: &str) -> &str {
-    match given.strip_prefix("arn:").and_then(|rest| rest.split_once(":table/")) {
-        Some((_, rest)) => rest.split('/').next().unwrap_or(rest),
-        None => given,
+pub fn table_name(name_or_arn: &str) -> &str {
+    match name_or_arn
+        .strip_prefix("arn:")
+        .and_then(|arn| arn.split_once(":table/"))
+    {
+        Some((_, path)) => path.split('/').next().unwrap_or(path),
+        None => name_or_arn,
     }
 }

@@ -48,7 +48,7 @@ impl ChangeDecoder for DynamoDbChanges {
     }
 }
 
-/// Whose items they are.
+/// The table of the items.
 struct Owner {
     id: u32,
     /// Unknown for a table that was deleted since.
@@ -131,9 +131,9 @@ impl DynamoDbChanges {
 /// The key attributes of the item at a place of its table: decodes the output of
 /// `key::write_partition` and `key::write_range`.
 fn key_at(table: &Table, place: &[u8]) -> Option<Item> {
-    let (_, rest) = place.split_first_chunk::<4>()?;
-    let (length, rest) = rest.split_first_chunk::<2>()?;
-    let (hash, mut rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+    let (_, tail) = place.split_first_chunk::<4>()?;
+    let (length, tail) = tail.split_first_chunk::<2>()?;
+    let (hash, mut tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
     let mut key = Item::new();
     let plain = |part: &KeyPart, bytes: &[u8]| match part.kind {
         KeyType::S => Some(Value::S(String::from_utf8(bytes.to_vec()).ok()?)),
@@ -143,29 +143,29 @@ fn key_at(table: &Table, place: &[u8]) -> Option<Item> {
     key.insert(table.hash.name.clone(), plain(&table.hash, hash)?);
     if let Some(range) = &table.range {
         let value = match range.kind {
-            KeyType::N => plain(range, rest)?,
-            _ => plain(range, &unescaped(&mut rest)?)?,
+            KeyType::N => plain(range, tail)?,
+            _ => plain(range, &unescaped(&mut tail)?)?,
         };
         key.insert(range.name.clone(), value);
     }
     Some(key)
 }
 
-fn unescaped(rest: &mut &[u8]) -> Option<Vec<u8>> {
+fn unescaped(escaped: &mut &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
-        match rest {
+        match escaped {
             [0, 0, behind @ ..] => {
-                *rest = behind;
+                *escaped = behind;
                 return Some(bytes);
             }
             [0, 0xff, behind @ ..] => {
                 bytes.push(0);
-                *rest = behind;
+                *escaped = behind;
             }
             [byte, behind @ ..] => {
                 bytes.push(*byte);
-                *rest = behind;
+                *escaped = behind;
             }
             [] => return None,
         }

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 
 use crate::storage::stored;
 use crate::wire::value::Item;

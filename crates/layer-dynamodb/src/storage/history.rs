@@ -211,17 +211,17 @@ fn next_place(transaction: &mut Transaction<'_>, table: u32, after: &[u8]) -> Op
 /// Returns an item's state at `version`, and the version since which it has been so.
 fn state(transaction: &mut Transaction<'_>, table: u32, place: &[u8], version: Version) -> Option<(Version, Vec<u8>)> {
     let start = key::history_entry(table, place, Version(version.0 + 1));
-    let mut found = None;
+    let mut state = None;
     transaction.scan(&start, &key::history_after(table, place), false, &mut |row| {
         let (from, item) = row.value().split_at(VERSION_BYTES);
-        found = Some((read_version(from), item.to_vec()));
+        state = Some((read_version(from), item.to_vec()));
         ControlFlow::Break(())
     });
-    if found.is_none() {
+    if state.is_none() {
         let row = transaction.get(&[key::items(table, 0).as_slice(), place].concat());
-        found = row.map(|row| (row.version(), row.value().to_vec()));
+        state = row.map(|row| (row.version(), row.value().to_vec()));
     }
-    found.filter(|(from, _)| *from <= version)
+    state.filter(|(from, _)| *from <= version)
 }
 
 fn read_version(bytes: &[u8]) -> Version {
@@ -245,13 +245,14 @@ pub struct Change {
 pub fn changes(
     transaction: &mut Transaction<'_>,
     table: u32,
-    (from, to): (Version, Version),
+    from: Version,
+    to: Version,
     after: &[u8],
 ) -> (Vec<Change>, Option<Vec<u8>>) {
     let (places, mut last) = changed_places(transaction, table, from, after);
     let (mut changes, mut room) = (Vec::new(), PAGE_BYTES);
     for place in places {
-        if let Some(change) = change(transaction, table, &place, (from, to)) {
+        if let Some(change) = change(transaction, table, &place, from, to) {
             let images = change.old.iter().chain(&change.new);
             room = room.saturating_sub(images.map(Vec::len).sum());
             changes.push(change);
@@ -305,12 +306,7 @@ fn changed_places(
     (places, last)
 }
 
-fn change(
-    transaction: &mut Transaction<'_>,
-    table: u32,
-    place: &[u8],
-    (from, to): (Version, Version),
-) -> Option<Change> {
+fn change(transaction: &mut Transaction<'_>, table: u32, place: &[u8], from: Version, to: Version) -> Option<Change> {
     let old = state(transaction, table, place, from);
     let new = state(transaction, table, place, to);
     let version = match (&old, &new) {
@@ -329,12 +325,12 @@ fn last_end(transaction: &mut Transaction<'_>, table: u32, place: &[u8], to: Ver
         key::history_entry(table, place, Version(0)),
         key::history_entry(table, place, Version(to.0 + 1)),
     );
-    let mut found = None;
+    let mut last = None;
     transaction.scan(&start, &end, true, &mut |row| {
-        found = Some(key::history_parts(Transaction::layer_key(row)).1);
+        last = Some(key::history_parts(Transaction::layer_key(row)).1);
         ControlFlow::Break(())
     });
-    found
+    last
 }
 
 // ---- sweeping
@@ -364,7 +360,7 @@ fn store(transaction: &mut Transaction<'_>, row_key: &[u8], sweep: &Sweep) {
     transaction.set(row_key, &serde_json::to_vec(sweep).expect("JSON"));
 }
 
-/// A step of the first due sweep. Returns false if none is due.
+/// A step of the first due sweep. Returns false if no sweep is due.
 pub fn sweep(layer: &DynamoDb, transaction: &mut Transaction<'_>) -> bool {
     let now = transaction.now_micros();
     let mut first = None;
@@ -431,13 +427,13 @@ fn sweep_rows(transaction: &mut Transaction<'_>, table: u32, after: &[u8], earli
 
 /// Returns true if a version of `from..until` is pinned.
 fn has_pin_within(transaction: &mut Transaction<'_>, table: u32, from: Version, until: Version) -> bool {
-    let mut found = false;
+    let mut has_pin = false;
     let (start, end) = (key::pins_from(table, from), key::pins_from(table, until));
     transaction.scan(&start, &end, false, &mut |_| {
-        found = true;
+        has_pin = true;
         ControlFlow::Break(())
     });
-    found
+    has_pin
 }
 
 #[cfg(test)]
@@ -561,8 +557,8 @@ mod tests {
             ask(&fixture, "DeleteBackup", &format!("{{{arn}}}"));
         }
         fixture.layer.maintain();
-        let left = [(b"B", b"C"), (b"D", b"E"), (b"G", b"J"), (b"P", b"Q"), (b"T", b"U")];
-        assert_eq!(left.map(|(start, end)| rows(&fixture, start, end)), [0; 5]);
+        let ranges = [(b"B", b"C"), (b"D", b"E"), (b"G", b"J"), (b"P", b"Q"), (b"T", b"U")];
+        assert_eq!(ranges.map(|(start, end)| rows(&fixture, start, end)), [0; 5]);
     }
 
     #[test]
@@ -594,13 +590,13 @@ mod tests {
         ask(&fixture, "UpdateContinuousBackups", RECOVERY);
         let (mut state, mut seed) = (State::new(), 13);
         write(&fixture, &mut state, &mut seed, 500, 100);
-        let kept = rows(&fixture, b"H", b"I");
-        assert!(kept > 100);
+        let count = rows(&fixture, b"H", b"I");
+        assert!(count > 100);
         for _ in 0..34 {
             fixture.clock.advance(86_400_000_000);
             fixture.layer.maintain();
         }
-        assert_eq!(rows(&fixture, b"H", b"I"), kept);
+        assert_eq!(rows(&fixture, b"H", b"I"), count);
         for _ in 0..2 {
             fixture.clock.advance(86_400_000_000);
             fixture.layer.maintain();

@@ -15,6 +15,7 @@ use crate::storage::key;
 use crate::storage::stored;
 use crate::storage::streams::Stream;
 use crate::storage::table::{Index, Table};
+use crate::storage::vector_index::VectorIndex;
 use crate::storage::write::expiry_of;
 use crate::wire::value::Item;
 
@@ -77,20 +78,36 @@ fn verify_items(verification: &mut Verification<'_>, table: &Table) {
     let rows = verification.rows;
     rows.scan(&range.start, &range.end, false, &mut |item_key, value| {
         let Some(item) = item(table, value) else {
-            let what = format!("an item of table \"{}\" is none that a version has written", table.name);
-            verification.found(what, Vec::new());
+            let message = format!("an item of table \"{}\" is none that a version has written", table.name);
+            verification.found(message, Vec::new());
             return ControlFlow::Continue(());
         };
         if table.item_key(&item) != item_key {
-            let what = format!(
+            let message = format!(
                 "an item of table \"{}\" stands below another key than its own",
                 table.name
             );
-            verification.found(what, Vec::new());
+            verification.found(message, Vec::new());
             return ControlFlow::Continue(());
         }
         for index in &table.indexes {
-            *expected.entry(index.id).or_default() += verify_entry(verification, table, index, &item);
+            let entry = index.entry(table, &item);
+            let entry = entry.map(|(entry_key, entry)| (entry_key, stored::encode(&entry)));
+            let index = Verified {
+                name: &index.name,
+                filling: index.filling,
+                expected: expected.entry(index.id).or_default(),
+            };
+            verify_entry(verification, table, index, entry);
+        }
+        for index in &table.vector_indexes {
+            let entry = index.entry(table, &item);
+            let index = Verified {
+                name: &index.name,
+                filling: index.filling,
+                expected: expected.entry(index.id).or_default(),
+            };
+            verify_entry(verification, table, index, entry);
         }
         let expiry = expiry_of(table, Some(&item)).filter(|seconds| *seconds > now_seconds && knows_expiries);
         if let Some(seconds) = expiry {
@@ -104,6 +121,12 @@ fn verify_items(verification: &mut Verification<'_>, table: &Table) {
             verify_entries(verification, table, index);
         }
     }
+    for index in &table.vector_indexes {
+        let entries = KeyRange::prefix(&key::items(table.id, index.id));
+        if rows.count(&entries.start, &entries.end) != expected.get(&index.id).copied().unwrap_or_default() {
+            verify_vector_entries(verification, table, index);
+        }
+    }
 }
 
 /// An item with the keys of its table, of bytes that a version has written.
@@ -112,28 +135,37 @@ fn item(table: &Table, value: &[u8]) -> Option<Item> {
     (table.holds_keys(&item) && stored::encode(&item) == value).then_some(item)
 }
 
-/// The item has its entry. Answers how many it has or should have, one or none.
-fn verify_entry(verification: &mut Verification<'_>, table: &Table, index: &Index, item: &Item) -> u64 {
-    let Some((entry_key, entry)) = index.entry(table, item) else {
-        return 0;
-    };
-    let value = stored::encode(&entry);
-    let found = verification.rows.get_row(&entry_key);
-    if found.as_deref() == Some(&value) {
-        return 1;
+/// An index, as its entries are verified.
+struct Verified<'i> {
+    name: &'i str,
+    filling: bool,
+    /// Counts the entries that it has or should have.
+    expected: &'i mut u64,
+}
+
+/// The item has its entry, if it should have one.
+fn verify_entry(
+    verification: &mut Verification<'_>,
+    table: &Table,
+    index: Verified<'_>,
+    entry: Option<(Vec<u8>, Vec<u8>)>,
+) {
+    let Some((key, value)) = entry else { return };
+    let stored = verification.rows.get_row(&key);
+    if stored.as_deref() == Some(&value) {
+        *index.expected += 1;
+        return;
     }
-    if found.is_none() && index.filling {
-        return 0;
+    if stored.is_none() && index.filling {
+        return;
     }
-    let (does, table, name) = (
-        if found.is_some() { "shows otherwise" } else { "lacks" },
-        &table.name,
-        &index.name,
+    let does = if stored.is_some() { "shows otherwise" } else { "lacks" };
+    let message = format!(
+        "index \"{}\" of table \"{}\" {does} an item of the table",
+        index.name, table.name
     );
-    let what = format!("index \"{name}\" of table \"{table}\" {does} an item of the table");
-    let was_there = found.is_some();
-    verification.found(what, vec![Repair::Set { key: entry_key, value }]);
-    u64::from(was_there)
+    *index.expected += u64::from(stored.is_some());
+    verification.found(message, vec![Repair::Set { key, value }]);
 }
 
 /// Each entry has its item.
@@ -145,12 +177,12 @@ fn verify_entries(verification: &mut Verification<'_>, table: &Table, index: &In
         let own = entry.and_then(|entry| rows.get_row(&table.item_key(&entry)));
         let own = own.and_then(|row| item(table, &row));
         if own.and_then(|item| index.item_key(table, &item)).as_deref() != Some(entry_key) {
-            let what = format!(
+            let message = format!(
                 "index \"{}\" of table \"{}\" has what no item supports",
                 index.name, table.name
             );
             verification.found(
-                what,
+                message,
                 vec![Repair::Clear {
                     key: entry_key.to_vec(),
                 }],
@@ -160,12 +192,36 @@ fn verify_entries(verification: &mut Verification<'_>, table: &Table, index: &In
     });
 }
 
+/// The same for a vector index, whose entries end with the place of their item.
+fn verify_vector_entries(verification: &mut Verification<'_>, table: &Table, index: &VectorIndex) {
+    let range = KeyRange::prefix(&key::items(table.id, index.id));
+    let items = KeyRange::prefix(&key::items(table.id, 0));
+    let rows = verification.rows;
+    let mut supported = BTreeSet::new();
+    rows.scan(&items.start, &items.end, false, &mut |_, value| {
+        let entry = item(table, value).and_then(|item| index.entry(table, &item));
+        supported.extend(entry.map(|(entry_key, _)| entry_key));
+        ControlFlow::Continue(())
+    });
+    rows.scan(&range.start, &range.end, false, &mut |entry_key, _| {
+        if !supported.contains(entry_key) {
+            let message = format!(
+                "index \"{}\" of table \"{}\" has what no item supports",
+                index.name, table.name
+            );
+            let key = entry_key.to_vec();
+            verification.found(message, vec![Repair::Clear { key }]);
+        }
+        ControlFlow::Continue(())
+    });
+}
+
 fn verify_expiry(verification: &mut Verification<'_>, table: &Table, seconds: u64, place: &[u8]) {
     let key = key::expiry(seconds, table.id, place);
     if verification.rows.get_row(&key).is_none() {
-        let what = format!("an item of table \"{}\" would never expire", table.name);
+        let message = format!("an item of table \"{}\" would never expire", table.name);
         let value = table.kept_name().as_bytes().to_vec();
-        verification.found(what, vec![Repair::Set { key, value }]);
+        verification.found(message, vec![Repair::Set { key, value }]);
     }
 }
 
@@ -186,7 +242,7 @@ fn dropped(verification: &mut Verification<'_>) -> BTreeSet<u32> {
 /// History and pins belong to a table that is or was, each backup has its pin, and each table knows
 /// its newest.
 fn verify_history(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>, dropped: &BTreeSet<u32>) {
-    for (letter, next, what) in [(b"H", b"I", "history"), (b"P", b"Q", "pins")] {
+    for (letter, next, kind) in [(b"H", b"I", "history"), (b"P", b"Q", "pins")] {
         let mut start = letter.to_vec();
         while let Some(row) = verification.rows.nth(&start, next, 0) {
             let row_key = quartet_engine::Transaction::layer_key(&row);
@@ -195,9 +251,9 @@ fn verify_history(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
             let number = row_key.get(1..5).and_then(|number| number.try_into().ok());
             let number = number.map_or(0, u32::from_be_bytes);
             if !tables.contains_key(&number) && !dropped.contains(&number) {
-                let what = format!("{what} of table number {number}, which there is not");
+                let message = format!("{kind} of table number {number}, which there is not");
                 let (start, end) = (range.start, range.end);
-                verification.found(what, vec![Repair::ClearRange { start, end }]);
+                verification.found(message, vec![Repair::ClearRange { start, end }]);
             }
         }
     }
@@ -218,8 +274,8 @@ fn verify_history(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
             ControlFlow::Break(())
         });
         if newest != table.pinned {
-            let what = format!("table \"{}\" does not know its newest backup", table.name);
-            verification.found(what, Vec::new());
+            let message = format!("table \"{}\" does not know its newest backup", table.name);
+            verification.found(message, Vec::new());
         }
     }
 }
@@ -248,10 +304,10 @@ fn verify_strays(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Tab
                 format!("{rows} rows belong to no table: their table had number {table}"),
                 Vec::new(),
             ),
-            Some(table) if index != 0 && !table.indexes.iter().any(|known| known.id == index) => {
-                let what = format!("{rows} entries of table \"{}\" belong to no index", table.name);
+            Some(table) if index != 0 && !table.has_index(index) => {
+                let message = format!("{rows} entries of table \"{}\" belong to no index", table.name);
                 let (start, end) = (range.start, range.end);
-                verification.found(what, vec![Repair::ClearRange { start, end }]);
+                verification.found(message, vec![Repair::ClearRange { start, end }]);
             }
             Some(_) => {}
         }
@@ -265,31 +321,31 @@ fn verify_numbers(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
     let streams = tables.values().filter_map(|table| Some(table.stream.as_ref()?.id));
     let highest = tables.keys().copied().chain(streams).max().unwrap_or_default();
     if last < highest {
-        let what = format!("the last number given is {last}, and {highest} is in use");
+        let message = format!("the last number given is {last}, and {highest} is in use");
         let (key, value) = (key::LAST_NUMBER.to_vec(), highest.to_be_bytes().to_vec());
-        verification.found(what, vec![Repair::Set { key, value }]);
+        verification.found(message, vec![Repair::Set { key, value }]);
     }
 }
 
 /// A table's stream exists, and every record belongs to a stream.
 fn verify_streams(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Table>) {
-    let mut known = BTreeSet::new();
+    let mut streams = BTreeSet::new();
     let range = key::streams();
     let rows = verification.rows;
     rows.scan(&range.start, &range.end, false, &mut |row_key, value| {
         match serde_json::from_slice::<Stream>(value) {
-            Ok(stream) if key::stream(stream.id) == row_key => drop(known.insert(stream.id)),
+            Ok(stream) if key::stream(stream.id) == row_key => drop(streams.insert(stream.id)),
             _ => verification.found("a stream cannot be read".into(), Vec::new()),
         }
         ControlFlow::Continue(())
     });
     for table in tables.values() {
-        if let Some(stream) = table.live_stream().filter(|stream| !known.contains(&stream.id)) {
-            let what = format!(
+        if let Some(stream) = table.live_stream().filter(|stream| !streams.contains(&stream.id)) {
+            let message = format!(
                 "the stream of table \"{}\", number {}, is not there",
                 table.name, stream.id
             );
-            verification.found(what, Vec::new());
+            verification.found(message, Vec::new());
         }
     }
     let mut start = b"R".to_vec();
@@ -301,13 +357,13 @@ fn verify_streams(verification: &mut Verification<'_>, tables: &BTreeMap<u32, Ta
             .get(1..5)
             .and_then(|number| number.try_into().ok())
             .map(u32::from_be_bytes);
-        if !number.is_some_and(|number| known.contains(&number)) {
-            let what = format!(
+        if !number.is_some_and(|number| streams.contains(&number)) {
+            let message = format!(
                 "{} records belong to no stream",
                 verification.rows.count(&range.start, &range.end)
             );
             let (start, end) = (range.start, range.end);
-            verification.found(what, vec![Repair::ClearRange { start, end }]);
+            verification.found(message, vec![Repair::ClearRange { start, end }]);
         }
     }
 }
@@ -323,8 +379,8 @@ fn verify_tokens(verification: &mut Verification<'_>) {
     });
     rows.scan(b"K", b"L", false, &mut |row_key, _| {
         if !due.contains(&row_key[1..]) {
-            let what = "the token of a transaction would never be forgotten".into();
-            verification.found(what, vec![Repair::Clear { key: row_key.to_vec() }]);
+            let message = "the token of a transaction would never be forgotten".into();
+            verification.found(message, vec![Repair::Clear { key: row_key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });

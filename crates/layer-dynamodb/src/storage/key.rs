@@ -3,6 +3,7 @@
 //! ```text
 //! 'T' table name                                              -> the table, as JSON
 //! 'I' table u32 | index u16 | place                           -> an item; index 0 is the table itself
+//!                                                                or an entry of an index: `stored`, or `vector_index`
 //!     place = hash u32 | (length u16, hash attribute)... | range attribute... | place in the table, if in an index
 //! 'S' stream u32                                              -> the stream, as JSON
 //! 'R' stream u32 | shard u8 | version u64 | number u32        -> a stream record
@@ -205,8 +206,8 @@ pub fn record(stream: u32, shard_number: u8, position: Position) -> Vec<u8> {
 
 /// The position at the end of a record's key.
 pub fn record_position(key: &[u8]) -> Position {
-    let (rest, number) = key.split_last_chunk().expect("a record's key");
-    let version = rest.last_chunk().expect("a record's key");
+    let (prefix, number) = key.split_last_chunk().expect("a record's key");
+    let version = prefix.last_chunk().expect("a record's key");
     Position {
         version: u64::from_be_bytes(*version),
         number: u32::from_be_bytes(*number),
@@ -225,8 +226,8 @@ pub fn expiries_before(seconds: u64) -> KeyRange {
 
 /// Takes an expiry's key apart: seconds, table, place.
 pub fn expiry_parts(key: &[u8]) -> (u64, u32, &[u8]) {
-    let (seconds, rest) = key[1..].split_first_chunk().expect("an expiry's key");
-    let (table, place) = rest.split_first_chunk().expect("an expiry's key");
+    let (seconds, tail) = key[1..].split_first_chunk().expect("an expiry's key");
+    let (table, place) = tail.split_first_chunk().expect("an expiry's key");
     (u64::from_be_bytes(*seconds), u32::from_be_bytes(*table), place)
 }
 
@@ -296,8 +297,8 @@ pub fn pins(table: u32) -> KeyRange {
 
 /// The version in a pin's key.
 pub fn pinned_version(key: &[u8]) -> Version {
-    let (_, rest) = key.split_first_chunk::<5>().expect("a pin's key");
-    Version(u64::from_be_bytes(*rest.first_chunk().expect("a pin's key")))
+    let (_, tail) = key.split_first_chunk::<5>().expect("a pin's key");
+    Version(u64::from_be_bytes(*tail.first_chunk().expect("a pin's key")))
 }
 
 /// The name under which a table of a region is kept. No table's own name has a slash.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use quartet_engine::{Busy, Dependency, Engine, ExecuteError, MustWrite, Space, Transaction};
+use quartet_engine::{Busy, Dependency, Engine, ExecuteError, FollowingPeriod, MustWrite, Space, Transaction};
 
 use crate::storage::buckets::{Buckets, NoBuckets};
 use crate::storage::catalog::Catalog;
@@ -15,6 +15,8 @@ use crate::{Exception, Failure};
 pub struct DynamoDb {
     pub engine: Arc<Engine>,
     pub space: Space,
+    /// Another node is home: the layer reads this node's replica, in this period, and never writes.
+    pub replica: Option<FollowingPeriod>,
     /// Region and account in resource names.
     pub region: String,
     /// Each region has tables of its own.
@@ -61,6 +63,7 @@ impl DynamoDb {
         DynamoDb {
             engine,
             space,
+            replica: None,
             region: region::HOME.into(),
             regions_are_separate: false,
             account: "000000000000".into(),
@@ -72,11 +75,15 @@ impl DynamoDb {
         }
     }
 
-    /// Runs `body` as one transaction under the partition's lock.
+    /// Runs `body` as one transaction under the partition's lock. A replica is busy for all that is
+    /// for the home.
     pub(crate) fn execute<R>(
         &self,
         body: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> (Result<R, Failure>, Dependency) {
+        if self.replica.is_some() {
+            return settled(Err(Failure::busy()));
+        }
         let mut partition = match self.engine.partition_in_time() {
             Ok(partition) => partition,
             Err(Busy) => return settled(Err(Failure::busy())),
@@ -101,13 +108,18 @@ impl DynamoDb {
         &self,
         body: impl Fn(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> (Result<R, Failure>, Dependency) {
-        let mut partition = match self.engine.read_in_time() {
+        let partition = match self.replica {
+            None => self.engine.read_in_time(),
+            Some(period) => self.engine.read_replica_in_time(period),
+        };
+        let mut partition = match partition {
             Ok(partition) => partition,
             Err(Busy) => return settled(Err(Failure::busy())),
         };
         let executed = partition.execute(self.space, &body);
         drop(partition);
         match executed {
+            Ok(Err(ExecuteError::NotHome)) if self.replica.is_some() => settled(Err(Failure::busy())),
             Ok(executed) => answered(executed),
             Err(MustWrite) => self.execute(body),
         }

@@ -18,4 +18,5 @@ pub(crate) mod stored;
 pub(crate) mod streams;
 pub(crate) mod table;
 pub(crate) mod throughput;
+pub(crate) mod vector_index;
 pub(crate) mod write;

@@ -25,10 +25,10 @@ pub struct OtherRegions {
 }
 
 /// Returns the credential's region, if it can be one: lower-case letters, digits and hyphens.
-pub fn named(given: &str) -> &str {
+pub fn named(name: &str) -> &str {
     let is_name_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    match !given.is_empty() && given.len() <= NAME_BYTES_MAX && given.bytes().all(is_name_byte) {
-        true => given,
+    match !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name_byte) {
+        true => name,
         false => HOME,
     }
 }
@@ -39,14 +39,15 @@ impl DynamoDb {
         if region == self.region {
             return act(self);
         }
-        let kept = self.others.kept.read().get(region).cloned();
-        act(&kept.unwrap_or_else(|| self.make_region(region)))
+        let existing = self.others.kept.read().get(region).cloned();
+        act(&existing.unwrap_or_else(|| self.make_region(region)))
     }
 
     fn make_region(&self, region: &str) -> Arc<DynamoDb> {
         let made = Arc::new(DynamoDb {
             engine: self.engine.clone(),
             space: self.space,
+            replica: self.replica,
             region: region.to_owned(),
             regions_are_separate: self.regions_are_separate,
             account: self.account.clone(),
@@ -56,32 +57,32 @@ impl DynamoDb {
             catalog: self.catalog.clone(),
             others: OtherRegions::default(),
         });
-        let mut kept = self.others.kept.write();
-        if kept.len() >= KEPT_MAX {
-            kept.clear();
+        let mut layers = self.others.kept.write();
+        if layers.len() >= KEPT_MAX {
+            layers.clear();
         }
-        kept.insert(region.to_owned(), made.clone());
+        layers.insert(region.to_owned(), made.clone());
         made
     }
 
-    /// The region whose tables are apart from the others', if this is one.
+    /// The region of this layer, if its tables are separate from those of the default region.
     pub(crate) fn own_region(&self) -> Option<&str> {
         (self.regions_are_separate && self.region != HOME).then_some(self.region.as_str())
     }
 
     /// Refuses the ARN of a region with other tables than this one's.
-    pub(crate) fn check_region<'g>(&self, given: &'g str) -> Result<&'g str, Failure> {
-        match self.is_of_this_region(given) {
-            true => Ok(given),
+    pub(crate) fn check_region<'g>(&self, name_or_arn: &'g str) -> Result<&'g str, Failure> {
+        match self.is_of_this_region(name_or_arn) {
+            true => Ok(name_or_arn),
             false => Err(Failure::validation(format!(
-                "1 validation error detected: Invalid AWS region in '{given}'"
+                "1 validation error detected: Invalid AWS region in '{name_or_arn}'"
             ))),
         }
     }
 
     /// True for a plain name too.
-    pub(crate) fn is_of_this_region(&self, given: &str) -> bool {
-        let region = given.strip_prefix("arn:").and_then(|rest| rest.split(':').nth(2));
+    pub(crate) fn is_of_this_region(&self, name_or_arn: &str) -> bool {
+        let region = name_or_arn.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
         !self.regions_are_separate || region.is_none_or(|region| region == self.region)
     }
 }

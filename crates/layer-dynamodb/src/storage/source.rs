@@ -163,8 +163,8 @@ impl<'t> Source<'t> {
 
     /// The number of attributes that identify an entry.
     fn start_keys_count(&self) -> usize {
-        let of_index = self.index.iter().flat_map(|index| index.keys());
-        let own = of_index.filter(|part| !self.table.is_key(&part.name)).count();
+        let index_parts = self.index.iter().flat_map(|index| index.keys());
+        let own = index_parts.filter(|part| !self.table.is_key(&part.name)).count();
         self.table.keys().count() + own
     }
 
@@ -181,15 +181,15 @@ impl<'t> Source<'t> {
     /// Refuses a start key outside of the terms' selection.
     fn check_start_within(&self, terms: &[KeyTerm], start: &Item) -> Result<(), Failure> {
         let fulfils = |part: &KeyPart| term(terms, part).is_none_or(|term| term.test.holds(&start[&part.name]));
-        let by_range = self.range_parts().iter().any(|part| term(terms, part).is_some());
+        let has_range = self.range_parts().iter().any(|part| term(terms, part).is_some());
         let in_partition = self.hash_parts().iter().all(fulfils);
-        if !by_range && self.index.is_none() && self.table.range.is_none() && in_partition {
+        if !has_range && self.index.is_none() && self.table.range.is_none() && in_partition {
             return Err(Failure::validation(format!(
                 "The provided exclusive start key is invalid: ExclusiveStartKey: {}",
                 crate::wire::value::item_json(start)
             )));
         }
-        match (by_range, in_partition) {
+        match (has_range, in_partition) {
             (false, false) => Err(outside_query()),
             (true, _) if !self.range_parts().iter().all(fulfils) => Err(Failure::validation(
                 "The provided starting key does not match the range key predicate",

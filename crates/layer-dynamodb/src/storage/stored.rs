@@ -143,9 +143,9 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.rest.split_at(count);
-        self.rest = rest;
-        taken
+        let (bytes, remaining) = self.rest.split_at(count);
+        self.rest = remaining;
+        bytes
     }
 
     fn length(&mut self) -> u128 {
@@ -162,8 +162,8 @@ impl<'a> Reader<'a> {
 
     fn count(&mut self) -> usize {
         match self.rest {
-            [byte @ ..0x80, rest @ ..] => {
-                self.rest = rest;
+            [byte @ ..0x80, remaining @ ..] => {
+                self.rest = remaining;
                 usize::from(*byte)
             }
             _ => self.length() as usize,
@@ -315,10 +315,10 @@ mod tests {
         let mut json = Vec::new();
         write_json(&stored, &mut json);
         assert_eq!(String::from_utf8(json).unwrap(), item_json(&item));
-        for wanted in ["", "a", "k", "adfk", "bcegij"] {
+        for names in ["", "a", "k", "adfk", "bcegij"] {
             let mut part = item.clone();
-            part.retain(|name, _| wanted.contains(name.as_str()));
-            assert_eq!(decode_some(&stored, |name| wanted.contains(name)), part);
+            part.retain(|name, _| names.contains(name.as_str()));
+            assert_eq!(decode_some(&stored, |name| names.contains(name)), part);
         }
     }
 }

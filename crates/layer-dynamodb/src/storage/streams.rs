@@ -140,10 +140,10 @@ pub fn label(micros: u64) -> String {
 /// The label of a new stream: its time, or the next that no stream of the table's name has. Streams
 /// are kept for a day after they end, and the clock may have been set back since.
 fn free_label(transaction: &mut Transaction<'_>, table: &Table, now_micros: u64) -> String {
-    let mut others = all(transaction);
-    others.retain(|other| other.table == table.name && other.region == table.region);
+    let mut streams = all(transaction);
+    streams.retain(|other| other.table == table.name && other.region == table.region);
     let mut candidates = (0..).map(|tries| label(now_micros + tries * 1000));
-    let is_free = |label: &String| others.iter().all(|other| other.label != *label);
+    let is_free = |label: &String| streams.iter().all(|other| other.label != *label);
     candidates.find(is_free).expect("there are more labels than streams")
 }
 
@@ -223,11 +223,11 @@ impl Event {
     }
 
     fn decode(bytes: &[u8]) -> Event {
-        let mut rest = &bytes[2..];
+        let mut remaining = &bytes[2..];
         let mut item = || {
-            let (length, tail) = rest.split_first_chunk().expect("a length");
+            let (length, tail) = remaining.split_first_chunk().expect("a length");
             let (stored, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
-            rest = tail;
+            remaining = tail;
             (!stored.is_empty()).then(|| stored::decode(stored))
         };
         Event {
@@ -290,10 +290,10 @@ impl Cursor {
 
     fn decode(text: &str) -> Option<Cursor> {
         let bytes = STANDARD.decode(text).ok()?;
-        let (shard, rest) = bytes.split_first()?;
-        let (stream, rest) = rest.split_first_chunk()?;
-        let (version, rest) = rest.split_first_chunk()?;
-        let (number, rest) = rest.split_first_chunk()?;
+        let (shard, tail) = bytes.split_first()?;
+        let (stream, tail) = tail.split_first_chunk()?;
+        let (version, tail) = tail.split_first_chunk()?;
+        let (number, tail) = tail.split_first_chunk()?;
         Some(Cursor {
             stream: u32::from_be_bytes(*stream),
             shard: *shard,
@@ -301,7 +301,7 @@ impl Cursor {
                 version: u64::from_be_bytes(*version),
                 number: u32::from_be_bytes(*number),
             },
-            made_micros: u64::from_be_bytes(rest.try_into().ok()?),
+            made_micros: u64::from_be_bytes(tail.try_into().ok()?),
         })
     }
 }
@@ -336,8 +336,8 @@ impl DynamoDb {
             true => self.stream_arn(stream) == arn,
             false => resource_of(&self.stream_arn(stream)) == resource_of(arn),
         };
-        let found = streams.into_iter().find(named);
-        found.ok_or_else(|| {
+        let stream = streams.into_iter().find(named);
+        stream.ok_or_else(|| {
             Failure::new(
                 Exception::ResourceNotFound,
                 format!("Requested resource not found: Stream: {arn} not found"),
@@ -353,23 +353,23 @@ pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
         .and_then(Json::text)
         .map(crate::storage::catalog::table_name);
     let start = request.get("ExclusiveStartStreamArn").and_then(Json::text);
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| {
             let streams = layer.streams(transaction);
             let position = match start {
                 Some(arn) => {
-                    let found = streams.iter().position(|stream| layer.stream_arn(stream) == arn);
+                    let index = streams.iter().position(|stream| layer.stream_arn(stream) == arn);
                     let invalid =
                         || Failure::validation(format!("Invalid StreamArn: Invalid ARN provided as input {arn}"));
-                    found.ok_or_else(invalid)? + 1
+                    index.ok_or_else(invalid)? + 1
                 }
                 None => 0,
             };
-            let rest = streams.into_iter().skip(position);
-            let mut wanted = rest.filter(|stream| table.is_none_or(|table| stream.table == table));
-            let page: Vec<Stream> = wanted.by_ref().take(limit).collect();
-            Ok((page, wanted.next().is_some()))
+            let following = streams.into_iter().skip(position);
+            let mut matching = following.filter(|stream| table.is_none_or(|table| stream.table == table));
+            let page: Vec<Stream> = matching.by_ref().take(limit).collect();
+            Ok((page, matching.next().is_some()))
         },
         |(), (page, more)| {
             Writer::object(|writer| {
@@ -394,18 +394,18 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let after = request.get("ExclusiveStartShardId").and_then(Json::text);
     // No shard ever has children.
     let children = request.get("ShardFilter").is_some();
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| layer.stream_by_arn(transaction, arn),
         |(), stream| {
-            let rest =
+            let shards =
                 (0..stream.shards).filter(|shard| after.is_none_or(|after| shard_id(&stream, *shard).as_str() > after));
-            let mut rest = rest.filter(|_| !children);
-            let page: Vec<u8> = rest.by_ref().take(limit).collect();
+            let mut shards = shards.filter(|_| !children);
+            let page: Vec<u8> = shards.by_ref().take(limit).collect();
             Writer::object(|writer| {
                 writer.nested("StreamDescription", |writer| {
                     write_description(layer, &stream, &page, writer);
-                    if let (Some(last), Some(_)) = (page.last(), rest.next()) {
+                    if let (Some(last), Some(_)) = (page.last(), shards.next()) {
                         writer.member("LastEvaluatedShardId", &shard_id(&stream, *last));
                     }
                 });
@@ -443,29 +443,29 @@ pub fn shard_iterator(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let text = |name| request.get(name).and_then(Json::text);
     let kind = text("ShardIteratorType").unwrap_or_default();
     let sequence = text("SequenceNumber");
-    let by_sequence = kind.ends_with("SEQUENCE_NUMBER");
-    if by_sequence && sequence.is_none() {
+    let has_sequence = kind.ends_with("SEQUENCE_NUMBER");
+    if has_sequence && sequence.is_none() {
         return settled(Err(Failure::validation(format!(
             "Missing required parameter: SequenceNumber is required for ShardIteratorType {kind}"
         ))));
     }
-    if !by_sequence && sequence.is_some() {
+    if !has_sequence && sequence.is_some() {
         return settled(Err(Failure::validation(format!(
             "SequenceNumber must not be given for ShardIteratorType {kind}"
         ))));
     }
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| {
             let stream = layer.stream_by_arn(transaction, text("StreamArn").unwrap_or_default())?;
-            let wanted = text("ShardId").unwrap_or_default();
+            let requested = text("ShardId").unwrap_or_default();
             let shard = (0..stream.shards)
-                .find(|shard| shard_id(&stream, *shard) == wanted)
+                .find(|shard| shard_id(&stream, *shard) == requested)
                 .ok_or_else(|| {
                     Failure::new(
                         Exception::ResourceNotFound,
                         format!(
-                            "Requested resource not found: Shard: {wanted} in Stream: {} not found",
+                            "Requested resource not found: Shard: {requested} in Stream: {} not found",
                             layer.stream_arn(&stream)
                         ),
                     )
@@ -535,7 +535,7 @@ pub fn records(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let limit = request.get("Limit").and_then(Json::integer).unwrap_or(PAGE_RECORDS) as usize;
     let iterator = request.get("ShardIterator").and_then(Json::text).unwrap_or_default();
     let invalid = || Failure::validation("Invalid ShardIterator");
-    layer.respond(
+    layer.respond_to_read(
         Cursor::decode(iterator).ok_or_else(invalid),
         |transaction, cursor| read_page(layer, transaction, cursor, limit),
         |_, page| {

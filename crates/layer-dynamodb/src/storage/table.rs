@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::storage::key::kept_name;
 use crate::storage::key::{self, KeyPart, KeyType};
+use crate::storage::vector_index::VectorIndex;
 use crate::wire::expression::Path;
 use crate::wire::failure::Failure;
 use crate::wire::value::{Item, Value};
@@ -26,7 +27,9 @@ pub struct Table {
     pub hash: KeyPart,
     pub range: Option<KeyPart>,
     pub indexes: Vec<Index>,
-    /// The last number given to an index.
+    #[serde(default)]
+    pub vector_indexes: Vec<VectorIndex>,
+    /// The last number given to an index of either kind.
     pub last_index: u16,
     pub capacity: Capacity,
     pub stream: Option<StreamSettings>,
@@ -180,10 +183,18 @@ impl Projection {
             Projection::Include(_) => "INCLUDE",
         }
     }
+
+    /// The attributes of INCLUDE.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Projection::Include(names) => names,
+            _ => &[],
+        }
+    }
 }
 
 /// Longest hash and range attribute, in bytes.
-const HASH_BYTES_MAX: usize = 2048;
+pub const HASH_BYTES_MAX: usize = 2048;
 const RANGE_BYTES_MAX: usize = 1024;
 
 impl Table {
@@ -197,6 +208,12 @@ impl Table {
 
     pub fn is_key(&self, attribute: &str) -> bool {
         self.keys().any(|part| part.name == attribute)
+    }
+
+    /// Returns true if an index of either kind has the number.
+    pub fn has_index(&self, id: u16) -> bool {
+        let mut vectors = self.vector_indexes.iter();
+        self.indexes.iter().any(|index| index.id == id) || vectors.any(|index| index.id == id)
     }
 
     pub fn index(&self, name: &str) -> Option<&Index> {
@@ -224,7 +241,7 @@ impl Table {
         key
     }
 
-    fn write_place(&self, item: &Item, key: &mut Vec<u8>) {
+    pub fn write_place(&self, item: &Item, key: &mut Vec<u8>) {
         key::write_partition(&[&item[&self.hash.name]], key);
         if let Some(range) = &self.range {
             key::write_range(&item[&range.name], key);
@@ -245,13 +262,13 @@ impl Table {
     }
 
     /// Refuses a Key that is not exactly this table's.
-    pub fn check_key(&self, given: &Item) -> Result<(), Failure> {
-        if given.len() != self.keys().count() || !self.holds_keys(given) {
+    pub fn check_key(&self, key: &Item) -> Result<(), Failure> {
+        if key.len() != self.keys().count() || !self.holds_keys(key) {
             return Err(Failure::validation(
                 "The provided key element does not match the schema",
             ));
         }
-        self.check_key_values(given)
+        self.check_key_values(key)
     }
 
     /// Refuses an item whose keys are missing, of a wrong type, empty or too long.
@@ -300,7 +317,7 @@ impl Table {
 
     /// Refuses paths into the attributes of keys, which are scalar.
     pub fn check_paths<'p>(&self, paths: impl IntoIterator<Item = &'p Path>) -> Result<(), Failure> {
-        let in_index = |name: &str| self.indexes.iter().flat_map(Index::keys).any(|part| part.name == name);
+        let in_index = |name: &str| self.index_keys().any(|part| part.name == name);
         for path in paths.into_iter().filter(|path| !path.steps.is_empty()) {
             let kind = match path.root.as_str() {
                 root if self.is_key(root) => "Key",
@@ -315,6 +332,13 @@ impl Table {
         Ok(())
     }
 
+    /// The attributes of the keys of its indexes, of either kind.
+    pub fn index_keys(&self) -> impl Iterator<Item = &KeyPart> {
+        let vectors = self.vector_indexes.iter().flat_map(|index| &index.schema);
+        let keys = self.indexes.iter().flat_map(Index::keys);
+        keys.chain(vectors.map(|element| &element.part))
+    }
+
     /// Returns true if no index attribute of `item` has a wrong type.
     pub fn index_types_fit(&self, item: &Item) -> bool {
         let mut parts = self.indexes.iter().flat_map(Index::keys);
@@ -326,11 +350,45 @@ impl Table {
         for index in &self.indexes {
             for (part, bytes_max) in index.own_keys() {
                 let Some(value) = item.get(&part.name) else { continue };
-                index.check_type(part, value.type_name())?;
-                index.check_value(part, value, bytes_max)?;
+                part.check_type(&index.name, value.type_name())?;
+                part.check_value(&index.name, value, bytes_max)?;
             }
         }
         Ok(())
+    }
+}
+
+impl KeyPart {
+    /// Refuses a value that no key of an index may have.
+    pub fn check_value(&self, index: &str, value: &Value, bytes_max: usize) -> Result<(), Failure> {
+        if is_empty(value) {
+            let kind = if self.kind == KeyType::S { "string" } else { "binary" };
+            return Err(Failure::validation(format!(
+                "One or more parameter values are not valid. A value specified for a secondary index key is not supported. \
+                 The AttributeValue for a key attribute cannot contain an empty {kind} value. IndexName: {index}, IndexKey: {}",
+                self.name
+            )));
+        }
+        if value.size() > bytes_max {
+            let message = match bytes_max {
+                HASH_BYTES_MAX => "Size of hashkey has exceeded the maximum size limit of2048 bytes",
+                _ => "Aggregated size of all range keys has exceeded the size limit of 1024 bytes",
+            };
+            return Err(Failure::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Refuses a value of another type than the index attribute has.
+    pub fn check_type(&self, index: &str, actual: &str) -> Result<(), Failure> {
+        match actual == self.kind.name() {
+            true => Ok(()),
+            false => Err(Failure::invalid(format!(
+                "Type mismatch for Index Key {} Expected: {} Actual: {actual} IndexName: {index}",
+                self.name,
+                self.kind.name(),
+            ))),
+        }
     }
 }
 
@@ -342,38 +400,6 @@ impl Index {
     fn own_keys(&self) -> impl Iterator<Item = (&KeyPart, usize)> {
         let hash = self.hash.iter().map(|part| (part, HASH_BYTES_MAX));
         hash.chain(self.range.iter().map(|part| (part, RANGE_BYTES_MAX)))
-    }
-
-    fn check_value(&self, part: &KeyPart, value: &Value, bytes_max: usize) -> Result<(), Failure> {
-        if is_empty(value) {
-            let kind = if part.kind == KeyType::S { "string" } else { "binary" };
-            return Err(Failure::validation(format!(
-                "One or more parameter values are not valid. A value specified for a secondary index key is not supported. \
-                 The AttributeValue for a key attribute cannot contain an empty {kind} value. IndexName: {}, IndexKey: {}",
-                self.name, part.name
-            )));
-        }
-        if value.size() > bytes_max {
-            let what = match bytes_max {
-                HASH_BYTES_MAX => "Size of hashkey has exceeded the maximum size limit of2048 bytes",
-                _ => "Aggregated size of all range keys has exceeded the size limit of 1024 bytes",
-            };
-            return Err(Failure::invalid(what));
-        }
-        Ok(())
-    }
-
-    /// Refuses a value of another type than the index attribute has.
-    pub fn check_type(&self, part: &KeyPart, actual: &str) -> Result<(), Failure> {
-        match actual == part.kind.name() {
-            true => Ok(()),
-            false => Err(Failure::invalid(format!(
-                "Type mismatch for Index Key {} Expected: {} Actual: {actual} IndexName: {}",
-                part.name,
-                part.kind.name(),
-                self.name
-            ))),
-        }
     }
 
     /// The row of `item` in this index; `None` if it lacks one of the index's attributes, or has
@@ -409,8 +435,8 @@ impl Index {
 
     /// Returns the part of an item that an entry keeps.
     pub fn projected(&self, table: &Table, item: &Item) -> Item {
-        let kept = item.iter().filter(|(name, _)| self.projects(table, name));
-        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let members = item.iter().filter(|(name, _)| self.projects(table, name));
+        members.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::wire::value::Item;
 
 /// Seconds for which provisioned units are kept.
 const BURST_SECONDS: f64 = 300.0;
-/// Number of buckets up to which none is removed.
+/// Number of buckets below which no bucket is removed.
 const SWEEP_BUCKETS_MIN: usize = 1024;
 
 /// Whether units are of reading or of writing.
@@ -72,7 +72,7 @@ type Place = (u32, u16, Use);
 #[derive(Default)]
 struct Buckets {
     kept: HashMap<Place, Bucket>,
-    /// Number of buckets at which full ones are removed.
+    /// Number of buckets at which full buckets are removed.
     sweep_at: usize,
 }
 
@@ -93,7 +93,8 @@ impl Throughput {
         }
     }
 
-    fn limits(&self, table: &Table) -> bool {
+    /// Returns true if the table or one of its indexes has a limit on its consumption.
+    pub fn limits(&self, table: &Table) -> bool {
         let has_maximum = || table.indexes.iter().any(|index| index.on_demand_maximum.is_some());
         self.buckets.is_some() && (!table.capacity.on_demand || table.on_demand_maximum.is_some() || has_maximum())
     }
@@ -142,14 +143,14 @@ fn limit(table: &Table, index: Option<&Index>, use_: Use) -> Option<Limit> {
         Some(index) => (&index.capacity, index.on_demand_maximum),
         None => (&table.capacity, table.on_demand_maximum),
     };
-    let of_use = |(read, write)| match use_ {
+    let units_of = |(read, write)| match use_ {
         Use::Read => read,
         Use::Write => write,
     };
     let on_demand = table.capacity.on_demand;
     let units = match on_demand {
-        true => of_use(maximum?),
-        false => of_use((capacity.read_units, capacity.write_units)),
+        true => units_of(maximum?),
+        false => units_of((capacity.read_units, capacity.write_units)),
     };
     (units > 0).then_some(Limit {
         units_per_second: units as f64,
@@ -169,7 +170,7 @@ impl DynamoDb {
     ) -> Result<(), Failure> {
         let index = index.filter(|index| index.global);
         match self.throughput.take(transaction.now_micros(), table, index, use_, 0.0) {
-            Some((left, limit)) if left <= 0.0 => Err(self.throttled(table, index, use_, limit)),
+            Some((tokens, limit)) if tokens <= 0.0 => Err(self.throttled(table, index, use_, limit)),
             _ => Ok(()),
         }
     }
@@ -277,10 +278,10 @@ mod tests {
             "AttributeDefinitions":[{"AttributeName":"p","AttributeType":"S"}],
             "ProvisionedThroughput":{"ReadCapacityUnits":1,"WriteCapacityUnits":2}}"#;
         assert_eq!(fixture.ask("CreateTable", request).status, 200);
-        let found = fixture
+        let result = fixture
             .layer
             .execute(|transaction| fixture.layer.table(transaction, "tab"));
-        let mut table = Table::clone(&found.0.unwrap());
+        let mut table = Table::clone(&result.0.unwrap());
         table.id = id;
         table
     }
@@ -311,8 +312,8 @@ mod tests {
             table.id = id;
             throughput.take(u64::from(id) * SECOND, &table, None, Use::Write, 2.0);
         }
-        let kept = throughput.buckets.as_ref().unwrap().lock().kept.len();
-        assert!(kept <= SWEEP_BUCKETS_MIN + 1, "{kept}");
+        let count = throughput.buckets.as_ref().unwrap().lock().kept.len();
+        assert!(count <= SWEEP_BUCKETS_MIN + 1, "{count}");
     }
 
     #[test]

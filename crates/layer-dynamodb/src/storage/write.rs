@@ -3,14 +3,15 @@
 
 use std::borrow::Cow;
 
+use quartet_engine::Row;
 use quartet_engine::Transaction;
-use quartet_store::Row;
 
 use crate::storage::capacity::{Consumed, write_units};
 use crate::storage::found::Found;
 use crate::storage::key::{self, ITEMS_PREFIX_BYTES, Position};
 use crate::storage::streams::{self, Author, Event};
 use crate::storage::table::{Index, Projection, Table};
+use crate::storage::vector_index::VectorIndex;
 use crate::wire::value::{Item, Value};
 use crate::{storage::history, storage::stored};
 
@@ -24,15 +25,15 @@ pub fn replace(
     author: Author,
 ) -> Consumed {
     let encoded = new.map(stored::encode);
-    let new_size = encoded.as_deref().map_or(0, stored::size);
-    let mut consumed = Consumed::of_table(write_units(old.size().max(new_size)));
+    let mut consumed = Consumed::of_table(write_units(written_size(table, old, encoded.as_deref(), new)));
     history::keep(transaction, table, &key[ITEMS_PREFIX_BYTES..], old);
     match &encoded {
         Some(stored) => drop(transaction.set(key, stored)),
         None if old.row().is_some() => drop(transaction.clear(key)),
         None => return consumed,
     }
-    if table.indexes.is_empty() && table.time_to_live.is_none() && table.live_stream().is_none() {
+    let has_indexes = !table.indexes.is_empty() || !table.vector_indexes.is_empty();
+    if !has_indexes && table.time_to_live.is_none() && table.live_stream().is_none() {
         return consumed;
     }
     // Equal items are equal bytes: members and sets are sorted, numbers in normal form.
@@ -42,6 +43,9 @@ pub fn replace(
     }
     let (before, after) = (old.item().zip(old_stored), new.zip(encoded.as_deref()));
     maintain_indexes(transaction, table, before, after, &mut consumed);
+    for index in &table.vector_indexes {
+        maintain_vectors(transaction, table, index, old.item(), new, &mut consumed);
+    }
     maintain_expiry(transaction, table, &key[ITEMS_PREFIX_BYTES..], old.item(), new);
     record(transaction, table, old.item(), new, author);
     consumed
@@ -80,15 +84,53 @@ fn maintain_indexes(
     }
 }
 
+/// The larger of the sizes of the old and the new item, as a write is charged.
+fn written_size(table: &Table, old: &Found, encoded: Option<&[u8]>, new: Option<&Item>) -> usize {
+    match table.vector_indexes.is_empty() {
+        true => old.size().max(encoded.map_or(0, stored::size)),
+        false => {
+            let size = |item: Option<&Item>| item.map_or(0, |item| table.written_size(item));
+            size(old.item()).max(size(new))
+        }
+    }
+}
+
+fn maintain_vectors(
+    transaction: &mut Transaction<'_>,
+    table: &Table,
+    index: &VectorIndex,
+    old: Option<&Item>,
+    new: Option<&Item>,
+    consumed: &mut Consumed,
+) {
+    let bytes = index.written_bytes(table, old, new);
+    if bytes > 0 {
+        let total = consumed.vectors.entry(index.name.clone()).or_default();
+        *total += bytes as f64;
+    }
+    let entry = |item: Option<&Item>| index.entry(table, item?);
+    let (before, after) = (entry(old), entry(new));
+    if before == after {
+        return;
+    }
+    let is_moved = |from: &[u8]| after.as_ref().is_none_or(|(to, _)| to != from);
+    if let Some((row_key, _)) = before.filter(|(row_key, _)| is_moved(row_key)) {
+        transaction.clear(&row_key);
+    }
+    if let Some((row_key, value)) = &after {
+        transaction.set(row_key, value);
+    }
+}
+
 /// The row of an index and what it holds; `None` if the item is not in it.
 fn entry<'i>(table: &Table, index: &Index, item: Option<Stored<'i>>) -> Option<(Vec<u8>, Cow<'i, [u8]>)> {
     let (item, stored) = item?;
     let key = index.item_key(table, item)?;
-    let held = match index.projection {
+    let content = match index.projection {
         Projection::All => Cow::Borrowed(stored),
         _ => Cow::Owned(stored::encode(&index.projected(table, item))),
     };
-    Some((key, held))
+    Some((key, content))
 }
 
 /// The expiry of an item, in seconds since 1970; `None` if it never expires.

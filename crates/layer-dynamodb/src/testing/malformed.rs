@@ -140,32 +140,32 @@ fn has_kind(shape: &Shape, json: &str) -> bool {
 /// Values of the right kind that break a bound.
 fn out_of_bounds(shape: &Shape) -> Vec<String> {
     let text = |length: usize| format!(r#""{}""#, "y".repeat(length));
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     match shape {
-        Shape::TableName => found.extend([r#""""#.to_owned(), r#""a b""#.to_owned()]),
-        Shape::OwnTableName => found.extend([text(2), text(256), r#""a b c""#.to_owned()]),
+        Shape::TableName => values.extend([r#""""#.to_owned(), r#""a b""#.to_owned()]),
+        Shape::OwnTableName => values.extend([text(2), text(256), r#""a b c""#.to_owned()]),
         Shape::Text { min, max } | Shape::Name { min, max } => {
             if *min > 0 {
-                found.push(text(min - 1));
+                values.push(text(min - 1));
             }
             if *max < SHOWN_CHARACTERS_MAX {
-                found.push(text(max + 1));
+                values.push(text(max + 1));
             }
             if matches!(shape, Shape::Name { .. }) {
-                found.push(r#""a b c""#.to_owned());
+                values.push(r#""a b c""#.to_owned());
             }
         }
-        Shape::Choice(_) => found.push(r#""no such word""#.to_owned()),
+        Shape::Choice(_) => values.push(r#""no such word""#.to_owned()),
         Shape::Integer { min, max } | Shape::Long { min, max } => {
-            found.extend(min.checked_sub(1).map(|below| below.to_string()));
-            found.extend(max.checked_add(1).map(|above| above.to_string()));
+            values.extend(min.checked_sub(1).map(|below| below.to_string()));
+            values.extend(max.checked_add(1).map(|above| above.to_string()));
         }
         Shape::List { of, min, max } => {
             if *min > 0 {
-                found.push("[]".into());
+                values.push("[]".into());
             }
             if *max < SHOWN_ELEMENTS_MAX {
-                found.push(format!("[{}]", vec![right(of); max + 1].join(",")));
+                values.push(format!("[{}]", vec![right(of); max + 1].join(",")));
             }
         }
         Shape::Boolean
@@ -176,5 +176,5 @@ fn out_of_bounds(shape: &Shape) -> Vec<String> {
         | Shape::Refused(_)
         | Shape::PassedOver => {}
     }
-    found
+    values
 }

@@ -125,7 +125,7 @@ impl<R: Read> Frames<R> {
             .frame
             .get_checksum_from_data()
             .zip(self.frame.get_calculated_checksum());
-        match sums.is_none_or(|(expected, found)| expected == found) {
+        match sums.is_none_or(|(expected, actual)| expected == actual) {
             true => Ok(()),
             false => Err(invalid("A file is damaged: the checksum of a Zstandard frame is wrong")),
         }
@@ -139,8 +139,8 @@ impl<R: Read> Read for Frames<R> {
                 return self.frame.read(buffer);
             }
             if !self.frame.is_finished() {
-                let one = BlockDecodingStrategy::UptoBlocks(1);
-                let decoded = self.frame.decode_blocks(&mut self.file, one);
+                let strategy = BlockDecodingStrategy::UptoBlocks(1);
+                let decoded = self.frame.decode_blocks(&mut self.file, strategy);
                 decoded.map_err(|error| invalid(error.to_string()))?;
                 continue;
             }
@@ -182,15 +182,15 @@ mod tests {
 
     #[test]
     fn files_of_several_members_or_frames_are_read_whole() {
-        let (one, two) = (b"some lines\n".repeat(40_000), b"and others".to_vec());
-        let whole = [one.as_slice(), &two].concat();
+        let (first, two) = (b"some lines\n".repeat(40_000), b"and others".to_vec());
+        let whole = [first.as_slice(), &two].concat();
         let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
         for (compression, file) in [
             ("NONE", whole.clone()),
-            ("GZIP", [gzip(&one), gzip(&two)].concat()),
+            ("GZIP", [gzip(&first), gzip(&two)].concat()),
             (
                 "ZSTD",
-                [zstd(&one), skippable.clone(), zstd(b""), zstd(&two), skippable].concat(),
+                [zstd(&first), skippable.clone(), zstd(b""), zstd(&two), skippable].concat(),
             ),
         ] {
             assert_eq!(read(file, compression), (whole.clone(), None), "{compression}");

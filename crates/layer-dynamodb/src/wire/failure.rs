@@ -39,6 +39,8 @@ pub enum Exception {
     ExportNotFound,
     ImportNotFound,
     GlobalTableNotFound,
+    /// An error of the key management service.
+    KeyNotFound,
     InternalServer,
     /// Something keeps the partition: SDKs wait and retry.
     ServiceUnavailable,
@@ -47,6 +49,7 @@ pub enum Exception {
 const CORAL_VALIDATE: &str = "com.amazon.coral.validate#";
 const CORAL_SERVICE: &str = "com.amazon.coral.service#";
 const SERVICE: &str = "com.amazonaws.dynamodb.v20120810#";
+const KEY_SERVICE: &str = "com.amazonaws.kms#";
 
 impl Exception {
     fn row(self) -> (&'static str, &'static str, u16) {
@@ -84,6 +87,7 @@ impl Exception {
             ImportConflict => (SERVICE, "ImportConflictException", 400),
             ExportNotFound => (SERVICE, "ExportNotFoundException", 400),
             ImportNotFound => (SERVICE, "ImportNotFoundException", 400),
+            KeyNotFound => (KEY_SERVICE, "NotFoundException", 400),
             GlobalTableNotFound => (SERVICE, "GlobalTableNotFoundException", 400),
             InternalServer => (SERVICE, "InternalServerError", 500),
             ServiceUnavailable => (CORAL_SERVICE, "ServiceUnavailableException", 503),
@@ -110,7 +114,7 @@ impl Failure {
     pub fn new(exception: Exception, message: impl Into<String>) -> Failure {
         Failure {
             exception,
-            message: message.into(),
+            message: shortened(message.into()),
             extra: None,
             of_data: false,
         }
@@ -121,8 +125,8 @@ impl Failure {
     }
 
     /// A validation failure with the usual first sentence.
-    pub fn invalid(what: impl std::fmt::Display) -> Failure {
-        Failure::validation(format!("One or more parameter values were invalid: {what}"))
+    pub fn invalid(reason: impl std::fmt::Display) -> Failure {
+        Failure::validation(format!("One or more parameter values were invalid: {reason}"))
     }
 
     /// A validation failure of an attribute value: its form, its digits, its size.
@@ -150,6 +154,12 @@ impl Failure {
 
     pub fn no_such_table() -> Failure {
         Failure::new(Exception::ResourceNotFound, "Requested resource not found")
+    }
+
+    /// There is no memory for the request. SDKs repeat it.
+    pub fn out_of_memory() -> Failure {
+        let text = "Internal server error: the server is out of memory. Delete something, or try again later.";
+        Failure::new(Exception::InternalServer, text)
     }
 
     /// Nothing was done, because something keeps the partition.
@@ -199,9 +209,31 @@ impl Failure {
     }
 }
 
+/// Longest message, in bytes. Longer ones repeat words of the request.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
+
+/// The message, or its start if it is too long: otherwise a request of megabytes has replies of
+/// megabytes.
+fn shortened(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.shrink_to_fit();
+        message.push_str("...");
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table's name of 15 MB was repeated; compressed to kilobytes, 24 of them ended the server.
+    #[test]
+    fn a_message_that_repeats_megabytes_is_cut() {
+        let message = Failure::validation("é".repeat(8 << 20)).message;
+        assert_eq!(message, "é".repeat(MESSAGE_BYTES_MAX / 2) + "...");
+        assert_eq!(Failure::validation("short").message, "short");
+    }
 
     #[test]
     fn bodies_carry_type_message_and_extras() {

@@ -169,13 +169,13 @@ impl<'l> Reader<'l> {
 
     fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'l str {
         let end = self.rest.find(|c| !fits(c)).unwrap_or(self.rest.len());
-        let (taken, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        taken
+        let (text, remaining) = self.rest.split_at(end);
+        self.rest = remaining;
+        text
     }
 
     /// Parses parts between two marks, separated by commas, with an optional trailing one.
-    fn parts<T>(&mut self, (start, end): (&str, &str), mut part: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    fn parts<T>(&mut self, start: &str, end: &str, mut part: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         self.take(start)?;
         let mut parts = Vec::new();
         while self.take(end).is_none() {
@@ -189,7 +189,7 @@ impl<'l> Reader<'l> {
     }
 
     fn structure(&mut self, level: usize) -> Option<Json<'static>> {
-        let members = self.parts(("{", "}"), |reader| {
+        let members = self.parts("{", "}", |reader| {
             let name = reader.name()?;
             reader.take(":")?;
             Some((name.into(), reader.value(level + 1)?))
@@ -198,7 +198,7 @@ impl<'l> Reader<'l> {
     }
 
     fn list(&mut self, level: usize) -> Option<Vec<Json<'static>>> {
-        self.parts(("[", "]"), |reader| reader.value(level + 1))
+        self.parts("[", "]", |reader| reader.value(level + 1))
     }
 
     fn blob(&mut self) -> Option<Json<'static>> {
@@ -209,9 +209,9 @@ impl<'l> Reader<'l> {
     }
 
     fn number(&mut self) -> Option<Json<'static>> {
-        let given = self.take_while(|c| c.is_ascii_digit() || "+-._dDeE".contains(c));
-        let given = given.replace('_', "").replace(['d', 'D', 'e'], "E");
-        let (coefficient, exponent) = given.split_once('E').unwrap_or((given.as_str(), "0"));
+        let literal = self.take_while(|c| c.is_ascii_digit() || "+-._dDeE".contains(c));
+        let literal = literal.replace('_', "").replace(['d', 'D', 'e'], "E");
+        let (coefficient, exponent) = literal.split_once('E').unwrap_or((literal.as_str(), "0"));
         let coefficient = coefficient.strip_suffix('.').unwrap_or(coefficient);
         Some(typed("N", text(format!("{coefficient}E{exponent}"))))
     }
@@ -265,8 +265,8 @@ impl<'l> Reader<'l> {
 }
 
 /// The character of an escape, after its backslash.
-fn escaped(rest: &mut impl Iterator<Item = char>) -> Option<char> {
-    let digits = match rest.next()? {
+fn escaped(characters: &mut impl Iterator<Item = char>) -> Option<char> {
+    let digits = match characters.next()? {
         'x' => 2,
         'u' => 4,
         'U' => 8,
@@ -283,7 +283,7 @@ fn escaped(rest: &mut impl Iterator<Item = char>) -> Option<char> {
     };
     let mut number = 0_u32;
     for _ in 0..digits {
-        number = number.checked_mul(16)? + rest.next()?.to_digit(16)?;
+        number = number.checked_mul(16)? + characters.next()?.to_digit(16)?;
     }
     char::from_u32(number)
 }

@@ -139,8 +139,8 @@ impl<'de> Deserialize<'de> for Json<'de> {
     }
 }
 
-/// Lists and objects within each other: three times as many as an item may have, and fewer than the
-/// parser takes.
+/// Maximum nesting of lists and objects: three times the nesting of an item, and below the parser's
+/// own limit.
 const DEPTH_MAX: u8 = 100;
 
 #[derive(Clone, Copy)]
@@ -344,19 +344,19 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.reserve(text.len() + 2);
     out.push(b'"');
-    let mut rest = text;
-    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+    let mut remaining = text;
+    while let Some((word, tail)) = remaining.split_first_chunk::<8>() {
         out.extend_from_slice(word);
-        rest = tail;
+        remaining = tail;
         let marks = must_escape(u64::from_le_bytes(*word));
         if marks != 0 {
             let plain = marks.trailing_zeros() as usize / 8;
             out.truncate(out.len() - (8 - plain));
             write_escaped(out, word[plain]);
-            rest = &text[text.len() - tail.len() - (7 - plain)..];
+            remaining = &text[text.len() - tail.len() - (7 - plain)..];
         }
     }
-    for &byte in rest {
+    for &byte in remaining {
         match byte {
             b'"' | b'\\' | 0..0x20 => write_escaped(out, byte),
             plain => out.push(plain),

@@ -37,7 +37,7 @@ impl Kind<'_> {
         Failure::serialization(match (json, self) {
             (Json::List(_), _) => self.not_a_list(),
             (Json::Object(_), _) => "Start of structure or map found where not expected".to_owned(),
-            (_, Kind::Scalar(wanted)) => no_conversion(json, wanted),
+            (_, Kind::Scalar(type_name)) => no_conversion(json, type_name),
             (_, Kind::Blob) => "only base-64-encoded strings are convertible to bytes".to_owned(),
             (_, Kind::Structure(_)) if place == Place::Element => "Unexpected value type in payload".to_owned(),
             (_, Kind::List | Kind::Map(_)) if place == Place::Element => NOT_A_CLASS.to_owned(),
@@ -47,7 +47,7 @@ impl Kind<'_> {
 
     fn not_a_list(self) -> String {
         match self {
-            Kind::Scalar(wanted) => format!("Unrecognized collection type class java.lang.{wanted}"),
+            Kind::Scalar(type_name) => format!("Unrecognized collection type class java.lang.{type_name}"),
             Kind::Blob => "Unrecognized collection type class java.nio.ByteBuffer".to_owned(),
             Kind::List => "Start of list found where not expected".to_owned(),
             Kind::Map(of) => format!("Unrecognized collection type java.util.Map<java.lang.String, {of}>"),
@@ -60,14 +60,14 @@ const NOT_A_CLASS: &str = "class sun.reflect.generics.reflectiveObjects.Paramete
      java.lang.Class (sun.reflect.generics.reflectiveObjects.ParameterizedTypeImpl and java.lang.Class are in module \
      java.base of loader 'bootstrap')";
 
-fn no_conversion(json: &Json<'_>, wanted: &str) -> String {
+fn no_conversion(json: &Json<'_>, type_name: &str) -> String {
     let token = match json {
         Json::Bool(true) => "TRUE_VALUE",
         Json::Bool(false) => "FALSE_VALUE",
         Json::Integer(_) => "NUMBER_VALUE",
         Json::Float(_) => "DECIMAL_VALUE",
-        Json::Text(_) if wanted != "Boolean" => "STRING_VALUE",
+        Json::Text(_) if type_name != "Boolean" => "STRING_VALUE",
         _ => return "Unexpected token received from parser".to_owned(),
     };
-    format!("{token} cannot be converted to {wanted}")
+    format!("{token} cannot be converted to {type_name}")
 }

@@ -16,15 +16,15 @@ pub fn check_not_mixed(request: &Json<'_>, legacy: &[&str], expressions: &[&str]
     if !gives_any(legacy) || !gives_any(expressions) {
         return Ok(());
     }
-    let given = |names: &[&str]| {
-        let given: Vec<&str> = names
+    let present_names = |names: &[&str]| {
+        let present: Vec<&str> = names
             .iter()
             .copied()
             .filter(|name| request.get(name).is_some())
             .collect();
-        given.join(", ")
+        present.join(", ")
     };
-    let (legacy, expressions) = (given(legacy), given(expressions));
+    let (legacy, expressions) = (present_names(legacy), present_names(expressions));
     Err(Failure::validation(format!(
         "Can not use both expression and non-expression parameters in the same request: \
          Non-expression parameters: {{{legacy}}} Expression parameters: {{{expressions}}}"
@@ -37,10 +37,10 @@ pub fn attributes_to_get(request: &Json<'_>) -> Result<Option<Vec<Path>>, Failur
         return Ok(None);
     };
     let mut paths: Vec<Path> = Vec::new();
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     for name in names.elements().iter().filter_map(Json::text) {
         check_attribute_name(name)?;
-        if !known.insert(name) {
+        if !seen.insert(name) {
             return Err(Failure::invalid(format!("Duplicate value in attribute name: {name}")));
         }
         paths.push(Path::top(name));

@@ -38,15 +38,15 @@ impl Number {
     /// Reads `[+-]digits[.digits][e[+-]digits]`, with at least one digit before the exponent.
     pub fn parse(text: &str) -> Result<Number, NumberError> {
         let bytes = text.as_bytes();
-        let (negative, rest) = split_sign(bytes);
-        if let Some(coefficient) = small_integer(rest) {
+        let (negative, unsigned) = split_sign(bytes);
+        if let Some(coefficient) = small_integer(unsigned) {
             return Number::normal(negative, coefficient.into(), 0);
         }
-        let mantissa_bytes = rest
+        let mantissa_bytes = unsigned
             .iter()
             .position(|byte| matches!(byte, b'e' | b'E'))
-            .unwrap_or(rest.len());
-        let (mantissa, exponent_text) = rest.split_at(mantissa_bytes);
+            .unwrap_or(unsigned.len());
+        let (mantissa, exponent_text) = unsigned.split_at(mantissa_bytes);
         let exponent = match exponent_text {
             [] => 0,
             [_, digits @ ..] => parse_exponent(digits)?,
@@ -68,6 +68,20 @@ impl Number {
         let factor = 10u128.checked_pow(u32::try_from(self.exponent).ok()?)?;
         let value = i64::try_from(self.coefficient.checked_mul(factor)?).ok()?;
         Some(if self.negative { -value } else { value })
+    }
+
+    /// The nearest number of 64 bits, up to rounding twice.
+    pub fn to_f64(self) -> f64 {
+        const EXACT_DIGITS: i16 = 22;
+        let unsigned = match self.coefficient < 1 << 53 && self.exponent.abs() <= EXACT_DIGITS {
+            true if self.exponent < 0 => self.coefficient as f64 / 10f64.powi(-i32::from(self.exponent)),
+            true => self.coefficient as f64 * 10f64.powi(self.exponent.into()),
+            false => {
+                let text = format!("{}e{}", self.coefficient, self.exponent);
+                text.parse().expect("digits and an exponent")
+            }
+        };
+        if self.negative { -unsigned } else { unsigned }
     }
 
     /// The number without its fraction, as a time; `None` if negative or beyond all times.
@@ -128,8 +142,8 @@ impl Number {
         if coefficient == 0 {
             return Ok(Number::ZERO);
         }
-        while let (rest, 0) = divided(coefficient, 10) {
-            coefficient = rest;
+        while let (quotient, 0) = divided(coefficient, 10) {
+            coefficient = quotient;
             exponent += 1;
         }
         let digits = digit_count(coefficient);
@@ -213,9 +227,9 @@ impl Number {
         let first = key.len();
         key.resize(first + count.div_ceil(2) as usize, 0);
         for pair in key[first..].iter_mut().rev() {
-            let (rest, two_digits) = divided(digits, 100);
+            let (quotient, two_digits) = divided(digits, 100);
             *pair = two_digits + 1;
-            digits = rest;
+            digits = quotient;
         }
         key.push(0);
         if self.negative {
@@ -225,14 +239,14 @@ impl Number {
 
     /// Reads a number written by `write_ordered`; `None` for other bytes.
     pub(crate) fn read_ordered(bytes: &[u8]) -> Option<Number> {
-        let (&sign, rest) = bytes.split_first()?;
+        let (&sign, tail) = bytes.split_first()?;
         let is_negative = match sign {
-            1 => return rest.is_empty().then_some(Number::ZERO),
+            1 => return tail.is_empty().then_some(Number::ZERO),
             0 => true,
             2 => false,
             _ => return None,
         };
-        let mut plain = rest.iter().map(|byte| if is_negative { !byte } else { *byte });
+        let mut plain = tail.iter().map(|byte| if is_negative { !byte } else { *byte });
         let magnitude = i64::from(plain.next()?) + MAGNITUDE_MIN;
         let (mut digits, mut count) = (0_u128, 0);
         for pair in plain.by_ref().take_while(|pair| *pair != 0) {
@@ -269,14 +283,14 @@ impl std::fmt::Display for Number {
 impl Ord for Number {
     fn cmp(&self, other: &Number) -> Ordering {
         let sign = |number: &Number| i8::from(number.coefficient != 0) * if number.negative { -1 } else { 1 };
-        let by_size = || {
+        let size_order = || {
             let (scaled, other_scaled) = (self.full_width(), other.full_width());
             self.magnitude().cmp(&other.magnitude()).then(scaled.cmp(&other_scaled))
         };
         sign(self).cmp(&sign(other)).then_with(|| match sign(self) {
             0 => Ordering::Equal,
-            1 => by_size(),
-            _ => by_size().reverse(),
+            1 => size_order(),
+            _ => size_order().reverse(),
         })
     }
 }
@@ -313,10 +327,10 @@ fn divided(number: u128, divisor: u8) -> (u128, u8) {
 fn decimal(mut coefficient: u128, buffer: &mut [u8; DIGITS_MAX as usize]) -> &[u8] {
     let mut start = buffer.len();
     loop {
-        let (rest, digit) = divided(coefficient, 10);
+        let (quotient, digit) = divided(coefficient, 10);
         start -= 1;
         buffer[start] = b'0' + digit;
-        coefficient = rest;
+        coefficient = quotient;
         if coefficient == 0 {
             break;
         }
@@ -342,9 +356,9 @@ fn small_integer(digits: &[u8]) -> Option<u64> {
 
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {
     match text {
-        [b'-', rest @ ..] => (true, rest),
-        [b'+', rest @ ..] => (false, rest),
-        rest => (false, rest),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
     }
 }
 

@@ -112,14 +112,14 @@ pub fn check(members: &[Member], request: &Json<'_>) -> Result<(), Failure> {
     Err(detected(&complaints))
 }
 
-/// Refuses members that cannot be served, by name. A list of nothing asks for nothing.
+/// Refuses members that cannot be served, by name. An empty list requests nothing.
 fn refuse_members(members: &[Member], json: &Json<'_>) -> Result<(), Failure> {
     members
         .iter()
         .try_for_each(|member| match (&member.shape, json.get(member.name)) {
             (Shape::Refused(_), Some(Json::List(elements))) if elements.is_empty() => Ok(()),
-            (Shape::Refused(what), Some(_)) => {
-                let text = format!("{} is not supported by this endpoint: {what}", member.name);
+            (Shape::Refused(reason), Some(_)) => {
+                let text = format!("{} is not supported by this endpoint: {reason}", member.name);
                 Err(Failure::validation(text))
             }
             (Shape::Structure(_, members), Some(value)) => refuse_members(members, value),
@@ -271,12 +271,12 @@ fn class(shape: &Shape) -> String {
 
 fn complain_structure(members: &[Member], json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>) {
     for member in members {
-        let found = json.get(member.name);
-        if found.is_none() && !member.required {
+        let value = json.get(member.name);
+        if value.is_none() && !member.required {
             continue;
         }
         let path = Path::Member(path, member.name);
-        match found {
+        match value {
             Some(value) => complain(&member.shape, value, &path, complaints),
             None => complaints.push(format!(
                 "Value null at '{path}' failed to satisfy constraint: Member must not be null"
@@ -323,16 +323,16 @@ fn complain(shape: &Shape, json: &Json<'_>, path: &Path<'_>, complaints: &mut Ve
         Shape::Structure(_, members) => complain_structure(members, json, path, complaints),
         Shape::List { of, min, max } => {
             let elements = json.elements();
-            let shown = || shown_value(shape, json);
-            complain_bounds(&elements.len(), *min, *max, "length", shown, path, complaints);
+            let text = || shown_value(shape, json);
+            complain_bounds(&elements.len(), *min, *max, "length", text, path, complaints);
             for (index, element) in elements.iter().enumerate() {
                 complain(of, element, &Path::Element(path, index + 1), complaints);
             }
         }
         Shape::Map { of, min, max } => {
             let count = json.members().count();
-            let shown = || shown_value(shape, json);
-            complain_bounds(&count, *min, *max, "length", shown, path, complaints);
+            let text = || shown_value(shape, json);
+            complain_bounds(&count, *min, *max, "length", text, path, complaints);
             // A value has no bounds of its own.
             if !matches!(of, Shape::Value) {
                 for (name, value) in json.members() {
@@ -353,12 +353,12 @@ fn complain_keys(json: &Json<'_>, path: &Path<'_>, complaints: &mut Vec<String>)
     }
     let mut sent = Vec::new();
     json.write(&mut sent);
-    let shown = match sent.len() > SHOWN_BYTES_MAX {
+    let value_text = match sent.len() > SHOWN_BYTES_MAX {
         true => "Value".to_owned(),
         false => format!("Value '{}'", String::from_utf8_lossy(&sent)),
     };
     complaints.push(format!(
-        "{shown} at '{path}' failed to satisfy constraint: Map keys must satisfy constraint: \
+        "{value_text} at '{path}' failed to satisfy constraint: Map keys must satisfy constraint: \
          [Member must have length less than or equal to {TABLE_NAME_CHARACTERS_MAX}, \
          Member must have length greater than or equal to {TABLE_NAME_CHARACTERS_MIN}, \
          Member must satisfy regular expression pattern: {NAME_PATTERN}]"
@@ -381,11 +381,11 @@ fn show(shape: &Shape, json: &Json<'_>, out: &mut String) -> Result<(), TooLong>
     match (shape, json) {
         (Shape::OfTables(map), _) => show(map, json, out),
         (Shape::Structure(name, members), _) => {
-            let given = members
+            let present = members
                 .iter()
                 .filter_map(|member| Some((member, json.get(member.name)?)));
             out.push_str(name);
-            show_all(out, ['(', ')'], given, |out, (member, value)| {
+            show_all(out, ['(', ')'], present, |out, (member, value)| {
                 out.push_str(&lower_first(member.name));
                 out.push('=');
                 show(&member.shape, value, out)
@@ -484,8 +484,8 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
     value: &T,
     min: T,
     max: T,
-    what: &str,
-    shown: impl FnOnce() -> String,
+    property: &str,
+    text: impl FnOnce() -> String,
     path: &Path<'_>,
     complaints: &mut Vec<String>,
 ) {
@@ -495,8 +495,8 @@ fn complain_bounds<T: PartialOrd + std::fmt::Display>(
         _ => return,
     };
     complaints.push(format!(
-        "{} at '{path}' failed to satisfy constraint: Member must have {what} {relation} than or equal to {bound}",
-        shown()
+        "{} at '{path}' failed to satisfy constraint: Member must have {property} {relation} than or equal to {bound}",
+        text()
     ));
 }
 

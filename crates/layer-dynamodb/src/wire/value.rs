@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn values_are_read_in_normal_form() {
-        for (given, expected) in [
+        for (json, expected) in [
             (r#"{"S":""}"#, r#"{"S":""}"#),
             (r#"{"N":"1.0"}"#, r#"{"N":"1"}"#),
             (r#"{"B":"YQ=="}"#, r#"{"B":"YQ=="}"#),
@@ -392,13 +392,13 @@ mod tests {
                 r#"{"L":[{"M":{"x":{"BOOL":false}}},{"L":[]}]}"#,
             ),
         ] {
-            assert_eq!(read(given).unwrap().to_json(), expected);
+            assert_eq!(read(json).unwrap().to_json(), expected);
         }
     }
 
     #[test]
     fn bad_values_have_their_texts() {
-        for (given, text) in [
+        for (json, text) in [
             ("{}", "Supplied AttributeValue is empty"),
             (
                 r#"{"S":"a","N":"1"}"#,
@@ -424,8 +424,8 @@ mod tests {
                 "Input collection [YQ==, YQ==]of type BS contains duplicates.",
             ),
         ] {
-            let failure = read(given).unwrap_err();
-            assert!(failure.message.contains(text), "{given}: {}", failure.message);
+            let failure = read(json).unwrap_err();
+            assert!(failure.message.contains(text), "{json}: {}", failure.message);
         }
     }
 
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn sizes_are_as_documented() {
-        for (given, size) in [
+        for (json, size) in [
             (r#"{"S":"abc"}"#, 3),
             // Numbers as recorded at the limit of an item's size, where the digits after the point
             // count separately.
@@ -461,7 +461,7 @@ mod tests {
             (r#"{"L":[{"S":"a"}]}"#, 5),
             (r#"{"M":{"k":{"S":"a"}}}"#, 6),
         ] {
-            assert_eq!(read(given).unwrap().size(), size, "{given}");
+            assert_eq!(read(json).unwrap().size(), size, "{json}");
         }
     }
 }

@@ -68,10 +68,10 @@ pub fn shown_hash(secret: &str) -> String {
     format!("$sha256${digest}")
 }
 
-fn marked(here: [u8; 2], there: [u8; 2], elsewhere: Option<u16>) -> Vec<u8> {
+fn marked(own_mark: [u8; 2], other_mark: [u8; 2], elsewhere: Option<u16>) -> Vec<u8> {
     match elsewhere {
-        None => here.to_vec(),
-        Some(number) => [there, number.to_be_bytes()].concat(),
+        None => own_mark.to_vec(),
+        Some(number) => [other_mark, number.to_be_bytes()].concat(),
     }
 }
 
@@ -85,8 +85,8 @@ pub fn elsewhere_of(secret: &str) -> Option<u16> {
 }
 
 /// The hash that `hashed_secret` shows, if it is one of ours.
-pub fn hash_shown_as(shown: &str) -> Option<[u8; 32]> {
-    let digest = base64::engine::general_purpose::STANDARD_NO_PAD.decode(shown.strip_prefix("$sha256$")?);
+pub fn hash_shown_as(text: &str) -> Option<[u8; 32]> {
+    let digest = base64::engine::general_purpose::STANDARD_NO_PAD.decode(text.strip_prefix("$sha256$")?);
     digest.ok()?.try_into().ok()
 }
 
@@ -147,7 +147,7 @@ pub fn databases_of(audience: &str) -> Option<(Option<u16>, u64)> {
 }
 
 fn number_of(id: &str) -> Option<u64> {
-    let digit = |letter: u8| LETTERS.iter().position(|known| *known == letter);
+    let digit = |letter: u8| LETTERS.iter().position(|candidate| *candidate == letter);
     let digits: Option<Vec<usize>> = id.bytes().map(digit).collect();
     let number = digits?.iter().fold(0u64, |number, digit| number << 5 | *digit as u64);
     // An id written in another way is unknown.

@@ -105,21 +105,21 @@ impl Evaluation<'_> {
     /// Fails unless `action` is granted on a resource itself: a collection, an index, a function.
     pub fn permit_on(&mut self, action: &str, resource: &Ref, arguments: &[Value]) -> Result<()> {
         let is_read = matches!(action, "read" | "history_read" | "unrestricted_read");
-        let here = resource.scope.is_empty();
+        let is_local = resource.scope.is_empty();
         let is_for_admins = matches!(resource.target, Target::Native(native) if is_for_admins(native));
         let rights = self.authorization.rights.clone();
         let allowed = match &rights {
-            Rights::Admin => here || is_read,
+            Rights::Admin => is_local || is_read,
             // Like an admin, a server reads in the databases below its own.
-            Rights::Server => (here || is_read) && !is_for_admins,
+            Rights::Server => (is_local || is_read) && !is_for_admins,
             Rights::ServerReadonly => is_read && !is_for_admins,
             Rights::Predicate => match action {
-                "call" => here,
+                "call" => is_local,
                 "history_read" => false,
                 _ => is_read && !is_for_admins,
             },
             Rights::Client => false,
-            Rights::Roles(roles) => here && self.roles_permit(roles, action, resource, arguments),
+            Rights::Roles(roles) => is_local && self.roles_permit(roles, action, resource, arguments),
         };
         match allowed {
             true => Ok(()),
@@ -215,13 +215,13 @@ impl Evaluation<'_> {
                 }
         };
         let roles = self.schema.roles.clone();
-        let mut found = Vec::new();
+        let mut held_roles = Vec::new();
         for role in roles {
             if role.membership.iter().any(|membership| is_member(membership, self)) {
-                found.push(role);
+                held_roles.push(role);
             }
         }
-        found
+        held_roles
     }
 
     pub fn may_read(&mut self, reference: &Ref) -> bool {

@@ -44,9 +44,9 @@ impl Evaluation<'_> {
         for value in parts {
             let groups = part(value).and_then(|part| self.groups(&part, &whole, backwards, count));
             for group in groups? {
-                let known = largest.entry(group[0].group().to_vec()).or_default();
-                if known.len() < group.len() {
-                    *known = group;
+                let most = largest.entry(group[0].group().to_vec()).or_default();
+                if most.len() < group.len() {
+                    *most = group;
                 }
             }
             truncate(&mut largest, backwards, count);
@@ -63,29 +63,29 @@ impl Evaluation<'_> {
         limit: usize,
     ) -> Result<Vec<Element>> {
         let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
-        let Some((first, others)) = parts.split_first() else {
+        let Some((first, following)) = parts.split_first() else {
             return Ok(Vec::new());
         };
         if self.shape(first)?.reversals.is_empty() {
             return self.chosen(first, range, backwards, limit, &mut |evaluation, element| {
-                evaluation.is_in_all(others, element)
+                evaluation.is_in_all(following, element)
             });
         }
-        let (mut found, mut rest) = (Vec::new(), range.widened());
+        let (mut elements, mut remaining) = (Vec::new(), range.widened());
         loop {
-            let groups = self.groups(first, &rest, backwards, limit)?;
+            let groups = self.groups(first, &remaining, backwards, limit)?;
             let Some(last) = groups.last().map(|group| group[0].group().to_vec()) else {
-                return Ok(found);
+                return Ok(elements);
             };
             for mut group in groups {
-                let common = self.least_count(others, &group)?;
+                let common = self.least_count(following, &group)?;
                 group.truncate(common);
-                found.extend(shown(group, range, backwards, limit - found.len()));
-                if found.len() == limit {
-                    return Ok(found);
+                elements.extend(shown(group, range, backwards, limit - elements.len()));
+                if elements.len() == limit {
+                    return Ok(elements);
                 }
             }
-            rest = rest.after_group(&last, backwards);
+            remaining = remaining.after_group(&last, backwards);
         }
     }
 
@@ -118,12 +118,17 @@ impl Evaluation<'_> {
         let mut groups: BTreeMap<Vec<u8>, Vec<Vec<Element>>> = BTreeMap::new();
         for (index, part) in parts.iter().enumerate() {
             for element in self.all_with_mixed_keys(part)? {
-                let of_parts = groups.entry(element.group().to_vec()).or_default();
-                of_parts.resize_with(parts.len(), Vec::new);
-                of_parts[index].push(element);
+                let part_elements = groups.entry(element.group().to_vec()).or_default();
+                if part_elements.is_empty() {
+                    self.make(parts.len() * std::mem::size_of::<Vec<Element>>())?;
+                }
+                part_elements.resize_with(parts.len(), Vec::new);
+                part_elements[index].push(element);
             }
         }
-        let chosen = groups.into_values().flat_map(|of_parts| of_group_in(set, of_parts));
+        let chosen = groups
+            .into_values()
+            .flat_map(|part_elements| of_group_in(set, part_elements));
         Ok(shown(chosen.collect(), range, backwards, limit))
     }
 
@@ -171,18 +176,18 @@ impl Evaluation<'_> {
         limit: usize,
     ) -> Result<Vec<Element>> {
         let parts: Vec<Arc<Set>> = parts.iter().map(part).collect::<Result<_>>()?;
-        let Some((first, others)) = parts.split_first() else {
+        let Some((first, following)) = parts.split_first() else {
             return Ok(Vec::new());
         };
-        let mut known: Option<(Vec<u8>, bool)> = None;
+        let mut previous: Option<(Vec<u8>, bool)> = None;
         self.chosen(first, range, backwards, limit, &mut |evaluation, element| {
-            if let Some((group, stays)) = &known
+            if let Some((group, stays)) = &previous
                 && group == element.group()
             {
                 return Ok(*stays);
             }
-            let stays = evaluation.is_in_none(others, element)?;
-            known = Some((element.group().to_vec(), stays));
+            let stays = evaluation.is_in_none(following, element)?;
+            previous = Some((element.group().to_vec(), stays));
             Ok(stays)
         })
     }
@@ -203,42 +208,42 @@ impl Evaluation<'_> {
 
     /// The element of the least document of each run of the same values.
     pub fn distinct(&mut self, of: &Readable, range: &Range, backwards: bool, limit: usize) -> Result<Vec<Element>> {
-        let mut found = Vec::new();
+        let mut elements = Vec::new();
         let mut run: Option<Element> = None;
-        let (mut rest, mut wanted) = (range.widened(), limit.saturating_add(1).min(CHUNK_MAX));
+        let (mut remaining, mut chunk_size) = (range.widened(), limit.saturating_add(1).min(CHUNK_MAX));
         let is_of_one_index = is_of_one_index(&of.set);
         loop {
-            let chunk = self.elements(of, &rest, backwards, wanted)?;
+            let chunk = self.elements(of, &remaining, backwards, chunk_size)?;
             self.step(chunk.len())?;
-            let is_all = chunk.len() < wanted;
+            let is_all = chunk.len() < chunk_size;
             let last = chunk.last().map(|last| last.key.clone());
             for element in chunk {
                 match &mut run {
-                    Some(known) if known.shows_the_same(&element) && backwards => *known = element,
-                    Some(known) if known.shows_the_same(&element) => {}
-                    _ => found.extend(run.replace(element).filter(|done| range.contains(&done.key))),
+                    Some(current) if current.shows_the_same(&element) && backwards => *current = element,
+                    Some(current) if current.shows_the_same(&element) => {}
+                    _ => elements.extend(run.replace(element).filter(|done| range.contains(&done.key))),
                 }
             }
-            let (Some(last), Some(known), false) = (last, &mut run, is_all || found.len() >= limit) else {
+            let (Some(last), Some(current), false) = (last, &mut run, is_all || elements.len() >= limit) else {
                 break;
             };
-            rest = match is_of_one_index && !known.has_equals_of_other_kinds() {
-                false => rest.after(&last, backwards),
+            remaining = match is_of_one_index && !current.has_equals_of_other_kinds() {
+                false => remaining.after(&last, backwards),
                 // The rest of the group shows the same.
                 true => {
-                    let group = known.group().to_vec();
+                    let group = current.group().to_vec();
                     if backwards {
                         let least = self.elements(of, &Range::prefix(&group), false, 1)?.pop();
-                        *known = least.unwrap_or_else(|| known.clone());
+                        *current = least.unwrap_or_else(|| current.clone());
                     }
-                    rest.after_group(&group, backwards)
+                    remaining.after_group(&group, backwards)
                 }
             };
-            wanted = (wanted * 2).min(CHUNK_MAX);
+            chunk_size = (chunk_size * 2).min(CHUNK_MAX);
         }
-        found.extend(run.filter(|done| range.contains(&done.key)));
-        found.truncate(limit);
-        Ok(found)
+        elements.extend(run.filter(|done| range.contains(&done.key)));
+        elements.truncate(limit);
+        Ok(elements)
     }
 
     /// The element of the least document of each group in any of the parts.
@@ -254,8 +259,8 @@ impl Evaluation<'_> {
         for part in parts {
             for element in self.least_of_groups(part, &whole, backwards, count)? {
                 match least.get_mut(element.group()) {
-                    Some(known) if known.key <= element.key => {}
-                    Some(known) => *known = element,
+                    Some(current) if current.key <= element.key => {}
+                    Some(current) => *current = element,
                     None => drop(least.insert(element.group().to_vec(), element)),
                 }
             }
@@ -268,12 +273,12 @@ impl Evaluation<'_> {
     /// the order of their keys. The range must not cut a group.
     fn groups(&mut self, set: &Set, range: &Range, backwards: bool, count: usize) -> Result<Vec<Vec<Element>>> {
         let mut groups: Vec<Vec<Element>> = Vec::new();
-        let (mut rest, mut wanted) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
+        let (mut remaining, mut chunk_size) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
         loop {
-            let chunk = self.unchecked(set, &rest, backwards, wanted)?;
+            let chunk = self.unchecked(set, &remaining, backwards, chunk_size)?;
             self.step(chunk.len())?;
             self.make(chunk.iter().map(|element| element.key.len()).sum())?;
-            let last = chunk.last().filter(|_| chunk.len() == wanted);
+            let last = chunk.last().filter(|_| chunk.len() == chunk_size);
             let last = last.map(|last| last.key.clone());
             for element in chunk {
                 match groups.last_mut() {
@@ -283,10 +288,10 @@ impl Evaluation<'_> {
             }
             match last {
                 // The last group may continue.
-                Some(last) if groups.len() <= count => rest = rest.after(&last, backwards),
+                Some(last) if groups.len() <= count => remaining = remaining.after(&last, backwards),
                 _ => break,
             }
-            wanted = (wanted * 2).min(CHUNK_MAX);
+            chunk_size = (chunk_size * 2).min(CHUNK_MAX);
         }
         groups.truncate(count);
         if backwards {
@@ -299,15 +304,15 @@ impl Evaluation<'_> {
     /// must not cut a group.
     fn least_of_groups(&mut self, of: &Readable, range: &Range, backwards: bool, count: usize) -> Result<Vec<Element>> {
         let mut least: Vec<Element> = Vec::new();
-        let (mut rest, wanted) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
+        let (mut remaining, chunk_size) = (range.clone(), count.saturating_add(1).min(CHUNK_MAX));
         loop {
-            let chunk = self.elements(of, &rest, backwards, wanted)?;
+            let chunk = self.elements(of, &remaining, backwards, chunk_size)?;
             self.step(chunk.len())?;
-            let is_all = chunk.len() < wanted;
+            let is_all = chunk.len() < chunk_size;
             for element in chunk {
                 match least.last_mut() {
-                    Some(known) if known.group() == element.group() && backwards => *known = element,
-                    Some(known) if known.group() == element.group() => {}
+                    Some(current) if current.group() == element.group() && backwards => *current = element,
+                    Some(current) if current.group() == element.group() => {}
                     _ => least.push(element),
                 }
             }
@@ -322,7 +327,7 @@ impl Evaluation<'_> {
             if least.len() >= count {
                 break;
             }
-            rest = rest.after_group(&group, backwards);
+            remaining = remaining.after_group(&group, backwards);
         }
         least.truncate(count);
         Ok(least)
@@ -363,23 +368,23 @@ impl Evaluation<'_> {
 }
 
 /// Returns the set's share of a group, given the share of each of its parts.
-fn of_group_in(set: &Set, of_parts: Vec<Vec<Element>>) -> Vec<Element> {
-    let mut of_parts = of_parts;
-    of_parts
+fn of_group_in(set: &Set, part_elements: Vec<Vec<Element>>) -> Vec<Element> {
+    let mut part_elements = part_elements;
+    part_elements
         .iter_mut()
-        .for_each(|group| group.sort_by(|one, other| one.key.cmp(&other.key)));
-    let mut first = of_parts[0].clone();
+        .for_each(|group| group.sort_by(|a, b| a.key.cmp(&b.key)));
+    let mut first = part_elements[0].clone();
     match set {
-        Set::Union(_) => of_parts.into_iter().rev().max_by_key(Vec::len).unwrap_or_default(),
+        Set::Union(_) => part_elements.into_iter().rev().max_by_key(Vec::len).unwrap_or_default(),
         Set::Intersection(_) => {
-            first.truncate(of_parts.iter().map(Vec::len).min().unwrap_or(0));
+            first.truncate(part_elements.iter().map(Vec::len).min().unwrap_or(0));
             first
         }
-        Set::Difference(_) if of_parts[1..].iter().all(Vec::is_empty) => first,
-        Set::Join(..) => of_parts
+        Set::Difference(_) if part_elements[1..].iter().all(Vec::is_empty) => first,
+        Set::Join(..) => part_elements
             .into_iter()
             .flatten()
-            .min_by(|one, other| one.key.cmp(&other.key))
+            .min_by(|a, b| a.key.cmp(&b.key))
             .into_iter()
             .collect(),
         _ => Vec::new(),

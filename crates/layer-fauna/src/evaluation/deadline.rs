@@ -14,6 +14,8 @@ const HAND_OVER_MICROS: u64 = 25_000;
 const TIMEOUT_MS: u64 = 120_000;
 /// Steps between two looks at the time.
 const STEPS_BETWEEN_LOOKS: u64 = 256;
+/// Bytes of a row that count as one step when it is read or written.
+const BYTES_OF_A_STEP: usize = 1024;
 /// Function calls in a query; the original allows 12,000 compute operations of 50 calls.
 const STEPS_MAX: u64 = 600_000;
 
@@ -82,10 +84,23 @@ impl Evaluation<'_> {
     /// Counts work that one function does many times.
     pub fn step(&mut self, count: usize) -> Result<()> {
         self.cost.steps += count as u64;
-        match self.cost.steps < self.next_look {
+        match self.cost.steps < self.next_look && self.unlooked_work < STEPS_BETWEEN_LOOKS {
             true => Ok(()),
             false => self.look(),
         }
+    }
+
+    /// Counts work that is no call of a function, such as reading the parts of a set or its events:
+    /// the time is looked at as often as for steps.
+    pub fn work(&mut self, count: usize) -> Result<()> {
+        self.unlooked_work = self.unlooked_work.saturating_add(count as u64);
+        self.step(0)
+    }
+
+    /// Counts the bytes of a row as work, which the next step looks at: a query that reads or
+    /// writes large documents takes long in few steps.
+    pub fn work_on_row(&mut self, bytes: usize) {
+        self.unlooked_work += 1 + (bytes / BYTES_OF_A_STEP) as u64;
     }
 
     fn look(&mut self) -> Result<()> {
@@ -93,6 +108,7 @@ impl Evaluation<'_> {
             return Err(errors.clone());
         }
         let steps = self.cost.steps;
+        self.unlooked_work = 0;
         let in_time = match steps > STEPS_MAX {
             true => Err(Errors::new(
                 Code::BadRequest,

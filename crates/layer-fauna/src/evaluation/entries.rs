@@ -79,15 +79,15 @@ impl Evaluation<'_> {
     fn combinations(&mut self, components: &[Component], source: &Source, document: &Value) -> Vec<Vec<Value>> {
         let mut combinations = vec![Vec::with_capacity(components.len())];
         for component in components {
-            let found = self.component(component, source, document);
-            if let [value] = found.as_slice() {
+            let values = self.component(component, source, document);
+            if let [value] = values.as_slice() {
                 combinations
                     .iter_mut()
                     .for_each(|combination| combination.push(value.clone()));
                 continue;
             }
             let longer = combinations.iter().flat_map(|combination: &Vec<Value>| {
-                found.iter().map(move |value| {
+                values.iter().map(move |value| {
                     let mut combination = combination.clone();
                     combination.push(value.clone());
                     combination
@@ -102,31 +102,31 @@ impl Evaluation<'_> {
 
     /// Returns the values of a component: at least one, which may be null.
     fn component(&mut self, component: &Component, source: &Source, document: &Value) -> Vec<Value> {
-        let mut found = Vec::new();
+        let mut values = Vec::new();
         match &component.extract {
-            Extract::Field(path) => extract(document, path, &mut found),
+            Extract::Field(path) => extract(document, path, &mut values),
             Extract::Binding(name) => {
                 let bound = self.binding(name, source, document);
-                flatten(&bound, &mut found);
+                flatten(&bound, &mut values);
             }
         }
         if component.casefold {
-            for value in &mut found {
+            for value in &mut values {
                 if let Value::String(text) = value {
                     *value = Value::string(casefold(text));
                 }
             }
         }
-        found.retain(|value| value.size().bytes <= COMPONENT_BYTES_MAX);
-        if found.is_empty() {
-            found.push(Value::Null);
+        values.retain(|value| value.size().bytes <= COMPONENT_BYTES_MAX);
+        if values.is_empty() {
+            values.push(Value::Null);
         }
-        found
+        values
     }
 
     /// A binding that fails is null.
     fn binding(&mut self, name: &str, source: &Source, document: &Value) -> Value {
-        let binding = source.bindings.iter().find(|(known, _)| **known == *name);
+        let binding = source.bindings.iter().find(|(key, _)| **key == *name);
         let Some((_, closure)) = binding else {
             return Value::Null;
         };
@@ -137,18 +137,20 @@ impl Evaluation<'_> {
         value.unwrap_or(Value::Null)
     }
 
-    /// Writes what a new version changes in the indexes over its collection.
+    /// Writes what a new version changes in the indexes over its collection, and returns the number
+    /// of entries added and removed.
     pub fn write_index_changes(
         &mut self,
         place: &Place,
         old: Option<&Version>,
         new: Option<&Arc<Fields>>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let schema = place.schema.clone();
         let indexes = schema.indexes_over(place.collection);
         if indexes.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
+        let mut changed = 0;
         let new = new.map(|fields| Contents::from(fields.clone()));
         for index in indexes {
             let before = match old {
@@ -165,13 +167,13 @@ impl Evaluation<'_> {
             let expiry = new.as_ref().map_or(0, |contents| {
                 expiry_micros(place, Timestamp::PENDING, contents.ttl(), self.now_micros)
             });
-            self.change_entries(index, place, &before, &after, expiry)?;
+            changed += self.change_entries(index, place, &before, &after, expiry)?;
             let former = old.map_or(0, |old| self.expiry_of(place, old));
             if expiry != former {
                 self.change_expiry(index, place, &after, expiry);
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// The expiry of a version, in microseconds; 0: never.
@@ -189,19 +191,22 @@ impl Evaluation<'_> {
         before: &[Entry],
         after: &[Entry],
         expiry: u64,
-    ) -> Result<()> {
-        let (of_before, of_after) = (by_key(before), by_key(after));
+    ) -> Result<usize> {
+        let mut changed = 0;
+        let (before_keys, after_keys) = (by_key(before), by_key(after));
         for entry in before {
-            if !has(&of_after, entry) {
+            if !has(&after_keys, entry) {
                 self.remove_entry(index, place, entry);
+                changed += 1;
             }
         }
         for entry in after {
-            if !has(&of_before, entry) {
+            if !has(&before_keys, entry) {
                 self.add_entry(index, place, entry, Timestamp::PENDING, expiry)?;
+                changed += 1;
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Adds the entries of a document that existed before the index.
@@ -324,9 +329,9 @@ impl Evaluation<'_> {
 
     fn check_unique(&mut self, same: &Key, own: &Key) -> Result<()> {
         let rows = self.view.rows(&same.0, &same.end(), false, 2);
-        let others = rows.iter().filter(|(key, _)| *key != own.0);
+        let duplicates = rows.iter().filter(|(key, _)| *key != own.0);
         let now = self.now_micros;
-        let alive = others.filter(|(_, row)| !is_expired(row, now)).count();
+        let alive = duplicates.filter(|(_, row)| !is_expired(row, now)).count();
         match alive {
             0 => Ok(()),
             _ => Err(Errors::new(Code::InstanceNotUnique, "document is not unique.")),
@@ -397,19 +402,19 @@ impl Evaluation<'_> {
                 Some(contents) => self.entries(index, place, version.ts, contents)?,
                 None => Vec::new(),
             };
-            let of_version = by_key(&entries);
-            let stays = |span: &Span| has(&of_version, &span.entry);
-            let (kept, left): (Vec<Span>, Vec<Span>) = open.into_iter().partition(stays);
-            drop(of_version);
-            spans.extend(left.into_iter().map(|span| Span {
+            let version_keys = by_key(&entries);
+            let stays = |span: &Span| has(&version_keys, &span.entry);
+            let (retained, ended): (Vec<Span>, Vec<Span>) = open.into_iter().partition(stays);
+            drop(version_keys);
+            spans.extend(ended.into_iter().map(|span| Span {
                 removed: Some(version.ts),
                 ..span
             }));
-            let of_kept = by_key(kept.iter().map(|span| &span.entry));
-            let is_new = entries.iter().map(|entry| !has(&of_kept, entry));
+            let retained_keys = by_key(retained.iter().map(|span| &span.entry));
+            let is_new = entries.iter().map(|entry| !has(&retained_keys, entry));
             let is_new: Vec<bool> = is_new.collect();
-            drop(of_kept);
-            open = kept;
+            drop(retained_keys);
+            open = retained;
             let new = entries.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
             open.extend(new.map(|(entry, _)| Span {
                 entry,

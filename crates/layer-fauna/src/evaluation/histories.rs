@@ -17,43 +17,42 @@ use crate::language::value::{Timestamp, Value};
 impl Evaluation<'_> {
     /// The history of a set that has an element if `has` says so of which parts have it.
     pub fn combined_events(&mut self, parts: &[Value], has: fn(&[bool]) -> bool) -> Result<Vec<Event>> {
-        let mut by_element: HashMap<Vec<u8>, Vec<(usize, Event)>> = HashMap::new();
+        let mut events_of_element: HashMap<Vec<u8>, Vec<(usize, Event)>> = HashMap::new();
         for (part, set) in parts.iter().enumerate() {
             for event in self.events(set)? {
-                by_element.entry(event.element()).or_default().push((part, event));
+                events_of_element
+                    .entry(event.element())
+                    .or_default()
+                    .push((part, event));
             }
         }
-        let told = by_element
-            .into_values()
-            .flat_map(|events| changes(events, parts.len(), has));
-        Ok(told.collect())
+        let mut changed = Vec::new();
+        for events in events_of_element.into_values() {
+            self.work(events.len().saturating_mul(parts.len()))?;
+            changed.extend(changes(events, parts.len(), has));
+        }
+        Ok(changed)
     }
 
     /// Returns the events of any of the parts; equal events of the same time appear once.
     pub fn united_events(&mut self, parts: &[Value]) -> Result<Vec<Event>> {
-        let mut told: Vec<Event> = Vec::new();
+        let mut events: Vec<Event> = Vec::new();
         for part in parts {
-            told.extend(self.events(part)?);
+            self.work(1)?;
+            events.extend(self.events(part)?);
         }
         let identity = |event: &Event| (event.key().clone(), event.action(), event.element());
-        told.sort_by_cached_key(identity);
-        told.dedup_by(|other, one| {
-            let is_same = identity(one) == identity(other);
-            if is_same {
-                one.add_sources(other.sources());
-            }
-            is_same
-        });
-        Ok(told)
+        events.sort_by_cached_key(identity);
+        Ok(Event::merged(events, |event, other| identity(event) == identity(other)))
     }
 
     pub fn joined_events(&mut self, source: &Value, with: &Value) -> Result<Vec<Event>> {
-        let mut by_element: HashMap<Vec<u8>, Vec<Event>> = HashMap::new();
+        let mut events_of_element: HashMap<Vec<u8>, Vec<Event>> = HashMap::new();
         for event in self.events(source)? {
-            by_element.entry(event.element()).or_default().push(event);
+            events_of_element.entry(event.element()).or_default().push(event);
         }
-        let mut told = Vec::new();
-        for source_events in by_element.values() {
+        let mut joined = Vec::new();
+        for source_events in events_of_element.values() {
             self.step(1)?;
             let Some(first) = source_events.first() else { continue };
             let target = self.joined_with(with, first.element_value())?;
@@ -61,43 +60,37 @@ impl Evaluation<'_> {
                 continue;
             };
             let events = self.events(&Value::Set(target.set))?;
-            told.extend(events.into_iter().filter(|event| was_there(source_events, event.ts())));
+            joined.extend(events.into_iter().filter(|event| was_there(source_events, event.ts())));
         }
-        told.sort_by(|one: &Event, other| one.key().cmp(other.key()));
-        told.dedup_by(|other, one| {
-            let is_same = one.key() == other.key();
-            if is_same {
-                one.add_sources(other.sources());
-            }
-            is_same
-        });
-        Ok(told)
+        joined.sort_by(|event: &Event, other| event.key().cmp(other.key()));
+        Ok(Event::merged(joined, |event, other| event.key() == other.key()))
     }
 }
 
 /// Returns those of one element's events in several parts that change whether the whole has it.
 fn changes(mut events: Vec<(usize, Event)>, parts: usize, has: fn(&[bool]) -> bool) -> Vec<Event> {
-    let first = |part| events.iter().find(|(of, _)| *of == part);
-    let mut members: Vec<bool> = (0..parts)
-        .map(|part| first(part).is_some_and(|(_, event)| event.is_removal()))
-        .collect();
-    events.sort_by(|(_, one), (_, other)| one.key().cmp(other.key()));
-    let mut told = Vec::new();
+    let mut members = vec![false; parts];
+    // The first event of a part says what it had before.
+    for (part, event) in events.iter().rev() {
+        members[*part] = event.is_removal();
+    }
+    events.sort_by(|(_, a), (_, b)| a.key().cmp(b.key()));
+    let mut changes = Vec::new();
     for together in events.chunk_by(|(_, one), (_, other)| one.ts() == other.ts()) {
         let before = has(&members);
         for (part, event) in together {
             members[*part] = !event.is_removal();
         }
         let after = has(&members);
-        let shown = together.iter().find(|(_, event)| event.is_removal() != after);
-        match shown {
-            Some((_, event)) if before != after => told.push(event.clone()),
+        let change = together.iter().find(|(_, event)| event.is_removal() != after);
+        match change {
+            Some((_, event)) if before != after => changes.push(event.clone()),
             // It left because it entered a subtracted part, or the reverse.
-            None if before != after => told.extend(together.first().map(|(_, event)| event.turned(after))),
+            None if before != after => changes.extend(together.first().map(|(_, event)| event.turned(after))),
             _ => {}
         }
     }
-    told
+    changes
 }
 
 /// Returns true if an element was in its set at a time, by its events, oldest first.

@@ -11,6 +11,7 @@ pub mod entries;
 pub mod functions;
 pub mod histories;
 pub mod host;
+pub mod operations;
 pub mod pages;
 pub mod permitted;
 pub mod sets;
@@ -21,11 +22,12 @@ use std::sync::Arc;
 use crate::evaluation::authorization::Authorization;
 use crate::evaluation::deadline::Deadline;
 use crate::evaluation::host::Host;
+use crate::evaluation::operations::Operations;
 use crate::language::api_version::ApiVersion;
-use crate::language::error::{Code, Error, Errors, Result, Within, wrong_type};
+use crate::language::error::{Code, ERRORS_MAX, Error, Errors, Result, Within, wrong_type};
 use crate::language::expression::{Binding, Effect, Expression, Lambda, Parameters};
 use crate::language::signature::{Kind, SIGNATURES};
-use crate::language::value::{Closure, Native, Timestamp, Value};
+use crate::language::value::{Closure, Native, Set, Timestamp, Value};
 use crate::storage::rows::View;
 use crate::storage::schema::Schema;
 
@@ -36,8 +38,6 @@ const CALLS_MAX: usize = 200;
 /// How large and how deep a value may be when written out.
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 const VALUE_DEPTH_MAX: u32 = 1_000;
-/// Most errors in one reply.
-const ERRORS_MAX: usize = 100;
 /// Upper bound on the size of all values of a query.
 const WORK_BYTES_MAX: u64 = 1 << 30;
 /// Upper bound on the bytes of texts, arrays and entries that a query may copy and create, even if
@@ -50,6 +50,11 @@ const WRITTEN_BYTES_MAX: u64 = 64 << 20;
 /// values however small, of which most are gone soon, and for what is copied and made anew.
 const WORK_PER_ROOM: u64 = 16;
 const MADE_PER_ROOM: u64 = 2;
+/// A text or a container of at least this size counts as made, even if it is dropped soon. Smaller
+/// values count if another container keeps them.
+const LARGE_BYTES_MIN: usize = 4096;
+/// The bytes of an empty container.
+pub const CONTAINER_BYTES: usize = 64;
 
 /// The cost of a query so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +62,8 @@ pub struct Cost {
     pub steps: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    pub read_operations: u64,
+    pub write_operations: u64,
     work_bytes: u64,
     made_bytes: u64,
 }
@@ -89,6 +96,7 @@ pub struct Evaluation<'a> {
     /// The latest time in a reply, among times that need not be in the log; 0: none.
     pub shown_micros: u64,
     pub cost: Cost,
+    operations: Operations,
     pub deadline: Deadline,
     /// The version of the API that the query speaks.
     pub version: ApiVersion,
@@ -96,6 +104,8 @@ pub struct Evaluation<'a> {
     pub interrupted: Option<Errors>,
     /// The number of steps at which to look at the time.
     pub next_look: u64,
+    /// Work since the last look at the time, see [`Evaluation::work`].
+    unlooked_work: u64,
     /// See [`Host::room_bytes`].
     room_bytes: u64,
     variables: Vec<Value>,
@@ -176,10 +186,12 @@ impl<'a> Evaluation<'a> {
             now_micros,
             shown_micros: 0,
             cost: Cost::default(),
+            operations: Operations::default(),
             deadline: Deadline::unlimited(),
             version: ApiVersion::V4,
             interrupted: None,
             next_look: 0,
+            unlooked_work: 0,
             room_bytes: host.room_bytes(),
             variables: Vec::new(),
             depth: 0,
@@ -408,14 +420,14 @@ impl<'a> Evaluation<'a> {
             }
             Parameters::Many(count) => *count,
         };
-        let given = argument.one_or_many();
-        if given.len() != count {
+        let values = argument.one_or_many();
+        if values.len() != count {
             return Err(Errors::argument(format!(
                 "Lambda expects an array with {count} elements. Array contains {}.",
-                given.len()
+                values.len()
             )));
         }
-        self.variables.extend_from_slice(given);
+        self.variables.extend_from_slice(values);
         Ok(())
     }
 
@@ -461,7 +473,43 @@ impl<'a> Evaluation<'a> {
             };
             values.push(value.within(parameter.key)?);
         }
-        body(self, &Arguments(values))
+        let (arguments, made_before) = (Arguments(values), self.cost.made_bytes);
+        let value = body(self, &arguments)?;
+        let counted = (self.cost.made_bytes - made_before) as usize;
+        match new_bytes(&value) {
+            bytes @ LARGE_BYTES_MIN.. if bytes > counted => self.make(bytes - counted).map(|()| value),
+            _ => Ok(value),
+        }
+    }
+
+    /// Accounts for a small value that a container being made keeps. A large one was counted where
+    /// it was made.
+    pub fn keep(&mut self, value: &Value) -> Result<()> {
+        match new_bytes(value) {
+            0 | LARGE_BYTES_MIN.. => Ok(()),
+            bytes => self.make(bytes),
+        }
+    }
+}
+
+/// Returns the bytes of a text or a container with one owner, without those of its elements.
+fn new_bytes(value: &Value) -> usize {
+    const VALUE_BYTES: usize = std::mem::size_of::<Value>();
+    let elements = |count: usize, bytes: usize| CONTAINER_BYTES + count * bytes;
+    match value {
+        Value::String(text) if Arc::strong_count(text) == 1 => text.len(),
+        Value::Array(items) if Arc::strong_count(items) == 1 => elements(items.values.len(), VALUE_BYTES),
+        Value::Object(fields) if Arc::strong_count(fields) == 1 => {
+            elements(fields.entries.len(), std::mem::size_of::<(Arc<str>, Value)>())
+        }
+        // Elements, documents and cursors.
+        Value::Page(page) if Arc::strong_count(page) == 1 => elements(page.data.values.len(), 4 * VALUE_BYTES),
+        Value::Query(closure) if Arc::strong_count(closure) == 1 => elements(closure.variables.len(), VALUE_BYTES),
+        Value::Set(set) if Arc::strong_count(set) == 1 => match &**set {
+            Set::Union(parts) | Set::Intersection(parts) | Set::Difference(parts) => elements(parts.len(), VALUE_BYTES),
+            _ => CONTAINER_BYTES,
+        },
+        _ => 0,
     }
 }
 
@@ -507,8 +555,8 @@ fn too_large() -> Errors {
     Errors::new(Code::BadRequest, "Query result exceeds the size limit.")
 }
 
-/// The query would take more memory than there is room for: it may be asked again.
-fn out_of_memory() -> Errors {
+/// The query would take more memory than there is room for: a retry may succeed.
+pub fn out_of_memory() -> Errors {
     let message = "The query takes more memory than there is left for one: ask for less, or try again later.";
     Errors::protocol(Code::Unavailable, message)
 }

@@ -3,6 +3,7 @@
 //! `after` names the first element of a page, `before` the first one after it. The given cursor is
 //! always returned on its own side, even if there is nothing beyond it.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ const SIZE_DEFAULT: i64 = 64;
 const SIZE_MAX: i64 = 100_000;
 /// Events that one history may have.
 const EVENTS_MAX: usize = 1_000_000;
+/// The bytes of an event without its data, with its key and its place in lists.
+const EVENT_BYTES: usize = 320;
 
 /// The parameters of a page.
 pub struct Request {
@@ -52,8 +55,8 @@ impl Size {
     }
 
     /// The cursor on the far side of a page that shows nothing: an empty page stays where it is.
-    fn stays_at(self, given: Option<Value>) -> Option<Value> {
-        given.filter(|_| self.0 == 0)
+    fn stays_at(self, cursor: Option<Value>) -> Option<Value> {
+        cursor.filter(|_| self.0 == 0)
     }
 }
 
@@ -122,20 +125,20 @@ impl Evaluation<'_> {
         self.step(elements.len())?;
         let beyond = (elements.len() > size).then(|| elements.pop()).flatten();
         let (mut before, mut after) = (None, None);
-        let given = cursor.map(echo);
+        let echoed = cursor.map(echo);
         if towards_start {
             // The elements are in descending order from the cursor.
             elements.reverse();
-            after = given.clone();
+            after = echoed.clone();
             before = match (&beyond, elements.first(), size) {
-                (_, _, 0) => request.size.stays_at(given),
+                (_, _, 0) => request.size.stays_at(echoed),
                 (Some(_), Some(first), _) => Some(element_cursor(first, &shape)),
                 _ => None,
             };
         } else {
-            before = given.clone().or(before);
+            before = echoed.clone().or(before);
             after = match (&beyond, size) {
-                (_, 0) => request.size.stays_at(given),
+                (_, 0) => request.size.stays_at(echoed),
                 (Some(beyond), _) => Some(element_cursor(beyond, &shape)),
                 (None, _) => after,
             };
@@ -154,12 +157,14 @@ impl Evaluation<'_> {
         collect_leaves(&of.set, &mut leaves);
         let mut data = Vec::new();
         for element in elements {
+            self.work(leaves.len())?;
             let mut sources = Vec::new();
             for leaf in &leaves {
                 if self.has_equal(leaf, element)? {
                     sources.push(Value::Set(leaf.clone()));
                 }
             }
+            self.make(sources.len() * std::mem::size_of::<Value>())?;
             data.push(Value::record([
                 ("value", element.value()),
                 ("sources", Value::array(sources)),
@@ -201,13 +206,13 @@ impl Evaluation<'_> {
             let event = events.get(index).filter(|_| size > 0);
             event.map(|event| event.cursor(version))
         };
-        let given = cursor.map(|(_, shown)| shown);
+        let echoed = cursor.map(|(_, value)| value);
         let (before, after) = match (&request.cursor, size) {
             (Cursor::Start, _) => (None, event_at(end)),
-            (Cursor::After(_), 0) => (given.clone(), request.size.stays_at(given)),
-            (Cursor::Before(_), 0) => (request.size.stays_at(given.clone()), given),
-            (Cursor::After(_), _) => (given, event_at(end)),
-            (Cursor::Before(_), _) => ((start > 0).then(|| event_at(start)).flatten(), given),
+            (Cursor::After(_), 0) => (echoed.clone(), request.size.stays_at(echoed)),
+            (Cursor::Before(_), 0) => (request.size.stays_at(echoed.clone()), echoed),
+            (Cursor::After(_), _) => (echoed, event_at(end)),
+            (Cursor::Before(_), _) => ((start > 0).then(|| event_at(start)).flatten(), echoed),
         };
         let own = source_of(&Value::Set(Arc::new(Set::Events(of.clone()))));
         let with_source = |event: Event| match request.sources {
@@ -220,6 +225,7 @@ impl Evaluation<'_> {
                 ),
             ]),
         };
+        self.make((end - start) * 2 * EVENT_BYTES)?;
         let cursors = events[start..end].iter().map(|event| event.cursor(version)).collect();
         let data = events.drain(start..end).map(with_source).collect();
         Ok(page(before, after, Items::new(data), Origin::Cursors(cursors)))
@@ -252,7 +258,7 @@ impl Evaluation<'_> {
             data,
             sources: Vec::new(),
         };
-        let shown = match document {
+        let value = match document {
             Some(document) => event(document).value(self.version),
             None if is_written_out => Value::Null,
             None => Value::record([
@@ -260,7 +266,7 @@ impl Evaluation<'_> {
                 ("action", Value::string(action_in(action, self.version))),
             ]),
         };
-        Ok((key, shown))
+        Ok((key, value))
     }
 
     /// Returns the parts of an event that was written out: its time, its action, its document and
@@ -347,7 +353,7 @@ impl Evaluation<'_> {
                 event.sources = vec![source.clone()];
             }
         }
-        events.sort_by(|one, other| one.key.cmp(&other.key));
+        events.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(events)
     }
 
@@ -356,7 +362,7 @@ impl Evaluation<'_> {
             return self.set_events(&Set::Documents(document.clone()));
         }
         let place = self.resolve(document)?;
-        let versions = self.history(&place);
+        let versions = self.counted_document(&place, |evaluation| evaluation.history(&place));
         let mut events = Vec::new();
         let mut former: Option<Arc<Fields>> = None;
         for version in versions {
@@ -368,14 +374,16 @@ impl Evaluation<'_> {
                 }
                 (_, None) => ("delete", Value::Null),
             };
-            events.push(self.event(&version, action, document, Some(data)));
+            events.push(self.event(&version, action, document, Some(data))?);
             former = version.fields().cloned();
         }
         Ok(events)
     }
 
-    fn event(&self, version: &Version, action: &'static str, document: &Ref, data: Option<Value>) -> Event {
-        Event {
+    fn event(&mut self, version: &Version, action: &'static str, document: &Ref, data: Option<Value>) -> Result<Event> {
+        self.work(1)?;
+        self.make(EVENT_BYTES + data.as_ref().map_or(0, |data| data.size().bytes as usize))?;
+        Ok(Event {
             key: EventKey {
                 ts: version.ts,
                 document: document_key(document, &self.schema).to_vec(),
@@ -385,7 +393,7 @@ impl Evaluation<'_> {
             document: document.clone(),
             data,
             sources: Vec::new(),
-        }
+        })
     }
 
     fn set_events(&mut self, set: &Set) -> Result<Vec<Event>> {
@@ -395,6 +403,7 @@ impl Evaluation<'_> {
             Set::Documents(collection) => {
                 let mut events = Vec::new();
                 for document in self.documents_ever(collection)? {
+                    self.work(1)?;
                     events.extend(self.presence_events(&document)?);
                 }
                 Ok(events)
@@ -415,15 +424,18 @@ impl Evaluation<'_> {
         let (schema, index) = self.index(reference_of_index)?;
         let terms = terms.map_or(&[][..], Value::one_or_many);
         if terms.len() != index.terms.len() {
+            self.count_read_of_index(&schema, &index, &[], 0);
             return Ok(Vec::new());
         }
         let key = indexes::terms_key(terms, &schema);
+        let before = self.cost.bytes_read;
         let (now, then) = (
             entries_prefix(schema.database(), &index, &key),
             former_prefix(schema.database(), &index, &key),
         );
         let mut spans = Vec::new();
         for (key, row) in self.view.rows(&now.0, &now.end(), false, EVENTS_MAX) {
+            self.cost.bytes_read += (key.len() + row.len()) as u64;
             spans.push((
                 key,
                 indexes::entry_values(&row, 16, &schema),
@@ -432,6 +444,7 @@ impl Evaluation<'_> {
             ));
         }
         for (key, row) in self.view.rows(&then.0, &then.end(), false, EVENTS_MAX) {
+            self.cost.bytes_read += (key.len() + row.len()) as u64;
             let removed = rows::number_at(&key, then.0.len());
             spans.push((
                 key,
@@ -440,6 +453,7 @@ impl Evaluation<'_> {
                 Some(removed),
             ));
         }
+        self.count_read_of_index(&schema, &index, &key, self.cost.bytes_read - before);
         let mut events = Vec::new();
         for (key, values, added, removed) in spans {
             let (collection, id) = rows::document_of_entry(&key);
@@ -451,18 +465,12 @@ impl Evaluation<'_> {
                 continue;
             }
             let data = (!values.is_empty()).then(|| Value::array(values));
-            let mut push = |micros: u64, action| {
-                let version = Version {
-                    ts: Timestamp(micros),
-                    contents: None,
+            for (micros, action) in [(Some(added), "add"), (removed, "remove")] {
+                let Some(ts) = micros.map(Timestamp).filter(|ts| self.at.is_none_or(|at| *ts <= at)) else {
+                    continue;
                 };
-                if self.at.is_none_or(|at| version.ts <= at) {
-                    events.push(self.event(&version, action, &document, data.clone()));
-                }
-            };
-            push(added, "add");
-            if let Some(removed) = removed {
-                push(removed, "remove");
+                let version = Version { ts, contents: None };
+                events.push(self.event(&version, action, &document, data.clone())?);
             }
         }
         Ok(events)
@@ -473,11 +481,12 @@ impl Evaluation<'_> {
         let place = self.resolve(document)?;
         let mut present = false;
         let mut events = Vec::new();
-        for version in self.history(&place) {
+        let versions = self.counted_document(&place, |evaluation| evaluation.history(&place));
+        for version in versions {
             let is_present = version.contents.is_some();
             if is_present != present {
                 let action = if is_present { "add" } else { "remove" };
-                events.push(self.event(&version, action, document, None));
+                events.push(self.event(&version, action, document, None)?);
             }
             present = is_present;
         }
@@ -490,8 +499,8 @@ impl Evaluation<'_> {
         let number = match &collection.target {
             Target::Native(native) => *native as u64,
             _ => {
-                let found = schema.collection(&collection.id());
-                found
+                let definition = schema.collection(&collection.id());
+                definition
                     .ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?
                     .number
             }
@@ -553,17 +562,29 @@ impl Event {
         self.key.removal
     }
 
-    /// Adds other sets that report the same event.
-    pub fn add_sources(&mut self, others: &[Value]) {
-        for other in others {
-            if !self.sources.iter().any(|known| order::equal(known, other)) {
-                self.sources.push(other.clone());
+    /// Puts events together that are one, reported by several sets. Equal events are beside each
+    /// other.
+    pub fn merged(events: Vec<Event>, is_same: impl Fn(&Event, &Event) -> bool) -> Vec<Event> {
+        let mut merged: Vec<Event> = Vec::with_capacity(events.len());
+        let mut reported: HashSet<String> = HashSet::new();
+        for event in events {
+            match merged.last_mut() {
+                Some(previous) if is_same(previous, &event) => {
+                    if reported.is_empty() {
+                        reported.extend(previous.sources.iter().map(render::compact));
+                    }
+                    let sources = event.sources.into_iter();
+                    previous
+                        .sources
+                        .extend(sources.filter(|source| reported.insert(render::compact(source))));
+                }
+                _ => {
+                    reported.clear();
+                    merged.push(event);
+                }
             }
         }
-    }
-
-    pub fn sources(&self) -> &[Value] {
-        &self.sources
+        merged
     }
 
     /// Returns the key of the added or removed element: a document with its values.
@@ -680,20 +701,20 @@ fn page(before: Option<Value>, after: Option<Value>, data: Items, origin: Origin
 }
 
 fn page_of_elements(before: Option<Value>, after: Option<Value>, elements: Vec<Element>, shape: &Shape) -> Value {
-    let (mut shown, mut documents) = (Vec::with_capacity(elements.len()), Vec::with_capacity(elements.len()));
+    let (mut members, mut documents) = (Vec::with_capacity(elements.len()), Vec::with_capacity(elements.len()));
     let values = elements.first().map_or(0, |element| element.values.len());
     for element in elements {
         let (value, document) = element.into_parts();
-        shown.push(value);
+        members.push(value);
         documents.push(document);
     }
-    let shown = Arc::new(Items::new(shown));
+    let members = Arc::new(Items::new(members));
     Value::Page(Arc::new(Page {
         before,
         after,
-        data: shown.clone(),
+        data: members.clone(),
         origin: Arc::new(Origin::Elements {
-            shown,
+            shown: members,
             documents,
             values,
             repeats_ref: shape.repeats_ref,
@@ -735,10 +756,10 @@ fn collect_leaves(set: &Arc<Set>, leaves: &mut Vec<Arc<Set>>) {
 }
 
 /// The smaller or the larger of two values.
-pub fn extreme(one: Value, other: Value, larger: bool) -> Value {
-    let order = order::compare(&one, &other);
+pub fn extreme(first: Value, other: Value, larger: bool) -> Value {
+    let order = order::compare(&first, &other);
     match if larger { order.is_gt() } else { order.is_lt() } {
-        true => one,
+        true => first,
         false => other,
     }
 }

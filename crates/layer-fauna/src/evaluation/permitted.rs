@@ -42,6 +42,7 @@ impl Evaluation<'_> {
     }
 
     pub fn permitted(&mut self, set: &Arc<Set>) -> Result<Option<Readable>> {
+        self.work(1)?;
         let checked = match &**set {
             Set::Match { index, terms } => {
                 let terms = terms.as_ref().map_or(&[][..], Value::one_or_many);
@@ -94,23 +95,23 @@ impl Evaluation<'_> {
         needed: usize,
         make: fn(Vec<Value>) -> Set,
     ) -> Result<Option<Readable>> {
-        let (mut left, mut is_checked, mut is_whole) = (Vec::with_capacity(parts.len()), false, true);
+        let (mut retained, mut is_checked, mut is_whole) = (Vec::with_capacity(parts.len()), false, true);
         for (index, value) in parts.iter().enumerate() {
             let inner = part(value)?;
             match self.permitted(&inner)? {
                 Some(permitted) => {
                     is_checked |= permitted.is_checked;
                     is_whole &= Arc::ptr_eq(&permitted.set, &inner);
-                    left.push(Value::Set(permitted.set));
+                    retained.push(Value::Set(permitted.set));
                 }
                 None if index < needed => return Ok(None),
                 None => is_whole = false,
             }
         }
-        let is_nothing = left.is_empty() && !parts.is_empty();
+        let is_nothing = retained.is_empty() && !parts.is_empty();
         let set = match is_whole {
             true => whole.clone(),
-            false => Arc::new(make(left)),
+            false => Arc::new(make(retained)),
         };
         Ok((!is_nothing).then_some(Readable { set, is_checked }))
     }

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::evaluation::Evaluation;
+use crate::evaluation::operations::{Counted, PARTS_WITHOUT_TERMS, parts_of_documents};
 use crate::evaluation::permitted::{Readable, part};
 use crate::language::error::wrong_type;
 use crate::language::error::{Code, Errors, Result, no_history};
@@ -47,12 +48,12 @@ impl Element {
 
     /// As a page shows it, and the document it is of.
     pub fn into_parts(mut self) -> (Value, Ref) {
-        let shown = match self.values.len() {
+        let value = match self.values.len() {
             0 => Value::Ref(self.reference.clone()),
             1 => self.values.remove(0),
             _ => Value::array(self.values),
         };
-        (shown, self.reference)
+        (value, self.reference)
     }
 
     /// Returns the key that it shares with the elements that sets hold for equal to it: the key of
@@ -67,7 +68,7 @@ impl Element {
     /// Returns true if two show the same, not only equals.
     pub fn shows_the_same(&self, other: &Element) -> bool {
         let mut values = self.values.iter().zip(&other.values);
-        self.group() == other.group() && values.all(|(one, other)| order::same(one, other))
+        self.group() == other.group() && values.all(|(a, b)| order::same(a, b))
     }
 
     /// Whether elements of its group may show something else: numbers are equal whether they are
@@ -84,6 +85,7 @@ impl Element {
 
 impl Evaluation<'_> {
     pub fn shape(&mut self, set: &Set) -> Result<Shape> {
+        self.work(1)?;
         match set {
             Set::Match { index, .. } => {
                 let (_, index) = self.index(index)?;
@@ -172,18 +174,18 @@ impl Evaluation<'_> {
         if !of.is_checked {
             return self.unchecked(&of.set, range, backwards, limit);
         }
-        let (mut kept, mut range) = (Vec::new(), range.clone());
+        let (mut readable, mut range) = (Vec::new(), range.clone());
         loop {
-            let wanted = limit - kept.len();
-            let found = self.unchecked(&of.set, &range, backwards, wanted)?;
-            let last = found.last().filter(|_| found.len() == wanted);
+            let missing = limit - readable.len();
+            let chunk = self.unchecked(&of.set, &range, backwards, missing)?;
+            let last = chunk.last().filter(|_| chunk.len() == missing);
             let last = last.map(|last| last.key.clone());
-            kept.extend(found.into_iter().filter(|element| self.may_read(&element.reference)));
+            readable.extend(chunk.into_iter().filter(|element| self.may_read(&element.reference)));
             match last {
-                Some(last) if kept.len() < limit => range = range.after(&last, backwards),
-                _ => return Ok(kept),
+                Some(last) if readable.len() < limit => range = range.after(&last, backwards),
+                _ => return Ok(readable),
             }
-            self.step(wanted)?;
+            self.step(missing)?;
         }
     }
 
@@ -265,9 +267,11 @@ impl Evaluation<'_> {
         }
         let terms = terms.map_or(&[][..], Value::one_or_many);
         if terms.len() != index.terms.len() {
+            self.count_read_of_index(&schema, &index, &[], 0);
             return Ok(Vec::new());
         }
         let key = indexes::terms_key(terms, &schema);
+        let before = self.cost.bytes_read;
         if self.at.is_some() {
             self.check_index_retained(&schema, &index)?;
         }
@@ -276,8 +280,22 @@ impl Evaluation<'_> {
             elements.extend(self.entries_then(&schema, &index, &key, range, at));
             merge_sorted(&mut elements, backwards, limit);
         }
+        self.count_read_of_index(&schema, &index, &key, self.cost.bytes_read - before);
         put_into_scope(&mut elements, &reference.scope);
         Ok(elements)
+    }
+
+    /// Counts `bytes` that were read of an index under these terms.
+    pub fn count_read_of_index(&mut self, schema: &Schema, index: &Index, terms_key: &[u8], bytes: u64) {
+        let parts = match index.terms.is_empty() {
+            true => PARTS_WITHOUT_TERMS,
+            false => 1,
+        };
+        self.count_read(
+            Counted::of((schema.database().0, index.number, terms_key)),
+            parts,
+            bytes,
+        );
     }
 
     fn check_index_retained(&mut self, schema: &Schema, index: &Index) -> Result<()> {
@@ -305,7 +323,8 @@ impl Evaluation<'_> {
         let mut bytes = 0;
         let mut visit = |key: &[u8], row: &[u8]| {
             let added = Timestamp(rows::number_at(row, 0));
-            bytes += key.len() + row.len();
+            // The prefix is the same in all of them.
+            bytes += key.len() - skip + row.len();
             if indexes::is_expired(row, now) {
                 ended_micros = ended_micros.max(indexes::expiry_of(row));
             } else if at.is_none_or(|at| added <= at) {
@@ -364,10 +383,13 @@ impl Evaluation<'_> {
         self.check_retained(&schema, number)?;
         let prefix = Key::of(schema.database(), b'D').number(number);
         let (start, end) = range.of_documents(number, &prefix);
+        let before = self.cost.bytes_read;
         let mut elements = match self.at {
-            None => self.documents_now(&schema, &prefix, (&start, &end), backwards, limit),
-            Some(_) => self.documents_then(&schema, number, (&start, &end), backwards, limit),
+            None => self.documents_now(&schema, &prefix, &start, &end, backwards, limit),
+            Some(_) => self.documents_then(&schema, number, &start, &end, backwards, limit),
         };
+        let of = Counted::of((schema.database().0, number));
+        self.count_read(of, parts_of_documents(number), self.cost.bytes_read - before);
         put_into_scope(&mut elements, &collection.scope);
         Ok(elements)
     }
@@ -376,14 +398,18 @@ impl Evaluation<'_> {
         &mut self,
         schema: &Arc<Schema>,
         prefix: &Key,
-        (start, end): (&[u8], &[u8]),
+        start: &[u8],
+        end: &[u8],
         backwards: bool,
         limit: usize,
     ) -> Vec<Element> {
         let (now, number) = (self.now_micros, rows::number_at(&prefix.0, prefix.0.len() - 8));
         let mut ended_micros = 0;
         let mut elements = Vec::new();
+        let mut bytes = 0;
         self.view.scan(start, end, backwards, &mut |key, row| {
+            // A row counts by its time and its expiry.
+            bytes += key.len() + 16;
             let id = rows::number_at(key, prefix.0.len());
             match indexes::is_expired(row, now) {
                 true => ended_micros = ended_micros.max(indexes::expiry_of(row)),
@@ -394,6 +420,7 @@ impl Evaluation<'_> {
                 false => ControlFlow::Break(()),
             }
         });
+        self.cost.bytes_read += bytes as u64;
         self.show(ended_micros);
         elements
     }
@@ -404,15 +431,16 @@ impl Evaluation<'_> {
         &mut self,
         schema: &Arc<Schema>,
         number: u64,
-        (start, end): (&[u8], &[u8]),
+        start: &[u8],
+        end: &[u8],
         backwards: bool,
         limit: usize,
     ) -> Vec<Element> {
         let database = schema.database();
         let ids = Key::of(database, b'D').number(number).0.len();
-        let mut found = std::collections::BTreeSet::new();
+        let mut numbers = std::collections::BTreeSet::new();
         self.view.scan(start, end, false, &mut |key, _| {
-            found.insert(rows::number_at(key, ids));
+            numbers.insert(rows::number_at(key, ids));
             ControlFlow::Continue(())
         });
         let kind = Key::of(database, b'D').0.len() - 1;
@@ -425,12 +453,12 @@ impl Evaluation<'_> {
         };
         self.view
             .scan(&as_history(start), &as_history(end), false, &mut |key, _| {
-                found.insert(rows::number_at(key, ids));
+                numbers.insert(rows::number_at(key, ids));
                 ControlFlow::Continue(())
             });
         let ids: Vec<u64> = match backwards {
-            true => found.into_iter().rev().collect(),
-            false => found.into_iter().collect(),
+            true => numbers.into_iter().rev().collect(),
+            false => numbers.into_iter().collect(),
         };
         let alive = ids.into_iter().filter_map(|id| {
             let reference = reference(schema, number, id)?;
@@ -449,7 +477,8 @@ impl Evaluation<'_> {
     fn singleton(&mut self, document: &Ref, range: &Range) -> Result<Vec<Element>> {
         let place = self.resolve(document)?;
         self.check_retained(&place.schema, place.collection)?;
-        let Some((added, _)) = self.live(&place) else {
+        let live = self.counted_document(&place, |evaluation| evaluation.live(&place));
+        let Some((added, _)) = live else {
             return Ok(Vec::new());
         };
         let element = plain_element(place.collection, place.id, document.clone(), added);
@@ -486,19 +515,19 @@ impl Evaluation<'_> {
         limit: usize,
         keep: &mut dyn FnMut(&mut Self, &Element) -> Result<bool>,
     ) -> Result<Vec<Element>> {
-        let (mut kept, mut range) = (Vec::new(), range.clone());
+        let (mut retained, mut range) = (Vec::new(), range.clone());
         loop {
             let chunk = self.unchecked(of, &range, backwards, CHUNK.max(limit.min(CHUNK_MAX)))?;
             let Some(last) = chunk.last().map(|last| last.key.clone()) else {
-                return Ok(kept);
+                return Ok(retained);
             };
             for element in chunk {
                 self.step(1)?;
                 if keep(self, &element)? {
-                    kept.push(element);
+                    retained.push(element);
                 }
-                if kept.len() == limit {
-                    return Ok(kept);
+                if retained.len() == limit {
+                    return Ok(retained);
                 }
             }
             range = range.after(&last, backwards);
@@ -575,6 +604,6 @@ fn merge_sorted(elements: &mut Vec<Element>, backwards: bool, limit: usize) {
         false => one.key.cmp(&other.key),
         true => other.key.cmp(&one.key),
     });
-    elements.dedup_by(|one, other| one.key == other.key);
+    elements.dedup_by(|a, b| a.key == b.key);
     elements.truncate(limit);
 }

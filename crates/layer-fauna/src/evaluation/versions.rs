@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::evaluation::Evaluation;
+use crate::evaluation::operations::{Counted, DOCUMENT_BYTES_MORE, ENTRY_BYTES_MORE};
 use crate::language::codec;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::time::Time;
@@ -118,6 +119,7 @@ impl Evaluation<'_> {
             .view
             .get(&rows::document(place.database(), place.collection, place.id).0)?;
         self.cost.bytes_read += row.len() as u64;
+        self.work_on_row(row.len());
         Some(Version {
             ts: Timestamp(rows::number_at(&row, 0)),
             contents: Some(contents::of_row(row, 16, &place.schema)),
@@ -134,6 +136,7 @@ impl Evaluation<'_> {
         let prefix = rows::history(place.database(), place.collection, place.id);
         let end = prefix.clone().number(at.0.saturating_add(1)).0;
         let (key, row) = self.view.rows(&prefix.0, &end, true, 1).pop()?;
+        self.cost.bytes_read += row.len() as u64;
         Some(former_version(&prefix, &key, &row, &place.schema))
     }
 
@@ -141,6 +144,10 @@ impl Evaluation<'_> {
     pub fn versions(&mut self, place: &Place) -> Vec<Version> {
         let prefix = rows::history(place.database(), place.collection, place.id);
         let rows = self.view.rows(&prefix.0, &prefix.end(), false, usize::MAX);
+        for (_, row) in &rows {
+            self.cost.bytes_read += row.len() as u64;
+            self.work_on_row(row.len());
+        }
         let former = rows
             .iter()
             .map(|(key, row)| former_version(&prefix, key, row, &place.schema));
@@ -180,6 +187,7 @@ impl Evaluation<'_> {
         let later = prefix.clone().number(since.0.saturating_add(1)).0;
         let mut former = self.view.rows(&prefix.0, &later, true, 1);
         former.extend(self.view.rows(&later, &prefix.end(), false, usize::MAX));
+        former.iter().for_each(|(_, row)| self.work_on_row(row.len()));
         let former = former
             .iter()
             .map(|(key, row)| former_version(&prefix, key, row, &place.schema));
@@ -195,9 +203,27 @@ impl Evaluation<'_> {
         is_expired
     }
 
+    /// Reads a document, and counts it.
+    pub fn counted_document<T>(&mut self, place: &Place, read: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.cost.bytes_read;
+        let answer = read(self);
+        self.count_read(Counted::document(place), 1, self.cost.bytes_read - before);
+        answer
+    }
+
+    /// Counts `bytes` that were read of a document, or of a set with `parts` parts.
+    pub fn count_read(&mut self, of: Counted, parts: u64, bytes: u64) {
+        self.cost.read_operations += self.operations.read(of, parts, bytes);
+    }
+
+    /// Counts `bytes` that were written of a document and its entries.
+    pub fn count_written(&mut self, place: &Place, bytes: u64) {
+        self.cost.write_operations += self.operations.written(Counted::document(place), bytes);
+    }
+
     /// The document that reads see.
     pub fn document(&mut self, place: &Place) -> Option<Value> {
-        let (ts, contents) = self.live(place)?;
+        let (ts, contents) = self.counted_document(place, |evaluation| evaluation.live(place))?;
         Some(Value::Document(Arc::new(Document {
             reference: place.reference.clone(),
             ts,
@@ -236,11 +262,12 @@ impl Evaluation<'_> {
 
     /// Writes the next version; `None` deletes. `old` is the current one.
     pub fn write_version(&mut self, place: &Place, old: Option<&Version>, new: Option<Arc<Fields>>) -> Result<()> {
-        self.write_index_changes(place, old, new.as_ref())?;
+        let before = self.cost.bytes_written;
+        let changed_entries = self.write_index_changes(place, old, new.as_ref())?;
         let key = rows::document(place.database(), place.collection, place.id);
         let mark = rows::history(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
         if let Some(old) = old.filter(|old| old.ts != Timestamp::PENDING) {
-            self.put_former(place, old);
+            self.put_former(place, old)?;
         }
         let now = self.now_micros;
         match &new {
@@ -248,6 +275,7 @@ impl Evaluation<'_> {
                 let expiry = expiry_micros(place, Timestamp::PENDING, fields.get("ttl"), now);
                 let row = rows::encode_version(Timestamp::PENDING, expiry, fields, place.schema.as_ref());
                 self.cost.bytes_written += row.bytes.len() as u64;
+                self.work_on_row(row.bytes.len());
                 self.check_written()?;
                 let transaction = self.view.writing();
                 transaction.forget_write(&mark.0);
@@ -260,6 +288,8 @@ impl Evaluation<'_> {
                 transaction.set_stamped(&mark.0, &[stamp], vec![0], Vec::new());
             }
         }
+        let more = DOCUMENT_BYTES_MORE + changed_entries as u64 * ENTRY_BYTES_MORE;
+        self.count_written(place, self.cost.bytes_written - before + more);
         // A document's first version outdates nothing.
         if old.is_some() {
             self.drop_outdated(place);
@@ -268,7 +298,7 @@ impl Evaluation<'_> {
     }
 
     /// Puts a version with a known time into the history.
-    pub fn put_former(&mut self, place: &Place, version: &Version) {
+    pub fn put_former(&mut self, place: &Place, version: &Version) -> Result<()> {
         let key = rows::history(place.database(), place.collection, place.id).number(version.ts.0);
         let row = match &version.contents {
             None => vec![0],
@@ -281,7 +311,10 @@ impl Evaluation<'_> {
             }
         };
         self.cost.bytes_written += row.len() as u64;
+        self.work_on_row(row.len());
+        self.check_written()?;
         self.view.writing().set(&key.0, &row);
+        Ok(())
     }
 
     /// Drops versions that are followed by one which is itself too old to be missed.

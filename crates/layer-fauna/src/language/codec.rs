@@ -56,12 +56,12 @@ pub struct Encoder {
 
 impl Encoder {
     fn length(&mut self, length: usize) {
-        let mut rest = length;
-        while rest >= 0x80 {
-            self.bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
+        let mut remaining = length;
+        while remaining >= 0x80 {
+            self.bytes.push(remaining as u8 | 0x80);
+            remaining >>= 7;
         }
-        self.bytes.push(rest as u8);
+        self.bytes.push(remaining as u8);
     }
 
     fn text(&mut self, text: &str) {
@@ -196,15 +196,15 @@ impl<'a> Decoder<'a> {
     }
 
     fn byte(&mut self) -> Option<u8> {
-        let (&first, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
+        let (&first, remaining) = self.bytes.split_first()?;
+        self.bytes = remaining;
         Some(first)
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.bytes.split_at_checked(length)?;
-        self.bytes = rest;
-        Some(taken)
+        let (bytes, remaining) = self.bytes.split_at_checked(length)?;
+        self.bytes = remaining;
+        Some(bytes)
     }
 
     fn fixed<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -214,8 +214,8 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn length(&mut self) -> Option<usize> {
         match *self.bytes {
-            [length @ ..0x80, ref rest @ ..] => {
-                self.bytes = rest;
+            [length @ ..0x80, ref remaining @ ..] => {
+                self.bytes = remaining;
                 Some(length.into())
             }
             _ => self.long_length(),
@@ -308,18 +308,18 @@ impl<'a> Decoder<'a> {
 
     /// Walks through the fields of a document: how large they are, and the value of one of them.
     pub fn survey(&mut self, key: &str) -> Option<(Size, Option<Value>)> {
-        let (mut size, mut found) = (Size::empty(), None);
+        let (mut size, mut value) = (Size::empty(), None);
         if self.byte()? != OBJECT {
             return None;
         }
         for _ in 0..self.length()? {
             let name = self.text_bytes()?;
             if name == key.as_bytes() {
-                found = Some(Decoder::new(self.bytes, self.names).value()?);
+                value = Some(Decoder::new(self.bytes, self.names).value()?);
             }
             size = size.holding(self.skip()?, Some(name.len()));
         }
-        Some((size, found))
+        Some((size, value))
     }
 
     /// Skips a value; returns the size of the decoded value.
@@ -350,7 +350,7 @@ impl<'a> Decoder<'a> {
             INT | DOUBLE | DATE => self.take(8).map(|_| Size::leaf(8))?,
             TIME => self.take(12).map(|_| Size::leaf(8))?,
             UUID => self.take(16).map(|_| Size::leaf(8))?,
-            REF => self.reference().map(|_| Size::leaf(8))?,
+            REF => self.reference()?.size(),
             QUERY => {
                 self.text()?;
                 self.text()?;
@@ -453,12 +453,12 @@ pub fn storable(value: &Value) -> Value {
     }
     match value {
         Value::Array(items) => {
-            let kept = items.values.iter().filter(|value| !value.is_null()).map(storable);
-            Value::array(kept.collect())
+            let present = items.values.iter().filter(|value| !value.is_null()).map(storable);
+            Value::array(present.collect())
         }
         Value::Object(fields) => {
-            let kept = fields.entries.iter().filter(|(_, value)| !value.is_null());
-            Value::object(kept.map(|(key, value)| (key.clone(), storable(value))).collect())
+            let present = fields.entries.iter().filter(|(_, value)| !value.is_null());
+            Value::object(present.map(|(key, value)| (key.clone(), storable(value))).collect())
         }
         Value::Set(set) => set_as_object(set),
         Value::Page(page) => storable(&page_as_object(page)),
@@ -512,7 +512,7 @@ fn set_as_object(set: &Set) -> Value {
 
 /// The fields of a set as it is written out.
 pub fn set_parts(set: &Set) -> Vec<(Arc<str>, Value)> {
-    let one = |key: &str, value: &Value| vec![(key.into(), value.clone())];
+    let single = |key: &str, value: &Value| vec![(key.into(), value.clone())];
     let many = |key: &str, values: &[Value]| vec![(key.into(), Value::array(values.to_vec()))];
     match set {
         Set::Match { index, terms } => {
@@ -520,14 +520,14 @@ pub fn set_parts(set: &Set) -> Vec<(Arc<str>, Value)> {
             let terms = terms.iter().map(|terms| ("terms".into(), terms.clone()));
             [index].into_iter().chain(terms).collect()
         }
-        Set::Documents(collection) => one("documents", &Value::Ref(collection.clone())),
-        Set::Singleton(document) => one("singleton", &Value::Ref(document.clone())),
-        Set::Events(of) => one("events", of),
+        Set::Documents(collection) => single("documents", &Value::Ref(collection.clone())),
+        Set::Singleton(document) => single("singleton", &Value::Ref(document.clone())),
+        Set::Events(of) => single("events", of),
         Set::Union(sets) => many("union", sets),
         Set::Intersection(sets) => many("intersection", sets),
         Set::Difference(sets) => many("difference", sets),
-        Set::Distinct(of) => one("distinct", of),
-        Set::Reverse(of) => one("reverse", of),
+        Set::Distinct(of) => single("distinct", of),
+        Set::Reverse(of) => single("reverse", of),
         Set::Filter(of, closure) => vec![
             ("filter".into(), Value::Query(closure.clone())),
             ("collection".into(), of.clone()),

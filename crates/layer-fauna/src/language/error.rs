@@ -165,6 +165,9 @@ impl Error {
     }
 }
 
+/// Most errors in one reply.
+pub const ERRORS_MAX: usize = 100;
+
 impl Errors {
     pub fn new(code: Code, description: impl Into<String>) -> Errors {
         Errors(vec![Error {
@@ -217,19 +220,20 @@ impl Errors {
         Errors::new(Code::InstanceAlreadyExists, format!("{kind} already exists."))
     }
 
-    /// Adds the part in which these errors arose.
+    /// Adds the part that had these errors.
     pub fn within(mut self, step: Step) -> Errors {
         self.0.iter_mut().for_each(|error| error.push(&step));
         self
     }
 
-    /// Adds the element in which these errors arose.
+    /// Adds the element that had these errors.
     pub fn at_index(self, index: usize) -> Errors {
         self.within(Step::Index(index))
     }
 
-    /// Returns the gathered errors, if there are any.
-    pub fn unless_empty(errors: Vec<Error>) -> Result<()> {
+    /// Returns the gathered errors, if there are any: as many as a reply may have.
+    pub fn unless_empty(mut errors: Vec<Error>) -> Result<()> {
+        errors.truncate(ERRORS_MAX);
         match errors.is_empty() {
             true => Ok(()),
             false => Err(Errors(errors)),
@@ -290,7 +294,7 @@ pub fn wrong_type(expected: &str, value: &Value) -> Errors {
     Errors::argument(format!("{expected} expected, {} provided.", value.type_name()))
 }
 
-/// Adds to the errors of a result the part in which they arose.
+/// Adds to the errors of a result the part that had them.
 pub trait Within<T> {
     fn within(self, key: &'static str) -> Result<T>;
     fn within_index(self, index: usize) -> Result<T>;
@@ -308,5 +312,21 @@ impl<T> Within<T> for Result<T> {
 
     fn within_name(self, name: &Arc<str>) -> Result<T> {
         self.map_err(|errors| errors.within(Step::Name(name.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A query of 100 KB with 20,000 numbers where truths are expected had 20,000 errors, in a
+    /// reply of 2 MB.
+    #[test]
+    fn a_reply_has_a_bounded_number_of_errors() {
+        let wrong = |_| Errors::new(Code::InvalidExpression, "wrong").0;
+        let gathered: Vec<Error> = (0..1000).flat_map(wrong).collect();
+        let errors = Errors::unless_empty(gathered).unwrap_err();
+        assert_eq!(errors.0.len(), ERRORS_MAX);
+        assert!(Errors::unless_empty(Vec::new()).is_ok());
     }
 }

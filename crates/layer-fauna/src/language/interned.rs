@@ -23,22 +23,22 @@ pub fn name(text: &str) -> Arc<str> {
         return text.into();
     }
     NAMES.with_borrow_mut(|names| match &mut names[slot(text.as_bytes())] {
-        Some(known) if **known == *text => known.clone(),
+        Some(interned) if **interned == *text => interned.clone(),
         slot => slot.insert(text.into()).clone(),
     })
 }
 
 /// The same of bytes; `None`: they are no text. Those of a name that is known need no look.
 pub fn name_of(bytes: &[u8]) -> Option<Arc<str>> {
-    let known = || {
+    let lookup = || {
         NAMES.with_borrow(|names| {
-            let known = names[slot(bytes)].as_ref();
-            known.filter(|known| known.as_bytes() == bytes).cloned()
+            let interned = names[slot(bytes)].as_ref();
+            interned.filter(|interned| interned.as_bytes() == bytes).cloned()
         })
     };
     let is_short = bytes.len() <= NAME_BYTES_MAX;
     is_short
-        .then(known)
+        .then(lookup)
         .flatten()
         .or_else(|| std::str::from_utf8(bytes).ok().map(name))
 }

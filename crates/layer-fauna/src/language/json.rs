@@ -116,10 +116,10 @@ impl Parser<'_> {
             ("true", Json::Bool(true)),
             ("false", Json::Bool(false)),
         ];
-        let found = words
+        let row = words
             .into_iter()
             .find(|(word, _)| self.text.as_bytes()[self.at..].starts_with(word.as_bytes()));
-        let (word, value) = found.ok_or(JsonError::Invalid)?;
+        let (word, value) = row.ok_or(JsonError::Invalid)?;
         self.at += word.len();
         Ok(value)
     }
@@ -207,23 +207,23 @@ impl Parser<'_> {
             return Err(JsonError::Invalid);
         }
         self.at += 1;
-        let rest = &self.text[self.at..];
-        let plain = plain_bytes(rest.as_bytes());
-        if rest.as_bytes().get(plain) != Some(&b'"') {
+        let remaining = &self.text[self.at..];
+        let plain = plain_bytes(remaining.as_bytes());
+        if remaining.as_bytes().get(plain) != Some(&b'"') {
             return Ok(None);
         }
         self.at += plain + 1;
-        Ok(Some(&rest[..plain]))
+        Ok(Some(&remaining[..plain]))
     }
 
     fn string_with_escapes(&mut self) -> Result<String, JsonError> {
         let mut out = String::new();
         loop {
-            let rest = &self.text[self.at..];
-            let plain = plain_bytes(rest.as_bytes());
-            out.push_str(&rest[..plain]);
+            let remaining = &self.text[self.at..];
+            let plain = plain_bytes(remaining.as_bytes());
+            out.push_str(&remaining[..plain]);
             self.at += plain + 1;
-            match rest.as_bytes().get(plain) {
+            match remaining.as_bytes().get(plain) {
                 Some(b'"') => return Ok(out),
                 Some(b'\\') => self.escape(&mut out)?,
                 _ => return Err(JsonError::Invalid),
@@ -332,10 +332,10 @@ impl SeenKeys {
 
     fn is_new(&mut self, key: &Arc<str>, fields: &[(Arc<str>, Json)]) -> bool {
         if fields.len() < Self::COMPARED_MAX {
-            return fields.iter().all(|(known, _)| known != key);
+            return fields.iter().all(|(name, _)| name != key);
         }
         if self.hashed.is_empty() {
-            self.hashed.extend(fields.iter().map(|(known, _)| known.clone()));
+            self.hashed.extend(fields.iter().map(|(name, _)| name.clone()));
         }
         self.hashed.insert(key.clone())
     }
@@ -351,16 +351,16 @@ fn plain_bytes(bytes: &[u8]) -> usize {
     let first_in = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHEST;
-        let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\'))) | controls;
-        (found != 0).then(|| found.trailing_zeros() as usize / 8)
+        let special = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\'))) | controls;
+        (special != 0).then(|| special.trailing_zeros() as usize / 8)
     };
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (words, remainder) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
         if let Some(at) = first_in(word) {
             return index * 8 + at;
         }
     }
-    if rest.is_empty() {
+    if remainder.is_empty() {
         return bytes.len();
     }
     // The last eight bytes; the first of them are known to be plain.
@@ -368,7 +368,7 @@ fn plain_bytes(bytes: &[u8]) -> usize {
         return first_in(last).map_or(bytes.len(), |at| bytes.len() - 8 + at);
     }
     let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    rest.iter().position(is_special).unwrap_or(rest.len())
+    remainder.iter().position(is_special).unwrap_or(remainder.len())
 }
 
 /// Writes an integer in decimal.
@@ -380,14 +380,14 @@ pub fn write_integer(integer: i64, out: &mut String) {
 pub fn write_string(text: &str, out: &mut String) {
     out.reserve(text.len() + 2);
     out.push('"');
-    let mut rest = text;
+    let mut remaining = text;
     loop {
-        let at = plain_bytes(rest.as_bytes());
-        if at == rest.len() {
+        let at = plain_bytes(remaining.as_bytes());
+        if at == remaining.len() {
             break;
         }
-        out.push_str(&rest[..at]);
-        match rest.as_bytes()[at] {
+        out.push_str(&remaining[..at]);
+        match remaining.as_bytes()[at] {
             b'"' => out.push_str("\\\""),
             b'\\' => out.push_str("\\\\"),
             b'\n' => out.push_str("\\n"),
@@ -397,9 +397,9 @@ pub fn write_string(text: &str, out: &mut String) {
             12 => out.push_str("\\f"),
             byte => out.push_str(&format!("\\u{byte:04x}")),
         }
-        rest = &rest[at + 1..];
+        remaining = &remaining[at + 1..];
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     out.push('"');
 }
 

@@ -1,7 +1,7 @@
 //! JSON to expressions, once for each query, with errors at their places.
 //!
 //! A JSON object is always a call, recognised by its set of keys; the table of functions lists the
-//! sets. Among parts that stand beside each other the first fault is reported; among the bindings
+//! sets. Among parts beside each other the first fault is reported; among the bindings
 //! of a `let` and its body, and a lambda's parameters and its body, all are; unbound variables are
 //! reported together, if nothing else is wrong.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 
 use crate::language::api_version::ApiVersion;
-use crate::language::error::{Code, Error, Errors, Result, Step};
+use crate::language::error::{Code, ERRORS_MAX, Error, Errors, Result, Step};
 use crate::language::expression::{Binding, Effect, Expression, Lambda, Parameters, Query, Select};
 use crate::language::json::Json;
 use crate::language::references::{self, Written};
@@ -40,10 +40,10 @@ struct Parser {
     errors: Vec<Error>,
     /// Errors of unbound variables.
     unbound: Vec<Error>,
-    /// The most that the expression so far, or since the innermost lambda began, may do.
+    /// The most that the expression so far, or since the start of the innermost lambda, may do.
     effect: Effect,
     version: ApiVersion,
-    /// Variables used since the innermost lambda began.
+    /// Variables used since the start of the innermost lambda.
     used: Used,
 }
 
@@ -132,6 +132,8 @@ impl Parser {
     fn refuse_with(&mut self, errors: Errors) -> Expression {
         let mut errors = self.placed(errors);
         self.errors.append(&mut errors);
+        // A body of megabytes may be wrong at each of its values.
+        self.errors.truncate(ERRORS_MAX);
         NOTHING
     }
 
@@ -290,8 +292,8 @@ impl Parser {
         let before = self.errors.len();
         let [path, from] = self.parts(json, [key, "from"]);
         let mut optional = |key| {
-            let given = self.errors.len() == before && json.field(key).is_some();
-            given.then(|| self.part(json, key))
+            let is_given = self.errors.len() == before && json.field(key).is_some();
+            is_given.then(|| self.part(json, key))
         };
         let (all, default) = (optional("all"), optional("default"));
         Expression::Select(Box::new(Select {
@@ -372,6 +374,7 @@ impl Parser {
                 let message = format!("Variable '{name}' is not defined.");
                 let mut errors = self.placed(Errors::new(Code::InvalidExpression, message));
                 self.unbound.append(&mut errors);
+                self.unbound.truncate(ERRORS_MAX);
                 NOTHING
             }
         }
@@ -494,7 +497,7 @@ impl Parser {
     /// A value written out, `{"@…": …}`.
     fn escape(&mut self, key: &str, operand: &Json) -> Expression {
         let literal = |value: Option<Value>| value.map(Expression::Literal);
-        let (parsed, what) = match key {
+        let (parsed, form) = match key {
             "@ref" => return self.reference(operand),
             "@ts" => (literal(text(operand).and_then(Time::parse).map(Value::Time)), "time"),
             "@date" => (literal(text(operand).and_then(Date::parse).map(Value::Date)), "date"),
@@ -509,7 +512,7 @@ impl Parser {
         };
         match parsed {
             Some(parsed) => parsed,
-            None => self.refuse(format!("Invalid {what}.")),
+            None => self.refuse(format!("Invalid {form}.")),
         }
     }
 
@@ -527,12 +530,12 @@ impl Parser {
             None => Some(ApiVersion::LAMBDA_DEFAULT),
             Some(version) => text(version).and_then(ApiVersion::parse),
         };
-        let known = match operand {
+        let count = match operand {
             Json::Object(fields) => fields.len() - usize::from(operand.field("api_version").is_some()),
             _ => 0,
         };
         let (Some(version), Some(parameters), Some(body), 2) =
-            (version, operand.field("lambda"), operand.field("expr"), known)
+            (version, operand.field("lambda"), operand.field("expr"), count)
         else {
             return self.refuse("Invalid lambda.");
         };

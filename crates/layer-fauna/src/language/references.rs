@@ -52,12 +52,12 @@ fn of_object(operand: &Json) -> Result<Written> {
     {
         return of_object(inner);
     }
-    let known = |key: &str| matches!(key, "id" | "class" | "collection" | "database");
+    let is_part = |key: &str| matches!(key, "id" | "class" | "collection" | "database");
     let collections = ["class", "collection"].map(|key| operand.field(key));
     let (Some(id), [class, collection]) = (operand.field("id"), collections) else {
         return Err(wrong_type("Ref", "Object"));
     };
-    if !fields.iter().all(|(key, _)| known(key)) || (class.is_some() && collection.is_some()) {
+    if !fields.iter().all(|(key, _)| is_part(key)) || (class.is_some() && collection.is_some()) {
         return Err(wrong_type("Ref", "Object"));
     }
     let collection = part(class.or(collection), Ref::is_collection, "Collection Ref").within("class");
@@ -147,10 +147,10 @@ pub fn parse_id(id: &str) -> Option<i64> {
 /// collections.
 fn of_path(path: &str) -> Option<Written> {
     let parts: Vec<&str> = path.split('/').collect();
-    let (first, rest) = parts.split_first()?;
+    let (first, following) = parts.split_first()?;
     let native = Native::parse(first)?;
     let name = |name: &str| is_name(name).then(|| Ref::named(native, name));
-    match (native, rest) {
+    match (native, following) {
         (_, []) => Some(Written::Plain(Ref::native(native))),
         (Native::Keys | Native::Tokens | Native::Credentials, [id]) => own_or_numbered(Ref::native(native), id),
         (Native::Collections, [collection, id]) => own_or_numbered(name(collection)?, id),

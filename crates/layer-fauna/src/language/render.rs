@@ -20,7 +20,13 @@ pub struct Renderer {
     transaction_micros: u64,
     /// Refs and lambdas look otherwise in old versions of the API.
     version: ApiVersion,
+    /// The bytes of texts that errors may still repeat.
+    quoted_bytes_left: usize,
 }
+
+/// Largest total of the names and descriptions of one error reply, in bytes. Both may repeat a text
+/// of the query, and each of many errors may.
+const QUOTED_BYTES_MAX: usize = 64 << 10;
 
 /// The value as text, for comparing and hashing.
 pub fn compact(value: &Value) -> String {
@@ -62,6 +68,7 @@ impl Renderer {
             out: String::new(),
             transaction_micros,
             version,
+            quoted_bytes_left: QUOTED_BYTES_MAX,
         }
     }
 
@@ -429,7 +436,7 @@ fn canonical(json: &Json) -> Json {
                     let place = |key: &str| {
                         ["select", "from", "all", "default"]
                             .iter()
-                            .position(|known| *known == key)
+                            .position(|listed| *listed == key)
                     };
                     let mut fields = fields.to_vec();
                     fields.sort_by_key(|(key, _)| place(key));
@@ -446,10 +453,10 @@ fn canonical(json: &Json) -> Json {
 fn merged(bindings: &Json) -> Option<Vec<(Arc<str>, Json)>> {
     let Json::Array(items) = bindings else { return None };
     let mut merged: Vec<(Arc<str>, Json)> = Vec::new();
-    let mut known = HashSet::new();
+    let mut names = HashSet::new();
     for item in items.iter() {
         match item {
-            Json::Object(fields) if fields.len() == 1 && known.insert(fields[0].0.clone()) => {
+            Json::Object(fields) if fields.len() == 1 && names.insert(fields[0].0.clone()) => {
                 merged.push(fields[0].clone());
             }
             _ => return None,
@@ -515,8 +522,18 @@ impl Renderer {
     fn description(&mut self, description: &str) {
         let old = OLD_WORDS.iter().find(|(new, _)| description.starts_with(new));
         match old.filter(|_| self.version < ApiVersion::V2_7) {
-            Some((new, old)) => write_string(&format!("{old}{}", &description[new.len()..]), &mut self.out),
-            None => write_string(description, &mut self.out),
+            Some((new, old)) => self.quote(&format!("{old}{}", &description[new.len()..])),
+            None => self.quote(description),
+        }
+    }
+
+    /// Writes a text, or as much of it as an error reply may still repeat.
+    fn quote(&mut self, text: &str) {
+        let end = text.floor_char_boundary(self.quoted_bytes_left);
+        self.quoted_bytes_left -= end;
+        match end < text.len() {
+            true => write_string(&format!("{}...", &text[..end]), &mut self.out),
+            false => write_string(text, &mut self.out),
         }
     }
 
@@ -551,7 +568,7 @@ impl Renderer {
                 self.key("code");
                 write_string(failure.code, &mut self.out);
                 self.key("description");
-                write_string(&failure.description, &mut self.out);
+                self.quote(&failure.description);
                 self.out.push('}');
             }
             self.out.push(']');
@@ -583,7 +600,7 @@ impl Renderer {
             }
             match step {
                 Step::Key(key) => write_string(key, &mut self.out),
-                Step::Name(name) => write_string(name, &mut self.out),
+                Step::Name(name) => self.quote(name),
                 Step::Index(index) => json::write_integer(*index as i64, &mut self.out),
             }
         }
@@ -609,18 +626,18 @@ mod tests {
         let mut encoded = Encoder::default();
         encoded.fields(&fields, &NoNames);
         let decoder = || Decoder::new(&encoded.bytes, &NoNames);
-        let (size, found) = decoder().survey("ttl").unwrap();
+        let (size, value) = decoder().survey("ttl").unwrap();
         let decoded = decoder().fields().unwrap();
         assert_eq!(
             (size.depth, size.bytes),
             (decoded.size().depth, decoded.size().bytes),
             "{query}"
         );
-        assert!(matches!(found, Some(Value::TransactionTime)), "{query}");
-        let mut shown = Renderer::new(7, ApiVersion::V4);
-        shown.stored_fields(&mut decoder());
+        assert!(matches!(value, Some(Value::TransactionTime)), "{query}");
+        let mut renderer = Renderer::new(7, ApiVersion::V4);
+        renderer.stored_fields(&mut decoder());
         let expected = render(&Value::Object(Arc::new(decoded)), 7);
-        assert_eq!(format!("{{{}}}", &shown.out[1..]), expected);
+        assert_eq!(format!("{{{}}}", &renderer.out[1..]), expected);
     }
 
     #[test]
@@ -630,11 +647,24 @@ mod tests {
             "[]",
             r#"{"a":1,"b":-2.5,"c":[true,false,null,"x\"y\n\u0001é",{"d":{}}]}"#,
             r#"{"@ref":{"id":"7","collection":{"@ref":{"id":"things","collection":{"@ref":{"id":"collections"}}}}}}"#,
+            r#"{"@ref":{"id":"no such function","collection":{"@ref":{"id":"functions"}}}}"#,
             r#"[{"@ts":"2020-01-01T00:00:00.5Z"},{"@date":"2020-01-01"}]"#,
             r#"{"@odd":1,"other":{"@set":{"plain":[{"@odd":{"@odder":[]}}]}}}"#,
         ] {
             check(query);
         }
+    }
+
+    /// An index's name of a megabyte was in its error, and a hundred of these in one reply.
+    #[test]
+    fn errors_repeat_a_bounded_part_of_a_query() {
+        let long = Errors::invalid_ref("index", &"é".repeat(500_000)).within(Step::Name("n".repeat(500_000).into()));
+        let many = Errors((0..100).flat_map(|_| long.0.clone()).collect());
+        let short = Errors::argument("short");
+        let body = errors(&Errors([short.0, many.0].concat()), 0, ApiVersion::V4);
+        assert!(body.len() < QUOTED_BYTES_MAX + 100 * 120, "{}", body.len());
+        assert!(body.starts_with(r#"{"errors":[{"position":[],"code":"invalid argument","description":"short"},"#));
+        assert!(body.ends_with(r#"{"position":["..."],"code":"invalid ref","description":"..."}]}"#));
     }
 
     #[test]

@@ -592,11 +592,11 @@ pub static SIGNATURES: &[Signature] = &[
 /// The place of the function that takes exactly these keys in a version of the API.
 pub fn find(fields: &[(Arc<str>, Json)], version: ApiVersion) -> Option<usize> {
     static BY_NAME: LazyLock<FxHashMap<&'static str, Vec<usize>>> = LazyLock::new(|| {
-        let mut by_name: FxHashMap<&'static str, Vec<usize>> = FxHashMap::default();
+        let mut signatures: FxHashMap<&'static str, Vec<usize>> = FxHashMap::default();
         for (number, signature) in SIGNATURES.iter().enumerate() {
-            by_name.entry(signature.parameters[0].key).or_default().push(number);
+            signatures.entry(signature.parameters[0].key).or_default().push(number);
         }
-        by_name
+        signatures
     });
     let named = fields.iter().filter_map(|(key, _)| BY_NAME.get(&**key)).flatten();
     named.copied().find(|&number| {
@@ -607,15 +607,15 @@ pub fn find(fields: &[(Arc<str>, Json)], version: ApiVersion) -> Option<usize> {
 
 /// The keys of `fields` differ from each other.
 fn takes_exactly(signature: &Signature, fields: &[(Arc<str>, Json)]) -> bool {
-    let mut known = 0;
+    let mut count = 0;
     for parameter in signature.parameters {
         let is_given = fields.iter().any(|(name, _)| &**name == parameter.key);
         if parameter.required && !is_given {
             return false;
         }
-        known += usize::from(is_given);
+        count += usize::from(is_given);
     }
-    known == fields.len()
+    count == fields.len()
 }
 
 #[cfg(test)]
@@ -647,8 +647,8 @@ mod tests {
     fn the_page_of_compatibility_lists_every_function() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compat/fauna.md");
         let page = std::fs::read_to_string(path).unwrap();
-        let (before, rest) = page.split_once("<!-- functions -->\n").unwrap();
-        let (_, after) = rest.split_once("<!-- end -->\n").unwrap();
+        let (before, tail) = page.split_once("<!-- functions -->\n").unwrap();
+        let (_, after) = tail.split_once("<!-- end -->\n").unwrap();
         let lines: Vec<String> = DOCUMENTED.iter().map(line).collect();
         let table = format!("| keys | effect | works |\n| --- | --- | --- |\n{}\n", lines.join("\n"));
         let expected = format!("{before}<!-- functions -->\n{table}<!-- end -->\n{after}");
@@ -671,10 +671,10 @@ mod tests {
             keys.sort_unstable();
             keys
         };
-        for (index, one) in DOCUMENTED.iter().enumerate() {
+        for (index, signature) in DOCUMENTED.iter().enumerate() {
             for other in &DOCUMENTED[index + 1..] {
                 // The keys of only `ref` and of `ref` with `id` differ by the required ones.
-                assert_ne!(keys(one), keys(other), "{:?}", keys(one));
+                assert_ne!(keys(signature), keys(other), "{:?}", keys(signature));
             }
         }
     }

@@ -114,10 +114,10 @@ impl Time {
     /// An ISO date and time with `Z` or an offset of hours and minutes. A day that its month lacks
     /// is taken for the month's last, as Java's formatter does by default.
     pub fn parse(text: &str) -> Option<Time> {
-        let (date, rest) = text.split_once(['T', 't'])?;
+        let (date, clock_text) = text.split_once(['T', 't'])?;
         let Civil { year, month, day } = civil(date)?;
         let days = days_of_civil(year, month, day.min(days_in_month(year, month)));
-        let (clock, offset) = split_offset(rest)?;
+        let (clock, offset) = split_offset(clock_text)?;
         let mut parts = clock.split(':');
         let hour = two_digits(parts.next()?)?;
         let minute = two_digits(parts.next()?)?;
@@ -133,13 +133,13 @@ impl Time {
 }
 
 /// `Z`, `+HH:MM`, `+HH:MM:ss` or `+HHMM`.
-fn split_offset(rest: &str) -> Option<(&str, i64)> {
-    if let Some(clock) = rest.strip_suffix(['Z', 'z']) {
+fn split_offset(text: &str) -> Option<(&str, i64)> {
+    if let Some(clock) = text.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
     }
-    let at = rest.rfind(['+', '-'])?;
-    let sign = if rest.as_bytes()[at] == b'-' { -1 } else { 1 };
-    let spelled = &rest[at + 1..];
+    let at = text.rfind(['+', '-'])?;
+    let sign = if text.as_bytes()[at] == b'-' { -1 } else { 1 };
+    let spelled = &text[at + 1..];
     let parts: Vec<&str> = match spelled.len() {
         4 => vec![spelled.get(..2)?, spelled.get(2..)?],
         _ => spelled.split(':').collect(),
@@ -152,7 +152,7 @@ fn split_offset(rest: &str) -> Option<(&str, i64)> {
         }
         _ => return None,
     };
-    (offset <= OFFSET_SECONDS_MAX).then_some((&rest[..at], sign * offset))
+    (offset <= OFFSET_SECONDS_MAX).then_some((&text[..at], sign * offset))
 }
 
 fn two_digits(text: &str) -> Option<i64> {

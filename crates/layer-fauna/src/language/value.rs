@@ -82,14 +82,14 @@ impl Origin {
                 repeats_ref,
             } => {
                 let each = shown.values.iter().zip(documents);
-                each.map(|(shown, document)| {
-                    let shown = match values {
+                each.map(|(value, document)| {
+                    let parts = match values {
                         0 => &[],
-                        1 => std::slice::from_ref(shown),
-                        _ => shown.one_or_many(),
+                        1 => std::slice::from_ref(value),
+                        _ => value.one_or_many(),
                     };
                     let document = std::iter::repeat_n(Value::Ref(document.clone()), 1 + usize::from(*repeats_ref));
-                    Value::array(shown.iter().cloned().chain(document).collect())
+                    Value::array(parts.iter().cloned().chain(document).collect())
                 })
                 .collect()
             }
@@ -372,11 +372,24 @@ impl Ref {
         matches!(self.target, Target::Native(_) | Target::Named(Native::Collections, _))
     }
 
+    /// The size of its text: it repeats its names, which may be any text of a query.
+    pub fn size(&self) -> Size {
+        let name_bytes = match &self.target {
+            Target::Named(_, name) | Target::Document(name, _) => name.len(),
+            Target::Native(_) | Target::Numbered(..) => 0,
+        };
+        let scope_bytes: usize = self.scope.iter().map(|part| REF_BYTES + part.len()).sum();
+        Size::leaf(REF_BYTES + name_bytes + scope_bytes)
+    }
+
     /// The kind of schema object it names, if it does.
     pub fn names(&self, native: Native) -> bool {
         matches!(&self.target, Target::Named(kind, _) if *kind == native)
     }
 }
+
+/// The bytes of a ref that is written out, without its names.
+const REF_BYTES: usize = 96;
 
 pub fn no_scope() -> Arc<[Arc<str>]> {
     static NONE: std::sync::LazyLock<Arc<[Arc<str>]>> = std::sync::LazyLock::new(|| Arc::from([]));
@@ -481,8 +494,8 @@ impl Fields {
     }
 
     pub fn without(&self, keys: &[&str]) -> Fields {
-        let kept = self.entries.iter().filter(|(name, _)| !keys.contains(&&**name));
-        Fields::new(kept.cloned().collect())
+        let entries = self.entries.iter().filter(|(name, _)| !keys.contains(&&**name));
+        Fields::new(entries.cloned().collect())
     }
 }
 
@@ -604,6 +617,7 @@ impl Value {
                 .iter()
                 .fold(leaf(64), |size, value| size.and(value.size()))
                 .deeper(),
+            Value::Ref(reference) => reference.size(),
             _ => leaf(8),
         }
     }
@@ -662,8 +676,11 @@ impl Set {
         let base = Size { depth: 1, bytes: 64 };
         let all = |values: &[Value]| values.iter().fold(base, |size, value| size.and(value.size())).deeper();
         match self {
-            Set::Match { terms, .. } => terms.as_ref().map_or(base, |terms| base.and(terms.size()).deeper()),
-            Set::Documents(_) | Set::Singleton(_) => base,
+            Set::Match { index, terms } => {
+                let base = base.and(index.size());
+                terms.as_ref().map_or(base, |terms| base.and(terms.size()).deeper())
+            }
+            Set::Documents(reference) | Set::Singleton(reference) => base.and(reference.size()),
             Set::Union(sets) | Set::Intersection(sets) | Set::Difference(sets) => all(sets),
             Set::Distinct(set) | Set::Reverse(set) | Set::Events(set) => base.and(set.size()).deeper(),
             Set::Filter(set, closure) => base.and(set.size()).and(Value::Query(closure.clone()).size()).deeper(),

@@ -228,7 +228,7 @@ impl Fauna {
     fn is_alive(&self, view: &mut View<'_>, row: &[u8], native: Native, id: u64) -> bool {
         let partition = DatabaseNumber(rows::number_at(row, 0));
         let document = view.get_latest(&rows::document(partition, native as u64, id).0);
-        let now = view.now_micros();
+        let now = view.now_micros() + self.credential_margin_micros();
         document.is_some_and(|row| !crate::storage::indexes::is_expired(&row, now))
     }
 

@@ -32,11 +32,11 @@ impl ChangeDecoder for FaunaChanges {
     }
 
     fn decode(&mut self, effect: Effect<'_>, reader: &mut dyn FnMut() -> Option<Reader>, changes: &mut Vec<Change>) {
-        let Some((1, rest)) = effect.start().split_first() else {
+        let Some((1, body)) = effect.start().split_first() else {
             return;
         };
-        let database = number_at(rest, 0);
-        let Some((kind, place)) = rest.get(8..).and_then(<[u8]>::split_first) else {
+        let database = number_at(body, 0);
+        let Some((kind, place)) = body.get(8..).and_then(<[u8]>::split_first) else {
             return;
         };
         if *kind == b'V' {
@@ -98,7 +98,7 @@ fn name_of(schema: &Schema, collection: u64) -> String {
         return Native::name(native).to_owned();
     }
     match schema.collection_of(collection) {
-        Some(known) => known.name.to_string(),
+        Some(definition) => definition.name.to_string(),
         None => format!("{}{collection}", codec::DELETED),
     }
 }

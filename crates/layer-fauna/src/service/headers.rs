@@ -22,17 +22,17 @@ X-Runtime-Environment-OS, X-NodeJS-Version, X-GO-Version, X-FaunaDB-Formatted-JS
 
 /// The secret in the value of the header Authorization.
 pub fn presented_secret(authorization: &str) -> Option<Cow<'_, str>> {
-    let (scheme, rest) = authorization.split_once(' ')?;
-    let rest = rest.trim();
+    let (scheme, credentials) = authorization.split_once(' ')?;
+    let credentials = credentials.trim();
     if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.into());
+        return Some(credentials.into());
     }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     // A driver appended a colon to the base64, too.
-    let rest = rest.strip_suffix(':').unwrap_or(rest);
-    let decoded = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+    let credentials = credentials.strip_suffix(':').unwrap_or(credentials);
+    let decoded = base64::engine::general_purpose::STANDARD.decode(credentials).ok()?;
     let decoded = String::from_utf8(decoded).ok()?;
     Some(decoded.strip_suffix(':').unwrap_or(&decoded).to_owned().into())
 }
@@ -61,8 +61,8 @@ impl<'r> RequestHeaders<'r> {
 
     /// `check` has refused what is none.
     pub fn api_version(&self) -> ApiVersion {
-        let given = self.get("x-faunadb-api-version").and_then(ApiVersion::parse);
-        given.unwrap_or(ApiVersion::DEFAULT)
+        let version = self.get("x-faunadb-api-version").and_then(ApiVersion::parse);
+        version.unwrap_or(ApiVersion::DEFAULT)
     }
 
     pub fn last_seen(&self) -> Option<u64> {
@@ -99,7 +99,7 @@ impl<'r> RequestHeaders<'r> {
             Ok(_) => Some(format!("Must be between 0 and {RETRIES_MAX}.")),
             Err(_) => Some(format!("Invalid number '{retries}'.")),
         })?;
-        self.check_one("x-fauna-tags", |given| tags(given).err().map(str::to_owned))
+        self.check_one("x-fauna-tags", |header| tags(header).err().map(str::to_owned))
     }
 
     /// Refuses a header in which something is wrong.
@@ -133,7 +133,7 @@ fn tags(header: &str) -> std::result::Result<Vec<(&str, &str)>, &'static str> {
         if value.len() > 80 {
             return Err("invalid value");
         }
-        if pairs.iter().any(|(known, _)| *known == key) {
+        if pairs.iter().any(|(name, _)| *name == key) {
             return Err("duplicate key");
         }
         pairs.push((key, value));
@@ -164,13 +164,13 @@ pub fn parameter(query: &str, name: &str) -> Option<String> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?;
     let mut bytes = Vec::new();
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
+    let mut encoded = value.bytes();
+    while let Some(byte) = encoded.next() {
         match byte {
             b'+' => bytes.push(b' '),
             b'%' => {
                 let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-                bytes.push((digit(rest.next())? * 16 + digit(rest.next())?) as u8);
+                bytes.push((digit(encoded.next())? * 16 + digit(encoded.next())?) as u8);
             }
             byte => bytes.push(byte),
         }
@@ -222,14 +222,12 @@ pub fn metrics(
         ("x-storage-bytes-write", cost.bytes_written),
         ("x-txn-retries", u64::from(retries)),
     ];
-    let shown = |number: u64| match number {
+    let text = |number: u64| match number {
         0 => "0".into(),
         1 => "1".into(),
         number => number.to_string().into(),
     };
-    reply
-        .headers
-        .extend(numbers.map(|(name, number)| (name, shown(number))));
+    reply.headers.extend(numbers.map(|(name, number)| (name, text(number))));
 }
 
 /// Adds what every reply carries.
@@ -262,10 +260,10 @@ pub fn complete(mut reply: Reply, request: &RequestHeaders<'_>, trace: &[u8; 24]
 
 /// W3C trace context: the caller's trace if it sent a valid one, otherwise a new trace; `fresh` has
 /// the bytes of both ids.
-fn traceparent(given: Option<&str>, fresh: &[u8; 24]) -> String {
+fn traceparent(incoming: Option<&str>, fresh: &[u8; 24]) -> String {
     let mut header = String::with_capacity(55);
     header.push_str("00-");
-    let flags = match given.and_then(valid_trace) {
+    let flags = match incoming.and_then(valid_trace) {
         Some((trace, flags)) => {
             header.push_str(trace);
             flags
@@ -283,12 +281,12 @@ fn traceparent(given: Option<&str>, fresh: &[u8; 24]) -> String {
 }
 
 /// The id of the trace and its flags.
-fn valid_trace(given: &str) -> Option<(&str, &str)> {
+fn valid_trace(incoming: &str) -> Option<(&str, &str)> {
     let is_hex = |text: &str, length: usize| {
         text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let set = |text: &str| text.bytes().any(|byte| byte != b'0');
-    let mut parts = given.split('-');
+    let mut parts = incoming.split('-');
     let [version, trace, span, flags] = [parts.next()?, parts.next()?, parts.next()?, parts.next()?];
     let shape =
         parts.next().is_none() && is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);

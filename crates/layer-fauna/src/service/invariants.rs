@@ -31,14 +31,14 @@ impl Invariants for FaunaInvariants {
     }
 
     fn judge(&self, verification: &mut Verification<'_>) {
-        let left = cleared_later(verification.rows);
+        let cleared = cleared_later(verification.rows);
         for database in databases(verification.rows) {
             let moment = Moment::of(verification.reader());
             let schema = load(&mut View::Reader(&moment), database);
             verify_names(verification, database);
             verify_histories(verification, &schema);
             verify_credentials(verification, database);
-            verify_indexes(verification, &moment, &schema, &left);
+            verify_indexes(verification, &moment, &schema, &cleared);
             if moment.reader.is_unreadable() {
                 // Reported by the caller, which has the reason as well.
                 let everything = Key::database(database);
@@ -56,12 +56,12 @@ impl Invariants for FaunaInvariants {
 /// The root database and all that are registered.
 fn databases(reader: &Reader) -> Vec<DatabaseNumber> {
     let registry = Key::global(b'R');
-    let mut found = vec![ROOT];
+    let mut numbers = vec![ROOT];
     reader.scan(&registry.0, &registry.end(), false, &mut |key, _| {
-        found.push(DatabaseNumber(number_at(key, registry.0.len())));
+        numbers.push(DatabaseNumber(number_at(key, registry.0.len())));
         ControlFlow::Continue(())
     });
-    found
+    numbers
 }
 
 fn load(view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
@@ -87,12 +87,12 @@ fn verify_names(verification: &mut Verification<'_>, database: DatabaseNumber) {
         let (kind, name) = key[all.0.len()..].split_first().unwrap_or((&0, &[]));
         let object = rows::document(database, u64::from(*kind), number_at(value, 0));
         if rows.get_row(&object.0).is_none() {
-            let what = format!(
+            let message = format!(
                 "the name \"{}\" in database {} leads nowhere",
                 name.escape_ascii(),
                 database.0
             );
-            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
@@ -113,13 +113,13 @@ fn verify_histories(verification: &mut Verification<'_>, schema: &Arc<Schema>) {
             Some((1, fields)) => Decoder::new(fields, schema.as_ref()).fields().is_some(),
             _ => false,
         };
-        let what = match rows.get(&rows::document(schema.database(), collection, id).0) {
+        let fault = match rows.get(&rows::document(schema.database(), collection, id).0) {
             _ if !is_readable => "cannot be read",
             Some(current) if number_at(&current, 0) <= ts => "is not older than the current one",
             _ => return ControlFlow::Continue(()),
         };
-        let what = format!("the version of {ts} of document {id} in collection {collection} {what}");
-        verification.found(what, Vec::new());
+        let message = format!("the version of {ts} of document {id} in collection {collection} {fault}");
+        verification.found(message, Vec::new());
         ControlFlow::Continue(())
     });
 }
@@ -132,11 +132,11 @@ fn verify_credentials(verification: &mut Verification<'_>, database: DatabaseNum
         let credentials = rows::document(database, Native::Credentials as u64, number_at(value, 0));
         if rows.get_row(&credentials.0).is_none() {
             let id = number_at(key, all.0.len() + 8);
-            let what = format!(
+            let message = format!(
                 "document {id} in database {} has credentials that are not there",
                 database.0
             );
-            verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+            verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
         }
         ControlFlow::Continue(())
     });
@@ -151,13 +151,13 @@ fn verify_registry(verification: &mut Verification<'_>) {
         rows.scan(&all.0, &all.end(), false, &mut |key, value| {
             let (id, database) = (number_at(key, all.0.len()), DatabaseNumber(number_at(value, 0)));
             if rows.get_row(&rows::document(database, native as u64, id).0).is_none() {
-                let what = format!("{} {id} is registered and not there", native.singular());
+                let message = format!("{} {id} is registered and not there", native.singular());
                 let repairs = match native {
                     // Its rows would become inaccessible: an operator has to decide that.
                     Native::Databases => Vec::new(),
                     _ => vec![Repair::Clear { key: key.to_vec() }],
                 };
-                verification.found(what, repairs);
+                verification.found(message, repairs);
             }
             ControlFlow::Continue(())
         });
@@ -172,7 +172,7 @@ struct Indexes<'a> {
     expected: BTreeMap<u64, u64>,
 }
 
-fn verify_indexes(verification: &mut Verification<'_>, moment: &Moment, schema: &Arc<Schema>, left: &[Vec<u8>]) {
+fn verify_indexes(verification: &mut Verification<'_>, moment: &Moment, schema: &Arc<Schema>, cleared: &[Vec<u8>]) {
     let alone = Alone;
     let evaluation = Evaluation::new(
         crate::evaluation::functions::BODIES,
@@ -203,11 +203,11 @@ fn verify_indexes(verification: &mut Verification<'_>, moment: &Moment, schema: 
                     verify_unique(verification, index, &prefix);
                 }
             }
-            None if left.iter().any(|left| prefix.0.starts_with(left)) => {}
+            None if cleared.iter().any(|key| prefix.0.starts_with(key)) => {}
             None => {
-                let what = format!("{count} entries in database {} belong to no index", schema.database);
+                let message = format!("{count} entries in database {} belong to no index", schema.database);
                 let (start, end) = (prefix.0.clone(), prefix.end());
-                verification.found(what, vec![Repair::ClearRange { start, end }]);
+                verification.found(message, vec![Repair::ClearRange { start, end }]);
             }
         }
     }
@@ -290,19 +290,19 @@ impl Indexes<'_> {
         let Some(entries) = self.entries_of(index, place) else {
             return;
         };
-        let mut held = 0;
+        let mut count = 0;
         for (key, value) in entries {
             if verification.rows.get_row(&key).is_some() {
-                held += 1;
+                count += 1;
                 continue;
             }
-            let what = format!(
+            let message = format!(
                 "index \"{}\" in database {} lacks document {} of collection {}",
                 index.name, self.schema.database, place.id, place.collection
             );
-            verification.found(what, vec![Repair::Set { key, value }]);
+            verification.found(message, vec![Repair::Set { key, value }]);
         }
-        *self.expected.entry(index.number).or_default() += held;
+        *self.expected.entry(index.number).or_default() += count;
     }
 
     /// Each entry of an index is one that its document has.
@@ -318,11 +318,11 @@ impl Indexes<'_> {
                 None => Some(Vec::new()),
             };
             if entries.is_some_and(|entries| !entries.iter().any(|(own, _)| own == key)) {
-                let what = format!(
+                let message = format!(
                     "index \"{}\" in database {} has what document {id} of collection {collection} does not support",
                     index.name, schema.database
                 );
-                verification.found(what, vec![Repair::Clear { key: key.to_vec() }]);
+                verification.found(message, vec![Repair::Clear { key: key.to_vec() }]);
             }
             ControlFlow::Continue(())
         });
@@ -354,11 +354,11 @@ fn verify_unique(verification: &mut Verification<'_>, index: &Index, prefix: &Ke
         let same = &key[..key.len().saturating_sub(rows::DOCUMENT_BYTES)];
         if last == same {
             let (collection, id) = rows::document_of_entry(key);
-            let what = format!(
+            let message = format!(
                 "index \"{}\" is unique, and document {id} of collection {collection} is not",
                 index.name
             );
-            verification.found(what, Vec::new());
+            verification.found(message, Vec::new());
         }
         last = same.to_vec();
         ControlFlow::Continue(())

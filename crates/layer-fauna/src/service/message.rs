@@ -29,6 +29,8 @@ pub enum Refusal {
     TooMany(String),
     /// Something keeps the partition.
     Busy,
+    /// There is no memory to read it.
+    NoMemory,
 }
 
 /// Why a request was not answered, and nothing of it done.
@@ -57,7 +59,7 @@ pub struct Reply {
     /// request that is no query.
     pub duration_micros: u64,
     /// Set if the request must be repeated; the reply is for callers that do not.
-    pub(crate) unanswered: Option<Unanswered>,
+    pub unanswered: Option<Unanswered>,
 }
 
 /// Reads the query in a body.

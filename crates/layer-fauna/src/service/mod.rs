@@ -1,9 +1,10 @@
 //! One request, one reply: identifies the caller, parses, evaluates as one transaction, writes the
 //! answer.
 //!
-//! A query that cannot write reads the newest durable state and never waits. A query that may write
-//! runs as an optimistic transaction; its reply is held back until its writes are durable. The
-//! caller provides the transport.
+//! A query that cannot write reads the newest durable state and never waits; in a cluster, where
+//! another node may show a record before it is known here to be durable, it reads the latest state
+//! and waits. A query that may write runs as an optimistic transaction; its reply is held back
+//! until its writes are durable. The caller provides the transport.
 
 pub mod callers;
 pub mod changes;
@@ -12,6 +13,7 @@ pub mod invariants;
 pub mod maintenance;
 pub mod message;
 pub mod rate_limits;
+pub mod replica;
 pub mod shown_times;
 pub mod streams;
 pub mod sweep;
@@ -21,14 +23,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use quartet_engine::{Admission, Busy, Dependency, Engine, RunError, Space};
+use quartet_engine::{Admission, Busy, Dependency, Engine, FollowingPeriod, RunError, Space};
 use quartet_model::Version;
 
 use crate::credentials::jwt::keys::KeySets;
 use crate::credentials::secrets::base_hash;
 use crate::credentials::{jwt, secrets};
-use crate::evaluation::Cost;
 use crate::evaluation::deadline::{Deadline, busy, not_home, unreadable};
+use crate::evaluation::{Cost, out_of_memory};
 use crate::language::api_version::ApiVersion;
 use crate::language::error::{Code, Errors, Result};
 use crate::language::expression::{Effect, Query};
@@ -58,6 +60,8 @@ pub const BODY_BYTES_MAX: usize = 8 << 20;
 pub struct Fauna {
     pub engine: Arc<Engine>,
     pub space: Space,
+    /// Another node is home: the layer reads this node's replica, in this period, and never writes.
+    pub(crate) replica: Option<FollowingPeriod>,
     pub(crate) root_secret: RootSecret,
     /// This logical database is one of several: the secrets that are made in it name it.
     pub is_one_of_several: bool,
@@ -128,11 +132,18 @@ impl Fauna {
         root_secret: RootSecret,
         random: Random,
     ) -> std::result::Result<Fauna, Busy> {
+        let fauna = Fauna::over(engine, space, root_secret, random);
+        fauna.begin_above_shown()?;
+        Ok(fauna)
+    }
+
+    fn over(engine: Arc<Engine>, space: Space, root_secret: RootSecret, random: Random) -> Fauna {
         let mut seed = [0; 8];
         random(&mut seed);
-        let fauna = Fauna {
+        Fauna {
             engine,
             space,
+            replica: None,
             root_secret,
             is_one_of_several: false,
             is_full: Box::new(|| false),
@@ -145,9 +156,7 @@ impl Fauna {
             key_sets: KeySets::default(),
             rate_limits: RateLimits::default(),
             walk: Mutex::default(),
-        };
-        fauna.begin_above_shown()?;
-        Ok(fauna)
+        }
     }
 
     /// The number that the secrets made here carry.
@@ -199,22 +208,24 @@ impl Fauna {
         self.work_left.swap(false, Ordering::Relaxed)
     }
 
-    /// The state as of now, at a home alone: the answer of any other node is never confirmed.
+    /// The state as of now: the home's, or a replica's that is known to have all of the log.
     pub fn moment(&self) -> std::result::Result<Moment, Busy> {
-        if !self.engine.is_home() {
-            return Err(Busy);
-        }
-        Ok(Moment::of(self.engine.reader(self.space)?))
+        let reader = match self.replica {
+            None if self.engine.is_home() => self.engine.reader(self.space)?,
+            None => return Err(Busy),
+            Some(period) => self.replica_reader(period)?,
+        };
+        Ok(Moment::of(reader))
     }
 
     /// The compiled schema of a database, as the view sees it.
     pub fn schema(&self, view: &mut View<'_>, database: DatabaseNumber) -> Arc<Schema> {
         let row = view.get_stamp(&rows::schema_stamp(database).0);
         let stamp = row.as_deref().unwrap_or_default();
-        if let Some(known) = self.schemas.lock().get(&database.0)
-            && known.stamp == stamp
+        if let Some(cached) = self.schemas.lock().get(&database.0)
+            && cached.stamp == stamp
         {
-            return known.clone();
+            return cached.clone();
         }
         let schema = Arc::new(Schema::load(view, database, stamp.to_vec()));
         // The writes of an open transaction are not shared.
@@ -237,6 +248,9 @@ impl Fauna {
             return Err(Unanswered::TakesLong);
         }
         if jwt::is_token(&secret) {
+            if self.replica.is_some() {
+                return Err(Unanswered::Busy);
+            }
             let moment = self.moment()?;
             if !self.keys_are_ready(&mut View::Reader(&moment), &secret) {
                 return Err(Unanswered::TakesLong);
@@ -322,6 +336,7 @@ impl Fauna {
             Refusal::TooLarge => Errors::protocol(Code::RequestTooLarge, "Request too large"),
             Refusal::TooMany(text) => Errors::protocol(Code::TooManyRequests, text),
             Refusal::Busy => busy(),
+            Refusal::NoMemory => out_of_memory(),
         };
         headers::complete(refusal(&errors), &headers, &self.trace())
     }
@@ -349,8 +364,9 @@ impl Fauna {
         {
             self.make_keys_ready(&mut View::Reader(&moment), &secret);
         }
-        let outcome = match self.parse(&secret, headers, body) {
+        let mut outcome = match self.parse(&secret, headers, body) {
             Err(errors) => self.refused(&secret, errors),
+            Ok(query) if self.is_for_home(&query) => self.outcome_of_busy(),
             Ok(query) if query.may_write && !is_deletion(&query.root) && (self.is_full)() => {
                 let message = "The database's storage quota is exceeded: delete something first.";
                 self.refused(&secret, Errors::protocol(Code::TooManyRequests, message))
@@ -377,6 +393,9 @@ impl Fauna {
             },
         };
         let operations = outcome.cost.operations();
+        if outcome.value.is_err() {
+            outcome.cost.report_failure();
+        }
         let reply = self.reply(outcome, started, body.len(), headers.api_version());
         // A request that is restarted is charged then.
         if let Some(credential) = &credential
@@ -394,11 +413,11 @@ impl Fauna {
     fn parse(&self, secret: &str, headers: &RequestHeaders<'_>, body: &[u8]) -> Result<Query> {
         if body.len() > STRANGERS_BODY_BYTES_MAX {
             let moment = self.moment().map_err(|Busy| busy())?;
-            let known = self.authenticate(&mut View::Reader(&moment), secret);
+            let authenticated = self.authenticate(&mut View::Reader(&moment), secret);
             if moment.reader.is_unreadable() {
                 return Err(unreadable());
             }
-            known?;
+            authenticated?;
         }
         parse_body(body).and_then(|json| parse::query(&json, headers.api_version()))
     }
@@ -435,8 +454,8 @@ impl Fauna {
     }
 
     /// Runs a query that writes nothing on the newest durable state; or on the latest, and holds
-    /// the answer back, if the caller has seen something newer or it looks at something newer that
-    /// has no history.
+    /// the answer back, if the caller has seen something newer, it looks at something newer that
+    /// has no history, or another node may have shown something newer.
     fn read(&self, plan: &Plan<'_>) -> Outcome {
         let Ok(moment) = self.moment() else {
             return self.outcome_of_busy();
@@ -445,7 +464,8 @@ impl Fauna {
         let wants_newer = plan.headers.last_seen().is_some_and(|seen| seen > reader.durable.0);
         let is_settled = reader.dependency == Version::ZERO;
         let mut done = Done::default();
-        let mut at = (!is_settled && !wants_newer).then_some(Timestamp(reader.durable.0));
+        let takes_durable = !is_settled && !wants_newer && !self.engine.is_replicated();
+        let mut at = takes_durable.then_some(Timestamp(reader.durable.0));
         let mut value = self.evaluate(View::Reader(&moment), plan, at, &mut done);
         if at.is_some() && moment.is_ahead() {
             at = None;
@@ -453,6 +473,9 @@ impl Fauna {
         }
         if reader.is_unreadable() {
             value = Err(unreadable());
+        }
+        if self.replica.is_some() && done.shown_micros > reader.version.0 {
+            return self.outcome_of_busy();
         }
         let (version, dependency) = match at {
             Some(_) => (reader.durable, Version::ZERO),
@@ -508,7 +531,7 @@ impl Fauna {
     /// shown is kept.
     fn keeping_shown(&self, outcome: Outcome, shown_micros: u64) -> Outcome {
         let (value, dependency) = match self.keep_shown(shown_micros, outcome.version) {
-            Ok(kept) => (outcome.value, kept),
+            Ok(dependency) => (outcome.value, dependency),
             Err(error) => {
                 let (errors, dependency) = errors_of(error);
                 (Err(errors), dependency)
@@ -653,7 +676,7 @@ fn is_deletion(root: &crate::language::expression::Expression) -> bool {
 fn is_of_later_language(path: &str) -> bool {
     ["/query/", "/stream/", "/feed/", "/schema/"]
         .iter()
-        .any(|known| path.starts_with(known))
+        .any(|prefix| path.starts_with(prefix))
 }
 
 /// A refusal in the form of FQL v10, whose clients show its code and its message.

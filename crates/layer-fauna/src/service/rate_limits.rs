@@ -21,11 +21,17 @@ const DEBT_SECONDS_MAX: f64 = 10.0;
 const BUCKETS_MANY: usize = 10_000;
 
 impl Cost {
-    /// A read counts per 4 KiB, a write per KiB, computing per 50 calls, at least one.
+    /// Drops what the reply of a failed query does not report.
+    pub fn report_failure(&mut self) {
+        (self.read_operations, self.write_operations) = (0, 0);
+        self.bytes_written = 0;
+    }
+
+    /// Reads and writes are counted as they happen; computing counts per 50 calls, at least one.
     pub fn operations(&self) -> Operations {
         [
-            self.bytes_read.div_ceil(4096),
-            self.bytes_written.div_ceil(1024),
+            self.read_operations,
+            self.write_operations,
             self.steps.div_ceil(50).max(1),
         ]
     }
@@ -47,8 +53,8 @@ impl Bucket {
     fn fill(&mut self, per_second: &Operations, now_micros: u64) {
         let seconds = now_micros.saturating_sub(self.filled_micros) as f64 / 1e6;
         self.filled_micros = self.filled_micros.max(now_micros);
-        for (left, rate) in self.left.iter_mut().zip(per_second) {
-            *left = (*left + seconds * *rate as f64).min(*rate as f64);
+        for (tokens, rate) in self.left.iter_mut().zip(per_second) {
+            *tokens = (*tokens + seconds * *rate as f64).min(*rate as f64);
         }
     }
 
@@ -56,7 +62,7 @@ impl Bucket {
         self.left
             .iter()
             .zip(per_second)
-            .all(|(left, rate)| *left >= *rate as f64)
+            .all(|(tokens, rate)| *tokens >= *rate as f64)
     }
 }
 
@@ -82,7 +88,7 @@ impl RateLimits {
             return Ok(());
         };
         bucket.fill(per_second, now_micros);
-        match bucket.left.iter().position(|left| *left <= 0.0) {
+        match bucket.left.iter().position(|tokens| *tokens <= 0.0) {
             Some(kind) => Err(Errors::protocol(
                 Code::TooManyRequests,
                 format!("Rate limit for {} exceeded", KINDS[kind]),
@@ -94,8 +100,8 @@ impl RateLimits {
     /// The kinds that a credential has exhausted, in the header's form.
     pub fn exceeded(&self, credential: &[u8; 32]) -> String {
         let buckets = self.buckets.lock();
-        let left = buckets.get(credential).map_or([1.0; 3], |bucket| bucket.left);
-        let empty = KINDS.iter().zip(left).filter(|(_, left)| *left <= 0.0);
+        let tokens = buckets.get(credential).map_or([1.0; 3], |bucket| bucket.left);
+        let empty = KINDS.iter().zip(tokens).filter(|(_, tokens)| *tokens <= 0.0);
         empty.map(|(kind, _)| *kind).collect::<Vec<_>>().join(",")
     }
 
@@ -114,9 +120,9 @@ impl RateLimits {
             filled_micros: now_micros,
         });
         bucket.fill(per_second, now_micros);
-        for (index, left) in bucket.left.iter_mut().enumerate() {
+        for (index, tokens) in bucket.left.iter_mut().enumerate() {
             let rate = per_second[index] as f64;
-            *left = (*left - operations[index] as f64).max(-rate * DEBT_SECONDS_MAX);
+            *tokens = (*tokens - operations[index] as f64).max(-rate * DEBT_SECONDS_MAX);
         }
     }
 }

@@ -8,7 +8,7 @@
 //! written ahead of the time, and a query waits for it once a second at most. Nothing is written
 //! for what shows no time.
 
-use quartet_engine::{Busy, Dependency, RunError};
+use quartet_engine::{Busy, Dependency, Reader, RunError};
 use quartet_model::Version;
 
 use crate::language::error::Errors;
@@ -31,8 +31,7 @@ impl Fauna {
     pub(crate) fn begin_above_shown(&self) -> Result<(), Busy> {
         let partition = self.engine.partition_in_time()?;
         let reader = partition.reader(self.space);
-        let row = reader.get(&row_key().0).unwrap_or_default();
-        let until_micros = rows::number_at(&row, 0);
+        let until_micros = shown_until_micros(&reader);
         partition.land_above(until_micros);
         self.ids_begin_above(until_micros.max(reader.version.0));
         match reader.is_unreadable() {
@@ -47,9 +46,9 @@ impl Fauna {
         if micros <= newest.0 {
             return Ok(Version::ZERO);
         }
-        let known = *self.shown.lock();
-        if micros <= known.until_micros {
-            return Ok(known.dependency);
+        let current = *self.shown.lock();
+        if micros <= current.until_micros {
+            return Ok(current.dependency);
         }
         let (until_micros, dependency) = self.engine.run(self.space, ATTEMPTS, |transaction| {
             let row = transaction.get(&row_key().0).unwrap_or_default();
@@ -59,15 +58,21 @@ impl Fauna {
             transaction.set(&row_key().0, &until_micros.to_be_bytes());
             Ok::<u64, Errors>(until_micros)
         })?;
-        let mut shown = self.shown.lock();
-        if until_micros > shown.until_micros {
-            *shown = Shown {
+        let mut current = self.shown.lock();
+        if until_micros > current.until_micros {
+            *current = Shown {
                 until_micros,
                 dependency,
             };
         }
         Ok(dependency)
     }
+}
+
+/// The time that no reply up to a state has shown more than, if it is in no record of the log.
+pub(crate) fn shown_until_micros(reader: &Reader) -> u64 {
+    let row = reader.get(&row_key().0).unwrap_or_default();
+    rows::number_at(&row, 0)
 }
 
 fn row_key() -> Key {

@@ -180,7 +180,7 @@ impl Fauna {
         };
         stream.watch(wake).map_err(|Busy| busy())?;
         // Watching first, then looking: nothing falls between.
-        let reader = self.engine.reader(self.space).map_err(|Busy| busy())?;
+        let reader = self.moment().map_err(|Busy| busy())?.reader;
         stream.opened = reader.dependency;
         stream.told = Timestamp(reader.version.0);
         let start = format!("{{\"type\":\"start\",\"txn\":{0},\"event\":{0}}}\r\n", stream.told.0);
@@ -195,12 +195,12 @@ fn stream_id(trace: &[u8; 24]) -> String {
 }
 
 /// The members of events: a trailing comma is a driver's habit.
-fn fields(asked: Option<&str>) -> Result<Vec<Field>> {
-    let Some(asked) = asked else {
+fn fields(names: Option<&str>) -> Result<Vec<Field>> {
+    let Some(names) = names else {
         return Ok(vec![Field::Action, Field::Document]);
     };
     let mut fields = Vec::new();
-    for name in asked.split(',').filter(|name| !name.is_empty()) {
+    for name in names.split(',').filter(|name| !name.is_empty()) {
         fields.push(match name {
             "action" => Field::Action,
             "document" => Field::Document,
@@ -248,8 +248,8 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
             let number = match &collection.target {
                 Target::Native(native) => *native as u64,
                 _ => {
-                    let found = schema.collection(&collection.id()).map(|collection| collection.number);
-                    found.ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?
+                    let collection_number = schema.collection(&collection.id()).map(|collection| collection.number);
+                    collection_number.ok_or_else(|| Errors::invalid_ref("collection", &collection.id()))?
                 }
             };
             Ok(Watched::Documents {
@@ -259,8 +259,8 @@ fn target(evaluation: &mut Evaluation<'_>, value: &Value) -> Result<Watched> {
         }
         _ => {
             let mut errors = wrong_type("", value);
-            let given = value.type_name();
-            errors.0[0].description = format!("Expected a Document Ref or Version, or a Set Ref, got {given}.");
+            let type_name = value.type_name();
+            errors.0[0].description = format!("Expected a Document Ref or Version, or a Set Ref, got {type_name}.");
             Err(errors)
         }
     }
@@ -339,13 +339,13 @@ impl Stream {
             return StreamStep::Wait(moment.reader.dependency);
         }
         let until = Timestamp(moment.reader.version.0);
-        let mut told = self.tell(View::Reader(&moment), &changed, until);
+        let mut result = self.tell(View::Reader(&moment), &changed, until);
         if moment.reader.is_unreadable() {
             self.unsent.clear();
-            told = Err(unreadable());
+            result = Err(unreadable());
         }
         self.told = self.told.max(until);
-        if let Err(errors) = told {
+        if let Err(errors) = result {
             self.end(&errors, until);
         }
         self.step()
@@ -431,23 +431,23 @@ impl Stream {
         let start = prefix.clone().number(self.told.0.saturating_add(1));
         for (key, row) in evaluation.view.rows(&start.0, &prefix.end(), false, usize::MAX) {
             let committed = Timestamp(rows::number_at(&key, prefix.0.len()));
-            for one in rows::rewritings(&row) {
-                let version = match one.is_removal {
+            for rewriting in rows::rewritings(&row) {
+                let version = match rewriting.is_removal {
                     true => None,
                     false => evaluation
-                        .version_at(place, one.ts)
-                        .filter(|version| version.ts == one.ts),
+                        .version_at(place, rewriting.ts)
+                        .filter(|version| version.ts == rewriting.ts),
                 };
                 let fields = version.as_ref().and_then(Version::fields).cloned().unwrap_or_default();
                 happenings.push(StreamEvent {
                     ts: committed,
                     kind: "history_rewrite",
-                    action: match one.action {
+                    action: match rewriting.action {
                         Rewritten::Create => "create",
                         Rewritten::Update => "update",
                         Rewritten::Delete => "delete",
                     },
-                    members: vec![(Field::Document, versioned(&place.reference, one.ts, &fields))],
+                    members: vec![(Field::Document, versioned(&place.reference, rewriting.ts, &fields))],
                     document: place.reference.clone(),
                 });
             }
@@ -466,7 +466,7 @@ impl Stream {
             let before = former.as_ref().and_then(Version::fields).cloned();
             let document = |ts: Timestamp, fields: &Fields| versioned(&place.reference, ts, fields);
             let empty = Fields::default();
-            let (action, shown, diff, prev) = match (&before, version.fields()) {
+            let (action, document, diff, prev) = match (&before, version.fields()) {
                 (None, Some(new)) => (
                     "create",
                     document(version.ts, new),
@@ -498,7 +498,7 @@ impl Stream {
                 ts: version.ts,
                 kind: "version",
                 action,
-                members: vec![(Field::Document, shown), (Field::Diff, diff), (Field::Prev, prev)],
+                members: vec![(Field::Document, document), (Field::Diff, diff), (Field::Prev, prev)],
                 document: place.reference.clone(),
             });
             former = Some(version);
@@ -513,12 +513,12 @@ impl Stream {
         let rows = evaluation.view.rows(&start.0, &prefix.end(), false, usize::MAX);
         let put_in = |row: &[u8]| {
             let mut concerned: Vec<_> = rows::rewritings(row).collect();
-            let is_removal = concerned.iter().any(|one| one.is_removal);
+            let is_removal = concerned.iter().any(|rewriting| rewriting.is_removal);
             concerned.pop().filter(|_| !is_removal)
         };
         rows.iter()
             .filter_map(|(_, row)| put_in(row))
-            .map(|one| one.ts)
+            .map(|rewriting| rewriting.ts)
             .collect()
     }
 
@@ -573,23 +573,23 @@ impl Stream {
             Watched::Entries { terms, .. } => terms.clone(),
             _ => Vec::new(),
         };
-        let shown = Value::record([
+        let index_value = Value::record([
             ("ref", Value::named(Native::Indexes, index.name.clone())),
             ("terms", Value::array(terms)),
             ("values", Value::array(values)),
         ]);
         let added = Timestamp(rows::number_at(&row, 0));
-        happenings.push(set_happening(added, "add", &document, shown.clone()));
+        happenings.push(set_happening(added, "add", &document, index_value.clone()));
         if has_left {
             let removed = Timestamp(rows::number_at(key, former.0.len()));
-            happenings.push(set_happening(removed, "remove", &document, shown));
+            happenings.push(set_happening(removed, "remove", &document, index_value));
         }
     }
 
     fn event(&self, happening: &StreamEvent) -> String {
         let mut members: Vec<(Arc<str>, Value)> = Vec::new();
         for field in &self.fields {
-            let found = happening.members.iter().find(|(known, _)| known == field);
+            let member = happening.members.iter().find(|(name, _)| name == field);
             let name = match field {
                 Field::Action => {
                     members.push(("action".into(), Value::string(happening.action)));
@@ -600,7 +600,7 @@ impl Stream {
                 Field::Prev => "prev",
                 Field::Index => "index",
             };
-            if let Some((_, value)) = found
+            if let Some((_, value)) = member
                 && !value.is_null()
             {
                 members.push((name.into(), value.clone()));
@@ -633,12 +633,12 @@ fn versioned(reference: &Ref, ts: Timestamp, fields: &Fields) -> Value {
 }
 
 fn set_happening(ts: Timestamp, action: &'static str, document: &Ref, index: Value) -> StreamEvent {
-    let shown = Value::record([("ref", Value::Ref(document.clone())), ("ts", ts.value())]);
+    let document_value = Value::record([("ref", Value::Ref(document.clone())), ("ts", ts.value())]);
     StreamEvent {
         ts,
         kind: "set",
         action,
-        members: vec![(Field::Document, shown), (Field::Index, index)],
+        members: vec![(Field::Document, document_value), (Field::Index, index)],
         document: document.clone(),
     }
 }

@@ -78,14 +78,14 @@ impl Fauna {
             schema.clone(),
             Authorization::of(Rights::Admin),
         );
-        let found = look(&mut evaluation, &mut walk);
+        let outdated = look(&mut evaluation, &mut walk);
         drop(evaluation);
-        if found.is_empty() || moment.reader.is_unreadable() {
+        if outdated.is_empty() || moment.reader.is_unreadable() {
             return;
         }
         // The sweep ignores concurrent writes; the next walk handles them.
         let cleared = self.engine.run(self.space, 1, |transaction| {
-            self.clear_found(transaction, database, &found)
+            self.clear_found(transaction, database, &outdated)
         });
         drop(cleared);
     }
@@ -94,7 +94,7 @@ impl Fauna {
         &self,
         transaction: &mut OptimisticTransaction,
         database: DatabaseNumber,
-        found: &Found,
+        outdated: &Found,
     ) -> Result<()> {
         let mut view = View::Transaction(transaction);
         let schema = self.schema(&mut view, database);
@@ -105,17 +105,17 @@ impl Fauna {
             schema.clone(),
             Authorization::of(Rights::Admin),
         );
-        for &(collection, id) in &found.expired {
+        for &(collection, id) in &outdated.expired {
             if let Some(place) = place(&schema, collection, id) {
                 evaluation.end_if_expired(&place)?;
             }
         }
-        for &(collection, id) in &found.aged {
+        for &(collection, id) in &outdated.aged {
             if let Some(place) = place(&schema, collection, id) {
                 evaluation.drop_all_outdated(&place);
             }
         }
-        for entry in &found.entries {
+        for entry in &outdated.entries {
             evaluation.view.writing().clear(entry);
         }
         Ok::<(), Errors>(())
@@ -153,42 +153,42 @@ fn look(evaluation: &mut Evaluation<'_>, walk: &mut Walk) -> Found {
             });
         rows
     };
-    let mut found = Found::default();
+    let mut outdated = Found::default();
     for (key, row) in &rows {
-        note(evaluation, kind, &key[prefix.0.len()..], key, row, &mut found);
+        note(evaluation, kind, &key[prefix.0.len()..], key, row, &mut outdated);
     }
     match rows.last() {
         Some((last, _)) if rows.len() == ROWS_AT_ONCE => walk.after = last.clone(),
         _ => move_on(evaluation, walk),
     }
-    found
+    outdated
 }
 
-fn note(evaluation: &Evaluation<'_>, kind: u8, rest: &[u8], key: &[u8], row: &[u8], found: &mut Found) {
+fn note(evaluation: &Evaluation<'_>, kind: u8, place: &[u8], key: &[u8], row: &[u8], outdated: &mut Found) {
     let cutoff = |collection| {
         let retained = evaluation.history_micros(&evaluation.schema, collection);
         evaluation.now_micros.saturating_sub(retained)
     };
-    let document = (rows::number_at(rest, 0), rows::number_at(rest, 8));
+    let document = (rows::number_at(place, 0), rows::number_at(place, 8));
     match kind {
         // Schema objects with names do not end.
         b'D' if is_expired(row, evaluation.now_micros) && native_of(document.0).is_none_or(ends_by_itself) => {
-            found.expired.push(document);
+            outdated.expired.push(document);
         }
-        b'H' if rows::number_at(rest, 16) < cutoff(document.0) => drop(found.aged.insert(document)),
-        b'W' if rows::number_at(rest, 16) < evaluation.now_micros.saturating_sub(HISTORY_MICROS_MIN) => {
-            found.entries.push(key.to_vec());
+        b'H' if rows::number_at(place, 16) < cutoff(document.0) => drop(outdated.aged.insert(document)),
+        b'W' if rows::number_at(place, 16) < evaluation.now_micros.saturating_sub(HISTORY_MICROS_MIN) => {
+            outdated.entries.push(key.to_vec());
         }
         b'L' => {
             // The index is followed by its terms, which start with their length: 0xff marks a hash.
-            let terms = match rest.get(8) {
+            let terms = match place.get(8) {
                 Some(0xff) => 32,
                 Some(length) => usize::from(*length),
                 None => return,
             };
-            let (collection, _) = rows::document_of_entry(rest);
-            if rows::number_at(rest, 9 + terms) < cutoff(collection) {
-                found.entries.push(key.to_vec());
+            let (collection, _) = rows::document_of_entry(place);
+            if rows::number_at(place, 9 + terms) < cutoff(collection) {
+                outdated.entries.push(key.to_vec());
             }
         }
         _ => {}

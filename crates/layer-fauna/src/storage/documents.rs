@@ -126,7 +126,7 @@ impl Places {
     fn find(&self, entries: &[(Arc<str>, Value)], key: &Arc<str>) -> Option<usize> {
         match &self.0 {
             Some(places) => places.get(key).copied(),
-            None => entries.iter().position(|(known, _)| known == key),
+            None => entries.iter().position(|(name, _)| name == key),
         }
     }
 

@@ -46,8 +46,8 @@ impl Entry {
     }
 }
 
-pub fn same_all(one: &[Value], other: &[Value]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| order::same(one, other))
+pub fn same_all(first: &[Value], other: &[Value]) -> bool {
+    first.len() == other.len() && first.iter().zip(other).all(|(a, b)| order::same(a, b))
 }
 
 /// Terms as encoded in keys: equal terms, equal bytes.
@@ -110,45 +110,45 @@ pub fn entry(index: &Index, schema: &Schema, terms: Vec<Value>, values: Vec<Valu
 
 /// Follows a path into a value; arrays on the way and at the end are replaced by their elements,
 /// objects at the end by null.
-pub fn extract(value: &Value, path: &[Value], found: &mut Vec<Value>) {
-    let Some((step, rest)) = path.split_first() else {
-        return flatten(value, found);
+pub fn extract(value: &Value, path: &[Value], values: &mut Vec<Value>) {
+    let Some((step, remaining)) = path.split_first() else {
+        return flatten(value, values);
     };
     match (value, step) {
         (Value::Document(document), Value::String(key)) => match &**key {
-            "ref" => extract(&Value::Ref(document.reference.clone()), rest, found),
-            "ts" => extract(&document.ts.value(), rest, found),
+            "ref" => extract(&Value::Ref(document.reference.clone()), remaining, values),
+            "ts" => extract(&document.ts.value(), remaining, values),
             _ => {
                 if let Some(inner) = document.contents.fields().get(key) {
-                    extract(inner, rest, found);
+                    extract(inner, remaining, values);
                 }
             }
         },
         (Value::Object(fields), Value::String(key)) => {
             if let Some(inner) = fields.get(key) {
-                extract(inner, rest, found);
+                extract(inner, remaining, values);
             }
         }
         (Value::Array(items), Value::Int(index)) => {
             if let Some(inner) = usize::try_from(*index).ok().and_then(|index| items.values.get(index)) {
-                extract(inner, rest, found);
+                extract(inner, remaining, values);
             }
         }
-        (Value::Array(items), Value::String(_)) => items.values.iter().for_each(|item| extract(item, path, found)),
-        (Value::Ref(reference), Value::String(key)) if &**key == "id" => found.push(Value::String(reference.id())),
+        (Value::Array(items), Value::String(_)) => items.values.iter().for_each(|item| extract(item, path, values)),
+        (Value::Ref(reference), Value::String(key)) if &**key == "id" => values.push(Value::String(reference.id())),
         (Value::Ref(reference), Value::String(key)) if matches!(&**key, "collection" | "class") => {
-            found.extend(reference.collection().map(Value::Ref));
+            values.extend(reference.collection().map(Value::Ref));
         }
         _ => {}
     }
 }
 
-pub fn flatten(value: &Value, found: &mut Vec<Value>) {
+pub fn flatten(value: &Value, values: &mut Vec<Value>) {
     match value {
-        Value::Array(items) => items.values.iter().for_each(|item| flatten(item, found)),
+        Value::Array(items) => items.values.iter().for_each(|item| flatten(item, values)),
         Value::Object(_) | Value::Document(_) | Value::Page(_) | Value::Set(_) | Value::Query(_) => {
-            found.push(Value::Null);
+            values.push(Value::Null);
         }
-        other => found.push(other.clone()),
+        other => values.push(other.clone()),
     }
 }

@@ -95,7 +95,7 @@ impl Shape {
     pub fn is_compatible(&self, other: &Shape) -> bool {
         let mut directions = self.directions().into_iter().zip(other.directions());
         let is_open = self.is_open || other.is_open;
-        self.is_history == other.is_history && (is_open || directions.all(|(one, other)| one == other))
+        self.is_history == other.is_history && (is_open || directions.all(|(a, b)| a == b))
     }
 
     /// For each value and the document, whether it is listed in reverse order.
@@ -163,12 +163,12 @@ impl Range {
     }
 
     fn beyond(&self, edge: Edge, backwards: bool) -> Range {
-        let mut rest = self.clone();
+        let mut range = self.clone();
         match backwards {
-            true => rest.end = Some(edge),
-            false => rest.start = edge.behind(),
+            true => range.end = Some(edge),
+            false => range.start = edge.behind(),
         }
-        rest
+        range
     }
 
     /// With the groups at its ends whole.
@@ -228,11 +228,11 @@ impl Range {
 
 /// The least id of which the document in this collection is not before a position.
 fn first_id(position: &[u8], collection: u64) -> Option<u64> {
-    let (id, rest) = position.split_at(position.len().min(8));
+    let (id, collection_bytes) = position.split_at(position.len().min(8));
     let mut padded = [0; 8];
     padded[..id.len()].copy_from_slice(id);
     let id = u64::from_be_bytes(padded);
-    match collection.to_be_bytes()[..] >= *rest {
+    match collection.to_be_bytes()[..] >= *collection_bytes {
         true => Some(id),
         false => id.checked_add(1),
     }

@@ -285,8 +285,8 @@ pub fn schema_stamp(database: DatabaseNumber) -> Key {
 
 /// The eight bytes at `offset`; zero if they are missing.
 pub fn number_at(bytes: &[u8], offset: usize) -> u64 {
-    let found = bytes.get(offset..).and_then(|rest| rest.first_chunk::<8>());
-    found.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    let number = bytes.get(offset..).and_then(|tail| tail.first_chunk::<8>());
+    number.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 /// The stamps of a row with its time at `offset`: one if the commit has yet to set it.

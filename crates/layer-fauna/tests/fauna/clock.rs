@@ -117,10 +117,10 @@ fn a_generated_id_is_given_once() {
 fn an_id_that_was_only_shown_is_not_given_again() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
-        let shown = starts.ask(r#"{"new_id":null}"#);
+        let reply = starts.ask(r#"{"new_id":null}"#);
         starts.start_shifted(shift_micros);
-        let shown: u64 = shown.as_str().unwrap().parse().unwrap();
-        assert!(id_of(&starts.ask(CREATE)) > shown, "{shift_micros}");
+        let shown_id: u64 = reply.as_str().unwrap().parse().unwrap();
+        assert!(id_of(&starts.ask(CREATE)) > shown_id, "{shift_micros}");
     }
 }
 
@@ -170,7 +170,7 @@ fn an_observed_past_never_changes() {
     for shift_micros in SHIFTS_MICROS {
         let mut starts = Starts::new();
         starts.ask(CREATE);
-        let mut shown = Vec::new();
+        let mut observed = Vec::new();
         for _ in 0..3 {
             starts.world().clock.advance(700_000);
             let reply = starts.reply(COUNT);
@@ -180,13 +180,15 @@ fn an_observed_past_never_changes() {
             assert_eq!(now, starts.world().clock.now_micros() - 1);
             // A time of the client's own that has passed.
             let earlier = now - 500_000;
-            shown.extend([version, now, earlier]);
+            observed.extend([version, now, earlier]);
         }
-        shown.iter().for_each(|micros| assert_eq!(starts.count_at(*micros), 1));
+        observed
+            .iter()
+            .for_each(|micros| assert_eq!(starts.count_at(*micros), 1));
         starts.start_shifted(shift_micros);
         let later = starts.ask(CREATE);
-        assert!(later["ts"].as_u64() > shown.iter().copied().max(), "{shift_micros}");
-        for micros in shown {
+        assert!(later["ts"].as_u64() > observed.iter().copied().max(), "{shift_micros}");
+        for micros in observed {
             assert_eq!(starts.count_at(micros), 1, "{shift_micros}");
         }
         assert_eq!(starts.count_at(later["ts"].as_u64().unwrap()), 2, "{shift_micros}");
@@ -220,12 +222,15 @@ fn times_shown_by_errors_and_writes_are_kept() {
     starts.world().clock.advance(1_000);
     let aborted = starts.reply(r#"{"abort":{"to_string":{"to_micros":{"now":null}}}}"#);
     let aborted: Value = serde_json::from_str(&aborted.body).unwrap();
-    let shown: u64 = aborted["errors"][0]["description"].as_str().unwrap().parse().unwrap();
+    let micros: u64 = aborted["errors"][0]["description"].as_str().unwrap().parse().unwrap();
     starts.world().clock.advance(1_000);
     let written = starts.ask(&format!(r#"{{"do":[{CREATE},{NOW}]}}"#)).as_u64().unwrap();
     starts.start_shifted(-HOUR_MICROS);
     starts.ask(CREATE);
-    assert_eq!((starts.count_at(shown), starts.count_at(written)), (1.into(), 1.into()));
+    assert_eq!(
+        (starts.count_at(micros), starts.count_at(written)),
+        (1.into(), 1.into())
+    );
 }
 
 /// Readers that do not show the time write nothing; the others write once a second.
@@ -238,16 +243,16 @@ fn shown_times_are_kept_once_a_second() {
     assert_eq!(newest(), before);
     starts.world().clock.advance(1_000);
     starts.ask(NOW);
-    let kept = newest();
-    assert!(kept > before);
+    let first = newest();
+    assert!(first > before);
     for _ in 0..9 {
         starts.world().clock.advance(100_000);
         starts.ask(NOW);
     }
-    assert_eq!(newest(), kept);
+    assert_eq!(newest(), first);
     starts.world().clock.advance(200_000);
     starts.ask(NOW);
-    assert!(newest() > kept);
+    assert!(newest() > first);
 }
 
 #[test]
@@ -284,8 +289,8 @@ fn streams_continue_after_the_clock_was_set() {
         let started = events(&starts, &mut open(&starts))[0].1;
         starts.start_shifted(shift_micros);
         let mut stream = open(&starts);
-        let begun = events(&starts, &mut stream);
-        assert_eq!(begun, [("start".to_owned(), started)], "{shift_micros}");
+        let resumed = events(&starts, &mut stream);
+        assert_eq!(resumed, [("start".to_owned(), started)], "{shift_micros}");
         let update = r#"{"update":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{}}}"#;
         for _ in 0..3 {
             let ts = starts.ask(update)["ts"].as_u64().unwrap();

@@ -59,11 +59,11 @@ fn lambda(arity: usize) -> Value {
 /// Creates an object with each form of a part of its definition, and reads it back: from the
 /// creation, with `get`, after an update of something else, after an update with the same, and
 /// after a replacement where there can be one.
-fn check_kept(kind: &str, create: &str, part: &str, rest: &Value, forms: &[Value]) {
+fn check_kept(kind: &str, create: &str, part: &str, fields: &Value, forms: &[Value]) {
     let world = world();
     for (number, form) in forms.iter().enumerate() {
         let name = format!("object{number}");
-        let mut definition = rest.clone();
+        let mut definition = fields.clone();
         let has_name = kind != "keys";
         if has_name {
             definition["name"] = json!(name);
@@ -71,8 +71,8 @@ fn check_kept(kind: &str, create: &str, part: &str, rest: &Value, forms: &[Value
         definition[part] = form.clone();
         let created = ask(&world, create, &definition);
         let reference = created["ref"].clone();
-        let check = |shown: &Value, occasion: &str| {
-            assert_eq!(shown[part], *form, "{kind} {form}: {occasion}");
+        let check = |value: &Value, occasion: &str| {
+            assert_eq!(value[part], *form, "{kind} {form}: {occasion}");
         };
         check(&created, "create");
         let get = || world.resource("secret", &json!({ "get": reference }).to_string());
@@ -118,7 +118,7 @@ fn sources_of_indexes_are_kept() {
 
 #[test]
 fn terms_and_values_are_kept() {
-    let rest = json!({ "source": collection("a") });
+    let fields = json!({ "source": collection("a") });
     let forms = [
         json!([{ "field": "ref" }]),
         json!([{ "field": ["ref"] }]),
@@ -128,7 +128,7 @@ fn terms_and_values_are_kept() {
         json!({ "field": "ref" }),
         json!([]),
     ];
-    check_kept("indexes", "create_index", "terms", &rest, &forms);
+    check_kept("indexes", "create_index", "terms", &fields, &forms);
     let reversed = [
         json!([{ "reverse": true, "field": ["data", "x"] }, { "field": "ref" }]),
         json!({ "field": ["data", "x"], "reverse": false }),
@@ -137,7 +137,7 @@ fn terms_and_values_are_kept() {
         "indexes",
         "create_index",
         "values",
-        &rest,
+        &fields,
         &[&forms[..], &reversed].concat(),
     );
 }
@@ -147,11 +147,11 @@ fn parts_that_mean_nothing_are_left_out_of_lists() {
     let world = world();
     let values = json!([{ "bar": "baz", "field": "ref", "reverse": true }]);
     let definition = json!({ "name": "i", "source": collection("a"), "values": values });
-    let kept = json!([{ "field": "ref", "reverse": true }]);
-    assert_eq!(ask(&world, "create_index", &definition)["values"], kept);
+    let expected = json!([{ "field": "ref", "reverse": true }]);
+    assert_eq!(ask(&world, "create_index", &definition)["values"], expected);
     // They are the same index with and without.
     let update = json!({ "update": schema_ref("indexes", "i"), "params": quoted(&json!({ "values": values })) });
-    assert_eq!(world.resource("secret", &update.to_string())["values"], kept);
+    assert_eq!(world.resource("secret", &update.to_string())["values"], expected);
 }
 
 /// An index answers alike for every form of its definition.
@@ -360,7 +360,7 @@ fn roles_of_access_providers_are_kept() {
     ];
     // An issuer belongs to one provider.
     for form in forms {
-        let rest = json!({ "issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys" });
-        check_kept("access_providers", "create_access_provider", "roles", &rest, &[form]);
+        let fields = json!({ "issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys" });
+        check_kept("access_providers", "create_access_provider", "roles", &fields, &[form]);
     }
 }

@@ -181,11 +181,11 @@ impl Model {
     }
 
     fn all(&self, at: u64) -> Vec<(Document, &Data)> {
-        let there = self
+        let visible = self
             .documents
             .keys()
             .filter_map(|document| Some((*document, self.live(*document, at)?)));
-        there.collect()
+        visible.collect()
     }
 
     fn entries(&self, shape: Shape, term: Option<&Plain>, at: u64) -> Vec<Element> {
@@ -193,7 +193,7 @@ impl Model {
             true => vec![Plain::Null],
             false => values.to_vec(),
         };
-        let mut found: Vec<Element> = Vec::new();
+        let mut elements: Vec<Element> = Vec::new();
         for (document, data) in self.all(at) {
             // The terms, of which all that are null make no entry.
             if term.is_some_and(|term| !data.t.iter().any(|own| own.is_term(term))) {
@@ -214,23 +214,24 @@ impl Model {
             for values in combinations {
                 let is_null = !values.is_empty() && values.iter().all(|value| matches!(value, Plain::Null));
                 let element = Element { values, document };
-                let is_new = !found
+                let is_new = !elements
                     .iter()
-                    .any(|known| known.document == document && same_values(known, &element));
+                    .any(|previous| previous.document == document && same_values(previous, &element));
                 if !is_null && is_new {
-                    found.push(element);
+                    elements.push(element);
                 }
             }
         }
-        found
+        elements
     }
 
     /// Returns the readable elements of a set, and whether each document must be checked. `None`:
     /// it is denied.
     fn read(&self, set: &Set, caller: Caller, at: u64, now: u64) -> Option<(Vec<Element>, bool)> {
         let shape = shape_of(set);
-        let some =
-            |found: Vec<Element>, is_checked: bool| Some((sorted(found, shape), is_checked && caller != Caller::Admin));
+        let some = |elements: Vec<Element>, is_checked: bool| {
+            Some((sorted(elements, shape), is_checked && caller != Caller::Admin))
+        };
         match set {
             Set::Refs(term) => some(self.entries(shape, Some(term), at), true),
             Set::Values(term) => some(self.entries(shape, Some(term), at), caller != Caller::Narrow),
@@ -284,8 +285,8 @@ impl Model {
             Set::Difference(parts) => {
                 let parts = self.parts(parts, 1, caller, at, now)?;
                 let is_checked = parts.iter().any(|(_, is_checked)| *is_checked);
-                let (first, others) = parts.split_first()?;
-                let stays = |element: &&Element| others.iter().all(|(other, _)| of_group(other, element).is_empty());
+                let (first, following) = parts.split_first()?;
+                let stays = |element: &&Element| following.iter().all(|(other, _)| of_group(other, element).is_empty());
                 some(first.0.iter().filter(stays).cloned().collect(), is_checked)
             }
             Set::Distinct(of) => {
@@ -332,15 +333,15 @@ impl Model {
         at: u64,
         now: u64,
     ) -> Option<Vec<(Vec<Element>, bool)>> {
-        let mut left = Vec::new();
+        let mut retained = Vec::new();
         for (index, part) in parts.iter().enumerate() {
             match self.read(part, caller, at, now) {
-                Some(read) => left.push(read),
+                Some(read) => retained.push(read),
                 None if index < needed => return None,
                 None => {}
             }
         }
-        (!left.is_empty()).then_some(left)
+        (!retained.is_empty()).then_some(retained)
     }
 
     fn may_read(&self, document: Document, caller: Caller, now: u64) -> bool {
@@ -354,11 +355,11 @@ impl Model {
     }
 
     fn answer(&self, set: &Set, caller: Caller, at: u64, now: u64) -> Option<Vec<Element>> {
-        let (mut found, is_checked) = self.read(set, caller, at, now)?;
+        let (mut elements, is_checked) = self.read(set, caller, at, now)?;
         if is_checked {
-            found.retain(|element| self.may_read(element.document, caller, now));
+            elements.retain(|element| self.may_read(element.document, caller, now));
         }
-        Some(found)
+        Some(elements)
     }
 }
 
@@ -372,16 +373,13 @@ fn shape_of(set: &Set) -> Shape {
     }
 }
 
-fn same_values(one: &Element, other: &Element) -> bool {
-    one.values
-        .iter()
-        .zip(&other.values)
-        .all(|(one, other)| one.order(other).is_eq())
+fn same_values(first: &Element, other: &Element) -> bool {
+    first.values.iter().zip(&other.values).all(|(a, b)| a.order(b).is_eq())
 }
 
 /// Equal to a set: the same values, or the same document if there are none.
-fn is_same(one: &Element, other: &Element) -> bool {
-    same_values(one, other) && (!one.values.is_empty() || one.document == other.document)
+fn is_same(first: &Element, other: &Element) -> bool {
+    same_values(first, other) && (!first.values.is_empty() || first.document == other.document)
 }
 
 fn of_group(part: &[Element], group: &Element) -> Vec<Element> {
@@ -405,7 +403,7 @@ fn sorted(mut elements: Vec<Element>, shape: Shape) -> Vec<Element> {
 /// The first element of each group.
 fn groups(elements: Vec<Element>, shape: Shape) -> Vec<Element> {
     let mut first = sorted(elements, shape);
-    first.dedup_by(|one, other| is_same(one, other));
+    first.dedup_by(|a, b| is_same(a, b));
     first
 }
 
@@ -414,7 +412,7 @@ fn runs(elements: Vec<Element>, shape: Shape) -> Vec<Element> {
     let mut first = sorted(elements, shape);
     first.dedup_by(|one, other| {
         let mut values = one.values.iter().zip(&other.values);
-        is_same(one, other) && values.all(|(one, other)| one.is_term(other))
+        is_same(one, other) && values.all(|(a, b)| a.is_term(b))
     });
     first
 }
@@ -530,10 +528,10 @@ impl Program {
         }
         let field = |name: &str| json!({ "object": { "field": ["data", name] } });
         let collections: Vec<Json> = COLLECTIONS.iter().map(|name| json!({ "collection": name })).collect();
-        let both = json!({ "object": { "collection": collections } });
-        ask(json!({ "create_index": { "object": { "name": INDEXES[0], "source": both, "terms": [field("t")] } } }));
+        let source = json!({ "object": { "collection": collections } });
+        ask(json!({ "create_index": { "object": { "name": INDEXES[0], "source": source, "terms": [field("t")] } } }));
         ask(
-            json!({ "create_index": { "object": { "name": INDEXES[1], "source": both, "terms": [field("t")], "values": [field("v")] } } }),
+            json!({ "create_index": { "object": { "name": INDEXES[1], "source": source, "terms": [field("t")], "values": [field("v")] } } }),
         );
         let bound = |index: usize, factor: u64| {
             let n = json!({ "select": ["data", "n"], "from": { "var": "d" } });
@@ -579,7 +577,7 @@ impl Program {
             let mut values: Vec<Plain> = Vec::new();
             for _ in 0..chance.below(most + 1) {
                 let value = chance.of(&PLAIN).clone();
-                if !values.iter().any(|known| known.order(&value).is_eq()) {
+                if !values.iter().any(|previous| previous.order(&value).is_eq()) {
                     values.push(value);
                 }
             }
@@ -703,7 +701,7 @@ impl Program {
             if let Some(Json::Array(parts)) = &cursor
                 && set.get("reverse").is_none()
             {
-                let shape = page["data"].get(0).map_or(0, |one| one.as_array().map_or(1, Vec::len));
+                let shape = page["data"].get(0).map_or(0, |row| row.as_array().map_or(1, Vec::len));
                 let is_ref = page["data"].get(0).is_some_and(Json::is_object);
                 assert!(shape == 0 || parts.len() == shape + usize::from(!is_ref), "{parts:?}");
             }
@@ -737,7 +735,7 @@ impl Program {
     }
 
     fn check_set(&mut self, set: &Set, caller: Caller, at: Option<u64>, turned: bool, size: usize) {
-        let wanted = self.model.answer(set, caller, at.unwrap_or(u64::MAX), u64::MAX);
+        let expected = self.model.answer(set, caller, at.unwrap_or(u64::MAX), u64::MAX);
         let mut query = asked(set);
         if turned {
             query = json!({ "reverse": query });
@@ -747,24 +745,24 @@ impl Program {
             whole["ts"] = json!(at);
         }
         let page = self.page(caller, &whole);
-        let Some(wanted) = wanted else {
+        let Some(expected) = expected else {
             return assert_eq!(page, None);
         };
-        let mut wanted: Vec<Json> = wanted.iter().map(shown).collect();
+        let mut expected: Vec<Json> = expected.iter().map(shown).collect();
         if turned {
-            wanted.reverse();
+            expected.reverse();
         }
-        let found: Vec<Json> = page.unwrap()["data"].as_array().unwrap().iter().map(normal).collect();
-        assert_eq!(found, wanted, "whole");
+        let actual: Vec<Json> = page.unwrap()["data"].as_array().unwrap().iter().map(normal).collect();
+        assert_eq!(actual, expected, "whole");
         let backwards = self.chance.below(2) == 0;
         let walked = self.walk(caller, &query, at, size, backwards);
-        assert_eq!(walked, wanted, "by {size}, backwards: {backwards}");
+        assert_eq!(walked, expected, "by {size}, backwards: {backwards}");
         let count = json!({ "count": query });
         let count = match at {
             Some(at) => json!({ "at": at, "expr": count }),
             None => count,
         };
-        assert_eq!(self.page(caller, &count), Some(json!(wanted.len())), "count");
+        assert_eq!(self.page(caller, &count), Some(json!(expected.len())), "count");
     }
 
     fn run(&mut self) {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use base64::Engine as _;
-use quartet_layer_fauna::Request;
+use quartet_layer_fauna::{Reply, Request};
 use serde_json::Value;
 
 use crate::world::World;
@@ -26,6 +26,22 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Cases with another count of operations, and the reason.
+const DIFFERENT_OPERATIONS: &[(&str, &str)] = &[
+    (
+        "setup/create_index_multi",
+        "the original writes a task beside the index; an index over few documents is built at once",
+    ),
+    (
+        "page/agg_set",
+        "each element of a fold is a step, and 50 steps are one operation",
+    ),
+    (
+        "mixed/page_small",
+        "the original reads the set again for each part of a small page",
+    ),
+];
+
 /// Values of the recording and what they are here.
 #[derive(Default)]
 struct Pairs {
@@ -39,8 +55,8 @@ impl Pairs {
         for (name, secret) in &self.secrets {
             filled = filled.replace(&format!("<secret:{name}>"), secret);
         }
-        if let Some(rest) = filled.strip_prefix("Basic base64(") {
-            let plain = rest.trim_end_matches(')');
+        if let Some(encoded) = filled.strip_prefix("Basic base64(") {
+            let plain = encoded.trim_end_matches(')');
             return format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(plain));
         }
         filled
@@ -48,7 +64,7 @@ impl Pairs {
 
     fn paired(&mut self, recorded: String, ours: String) -> Result<(), String> {
         match self.known.get(&recorded) {
-            Some(known) if *known != ours => Err(format!("{recorded} was {known} and is now {ours}")),
+            Some(previous) if *previous != ours => Err(format!("{recorded} was {previous} and is now {ours}")),
             _ => {
                 self.known.insert(recorded, ours);
                 Ok(())
@@ -101,6 +117,26 @@ fn is_volatile(text: &str) -> bool {
     is_id || is_global_id || text.starts_with("2026-") || text.contains(" 2026-")
 }
 
+/// Compares the operations that a query's reply reports.
+fn compare_operations(line: &Value, reply: &Reply) -> Result<(), String> {
+    let name = line["name"].as_str().unwrap_or_default();
+    let mut different = Vec::new();
+    for header in ["x-compute-ops", "x-byte-read-ops", "x-byte-write-ops"] {
+        let recorded = line["response_headers"][header].as_str();
+        let ours = reply.headers.iter().find(|(name, _)| *name == header);
+        if let (Some(recorded), Some((_, ours))) = (recorded, ours)
+            && recorded != ours
+        {
+            different.push(format!("{header}: {recorded} against {ours}"));
+        }
+    }
+    let is_expected = DIFFERENT_OPERATIONS.iter().any(|(case, _)| *case == name);
+    match different.is_empty() != is_expected {
+        true => Ok(()),
+        false => Err(format!("operations {different:?}")),
+    }
+}
+
 #[test]
 fn every_recorded_request_is_answered_as_it_was() {
     let world = World::new(1_795_220_341_000_000);
@@ -127,11 +163,15 @@ fn every_recorded_request_is_answered_as_it_was() {
         let recorded: Value = serde_json::from_str(text("response_body")).unwrap_or(Value::Null);
         let ours: Value = serde_json::from_str(&reply.body).unwrap_or(Value::Null);
         let status = line["status"].as_u64().unwrap();
+        let operations = compare_operations(&line, &reply);
         let mut compared = pairs.compare(&recorded, &ours);
         if status != u64::from(reply.status) {
             compared = Err(format!("status {status} against {}", reply.status));
         }
         let expected = DIFFERENCES.iter().any(|(name, _)| *name == text("name"));
+        if compared.is_ok() {
+            compared = operations;
+        }
         if compared.is_err() != expected {
             let why = compared.err().unwrap_or_else(|| "no longer different".into());
             wrong.push(format!(

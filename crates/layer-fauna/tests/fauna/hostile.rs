@@ -5,10 +5,10 @@ use crate::world::World;
 fn check(query: &str, status: u16, expected: &str) {
     let world = World::new(1_700_000_000_000_000);
     let reply = world.ask("secret", query);
-    let shown: String = query.chars().take(120).collect();
+    let excerpt: String = query.chars().take(120).collect();
     let body: String = reply.body.chars().take(300).collect();
-    assert_eq!(reply.status, status, "{shown}: {body}");
-    assert!(reply.body.contains(expected), "{shown}: {body}");
+    assert_eq!(reply.status, status, "{excerpt}: {body}");
+    assert!(reply.body.contains(expected), "{excerpt}: {body}");
 }
 
 #[test]
@@ -230,8 +230,8 @@ fn every_function_with_arguments_of_every_kind() {
     };
     for keys in functions() {
         for first in SAMPLES {
-            let rest = keys[1..].iter().map(|key| format!(",\"{key}\":{}", next()));
-            let query = format!("{{\"{}\":{first}{}}}", keys[0], rest.collect::<String>());
+            let members = keys[1..].iter().map(|key| format!(",\"{key}\":{}", next()));
+            let query = format!("{{\"{}\":{first}{}}}", keys[0], members.collect::<String>());
             let reply = world.ask("secret", &query);
             let json: Result<serde_json::Value, _> = serde_json::from_str(&reply.body);
             assert!(

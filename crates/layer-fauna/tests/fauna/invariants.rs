@@ -92,8 +92,8 @@ fn entries_and_documents_agree() {
     // The entry of a document that does not exist is removed as well, so two living ones need a
     // document of their own.
     check("is unique, and document", true, |world| {
-        let one = first(world, &[rows(b'N'), vec![2], b"one".to_vec()].concat()).1;
-        let prefix = [rows(b'E'), one].concat();
+        let index_id = first(world, &[rows(b'N'), vec![2], b"one".to_vec()].concat()).1;
+        let prefix = [rows(b'E'), index_id].concat();
         let (entry, value) = first(world, &prefix);
         let mut twin = entry.clone();
         let id = twin.len() - 9;
@@ -120,18 +120,18 @@ fn names_credentials_and_keys_lead_somewhere() {
 
 #[test]
 fn histories_are_older_and_readable() {
-    let of_documents = |world: &World| {
+    let history_prefix = |world: &World| {
         let collection = first(world, &[rows(b'N'), vec![1], b"a".to_vec()].concat()).1;
         [rows(b'H'), collection].concat()
     };
     check("is not older than the current one", false, |world| {
-        let (mut version, value) = first(world, &of_documents(world));
+        let (mut version, value) = first(world, &history_prefix(world));
         let ts = version.len() - 8;
         version[ts] = 0x7f;
         plant(world, |tx| drop(tx.set(&version, &value)));
     });
     check("cannot be read", false, |world| {
-        let (version, _) = first(world, &of_documents(world));
+        let (version, _) = first(world, &history_prefix(world));
         plant(world, |tx| drop(tx.set(&version, &[1, 0xff])));
     });
 }

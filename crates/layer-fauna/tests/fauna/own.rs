@@ -149,11 +149,11 @@ fn a_caller_reads_its_credentials_and_changes_the_password() {
     check(&users.secret, &users.world, &strange, &[]);
     check(&users.secret, &users.world, &own, &["read", "change password"]);
     // With the password something else may not be changed.
-    let both = format!(
+    let update = format!(
         r#"{{"update":{own},"params":{{"object":{{"password":"r","current_password":"q","instance":{}}}}}}}"#,
         DOCUMENT[1]
     );
-    assert_eq!(users.world.ask(&users.secret, &both).status, 403);
+    assert_eq!(users.world.ask(&users.secret, &update).status, 403);
     let identify = |document, password| {
         let query = format!(r#"{{"identify":{document},"password":"{password}"}}"#);
         users.world.resource("secret", &query)

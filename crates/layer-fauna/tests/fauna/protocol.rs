@@ -122,7 +122,7 @@ fn a_colon_may_follow_the_base64() {
 fn before_version_three_everything_is_evaluated() {
     let world = World::new(1_700_000_000_000_000);
     let authorization = basic("secret");
-    let asked = |version: &str, body: &str| {
+    let status = |version: &str, body: &str| {
         let headers = [("authorization", &*authorization), ("x-faunadb-api-version", version)];
         sent(&world, "POST", "/", &headers, body).status
     };
@@ -131,6 +131,6 @@ fn before_version_three_everything_is_evaluated() {
         r#"{"or":[true,{"abort":"x"}]}"#,
         r#"{"select":0,"from":[1],"default":{"abort":"x"}}"#,
     ] {
-        assert_eq!((asked("2.12", body), asked("3", body)), (400, 200), "{body}");
+        assert_eq!((status("2.12", body), status("3", body)), (400, 200), "{body}");
     }
 }

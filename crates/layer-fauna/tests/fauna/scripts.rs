@@ -18,23 +18,23 @@ fn run(name: &str) {
     let (mut secrets, mut secret, mut keep) = (Vec::<(String, String)>::new(), "secret".to_owned(), None);
     let mut written = String::new();
     for line in script.lines() {
-        let Some((mark, rest)) = line.split_once(' ') else {
+        let Some((mark, text)) = line.split_once(' ') else {
             written.push_str(line);
             written.push('\n');
             continue;
         };
         match mark {
             "<" => continue,
-            "=" => keep = Some(rest.to_owned()),
+            "=" => keep = Some(text.to_owned()),
             "@" => {
-                let known = secrets
+                let named_secret = secrets
                     .iter()
-                    .find(|(name, _)| name == rest)
+                    .find(|(name, _)| name == text)
                     .map(|(_, secret)| secret.clone());
-                secret = known.unwrap_or_else(|| rest.to_owned());
+                secret = named_secret.unwrap_or_else(|| text.to_owned());
             }
             ">" => {
-                let reply = world.ask(&secret, rest);
+                let reply = world.ask(&secret, text);
                 let mut body = reply.body;
                 if let Some(name) = keep.take() {
                     let json: serde_json::Value = serde_json::from_str(&body).unwrap();

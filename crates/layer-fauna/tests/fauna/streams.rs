@@ -59,7 +59,7 @@ fn built_in_collections_and_unknown_fields_are_refused() {
 
 /// Returns the kinds and actions of all events that are due now.
 fn told(world: &World, stream: &mut Stream) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     loop {
         match stream.step() {
             StreamStep::Send(event) => {
@@ -68,14 +68,14 @@ fn told(world: &World, stream: &mut Stream) -> Vec<String> {
                     .as_str()
                     .or(event["event"]["code"].as_str())
                     .unwrap_or("");
-                told.push(format!("{} {action}", event["type"].as_str().unwrap()));
+                lines.push(format!("{} {action}", event["type"].as_str().unwrap()));
             }
             StreamStep::Wait(dependency) => assert!(world.fauna.engine.wait_durable(dependency)),
-            StreamStep::Idle => return told,
+            StreamStep::Idle => return lines,
             StreamStep::Busy => panic!("nothing keeps the partition"),
             StreamStep::End => {
-                told.push("end".into());
-                return told;
+                lines.push("end".into());
+                return lines;
             }
         }
     }
@@ -122,7 +122,7 @@ fn a_document_is_followed_through_its_life() {
 fn sets_report_added_and_removed_members() {
     let world = world();
     put(&world, 1, 1);
-    let mut by_x = open(
+    let mut x_stream = open(
         &world,
         "secret",
         r#"{"match":{"index":"by_x"},"terms":1}"#,
@@ -132,7 +132,7 @@ fn sets_report_added_and_removed_members() {
     put(&world, 2, 1);
     put(&world, 1, 5);
     put(&world, 3, 5);
-    assert_eq!(told(&world, &mut by_x), ["start ", "set add", "set remove"]);
+    assert_eq!(told(&world, &mut x_stream), ["start ", "set add", "set remove"]);
     assert_eq!(told(&world, &mut all), ["start ", "set add", "set add"]);
 }
 
@@ -165,8 +165,8 @@ fn prev_is_the_whole_document_before() {
     let mut stream = open(&world, "secret", REF, "/stream?fields=prev,diff");
     events(&mut stream);
     put(&world, 1, 5);
-    let told = events(&mut stream);
-    let event = &told[0]["event"];
+    let reported = events(&mut stream);
+    let event = &reported[0]["event"];
     assert_eq!(event["prev"]["data"], serde_json::json!({"x": 1, "kept": 2}));
     assert_eq!(event["diff"]["data"], serde_json::json!({"x": 5}));
     assert!(event["prev"]["ts"].as_u64() < event["diff"]["ts"].as_u64());
@@ -185,9 +185,9 @@ fn rewritten_history_is_reported() {
         r#"{{"insert":{REF},"ts":{ts},"action":"create","params":{{"object":{{"data":{{"object":{{"x":0}}}}}}}}}}"#
     );
     world.resource("secret", &insert);
-    let shown = |events: Vec<Value>| -> Vec<(String, String, Value, bool)> {
+    let summaries = |events: Vec<Value>| -> Vec<(String, String, Value, bool)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let one = |event: Value| {
+        let event_parts = |event: Value| {
             let document = &event["event"]["document"];
             let is_rewritten = document["ts"].as_u64() == Some(ts);
             (
@@ -197,17 +197,17 @@ fn rewritten_history_is_reported() {
                 is_rewritten,
             )
         };
-        events.into_iter().map(one).collect()
+        events.into_iter().map(event_parts).collect()
     };
     let rewrite =
         |action: &str, x: Value, is_rewritten| ("history_rewrite".to_owned(), action.to_owned(), x, is_rewritten);
     assert_eq!(
-        shown(events(&mut stream)),
+        summaries(events(&mut stream)),
         [rewrite("update", 1.into(), false), rewrite("create", 0.into(), true)]
     );
     world.resource("secret", &format!(r#"{{"remove":{REF},"ts":{ts},"action":"create"}}"#));
     assert_eq!(
-        shown(events(&mut stream)),
+        summaries(events(&mut stream)),
         [rewrite("create", Value::Null, true), rewrite("create", 1.into(), false)]
     );
     // An event that did not happen is not sent, and later events are sent as ever.
@@ -239,15 +239,18 @@ fn events_are_filtered_by_what_may_be_read() {
     );
     let nobody = key("", "nobody");
     let set = r#"{"documents":{"collection":"c"}}"#;
-    let mut of_document = open(&world, &readers, REF, "/stream");
-    let mut of_set = open(&world, &readers, set, "/stream");
-    let mut of_all = open(&world, &listers, set, "/stream");
-    let mut of_none = open(&world, &nobody, set, "/stream");
+    let mut document_stream = open(&world, &readers, REF, "/stream");
+    let mut set_stream = open(&world, &readers, set, "/stream");
+    let mut all_stream = open(&world, &listers, set, "/stream");
+    let mut empty_stream = open(&world, &nobody, set, "/stream");
     for (id, x) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5)] {
         put(&world, id, x);
     }
-    assert_eq!(told(&world, &mut of_document), ["start ", "version update"]);
-    assert_eq!(told(&world, &mut of_set), ["start ", "set add"]);
-    assert_eq!(told(&world, &mut of_all), ["start ", "set add", "set add", "set add"]);
-    assert_eq!(told(&world, &mut of_none), ["start "]);
+    assert_eq!(told(&world, &mut document_stream), ["start ", "version update"]);
+    assert_eq!(told(&world, &mut set_stream), ["start ", "set add"]);
+    assert_eq!(
+        told(&world, &mut all_stream),
+        ["start ", "set add", "set add", "set add"]
+    );
+    assert_eq!(told(&world, &mut empty_stream), ["start "]);
 }

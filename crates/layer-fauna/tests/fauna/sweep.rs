@@ -119,9 +119,9 @@ fn a_logged_out_session_has_no_identity() {
     let login = r#"{"login":{"ref":{"collection":"c"},"id":"1"},"params":{"object":{"password":"p"}}}"#;
     let world = with_somebody();
     let log_in = || world.resource("secret", login)["secret"].as_str().unwrap().to_owned();
-    let (one, other, third) = (log_in(), log_in(), log_in());
-    assert_eq!(world.resource(&one, r#"{"logout":false}"#), true);
-    assert_eq!(world.ask(&one, r#"{"logout":false}"#).status, 401);
+    let (first, other, third) = (log_in(), log_in(), log_in());
+    assert_eq!(world.resource(&first, r#"{"logout":false}"#), true);
+    assert_eq!(world.ask(&first, r#"{"logout":false}"#).status, 401);
     assert_eq!(world.resource(&other, r#"{"do":[{"logout":true},1]}"#), 1);
     assert_eq!(world.ask(&other, r#"{"logout":true}"#).status, 401);
     assert_eq!(world.ask(&third, r#"{"logout":true}"#).status, 401);

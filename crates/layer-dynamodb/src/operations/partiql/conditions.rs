@@ -63,15 +63,15 @@ impl Parameters<'_> {
 
     /// The operands of a row of ANDs or ORs, which lean to the left.
     fn joined(self, node: &Node, operator: &str) -> Result<Vec<Condition>, Failure> {
-        let mut rest = node;
+        let mut current = node;
         let mut operands = Vec::new();
-        while let Kind::Binary(found, left, right) = &rest.kind
-            && *found == operator
+        while let Kind::Binary(symbol, left, right) = &current.kind
+            && *symbol == operator
         {
             operands.push(&**right);
-            rest = left;
+            current = left;
         }
-        operands.push(rest);
+        operands.push(current);
         let text = "The arguments to AND/OR must be Expressions";
         let title = operator.to_uppercase();
         let parts = operands.into_iter().rev().map(|node| self.part(node, &title, text));
@@ -151,8 +151,8 @@ impl Parameters<'_> {
                 _ => Condition::Or(Vec::new()),
             });
         }
-        let known = TYPES.into_iter().find(|(known, _)| *known == name);
-        let (_, kind) = known.ok_or_else(|| {
+        let row = TYPES.into_iter().find(|(word, _)| *word == name);
+        let (_, kind) = row.ok_or_else(|| {
             Failure::validation(format!(
                 "Unsupported data type for IS operator: {}. Supported data types are [MISSING, NULL, BOOLEAN, BLOB, STRING, \
                  NUMERIC, STRUCT, TUPLE, LIST] {}",
@@ -164,7 +164,7 @@ impl Parameters<'_> {
     }
 
     fn function(self, node: &Node, name: &str, arguments: &[Node]) -> Result<Condition, Failure> {
-        let wanted = match name {
+        let expected = match name {
             "attribute_exists" | "attribute_not_exists" => 1,
             "attribute_type" | "begins_with" | "contains" => 2,
             "if_not_exists" | "list_append" => {
@@ -174,7 +174,7 @@ impl Parameters<'_> {
             }
             _ => return Err(unknown_function(node, name)),
         };
-        refuse(count_fault(name, arguments.len(), wanted))?;
+        refuse(count_fault(name, arguments.len(), expected))?;
         let arguments = arguments.iter().map(|argument| self.operand(argument));
         let arguments: Vec<Operand> = arguments.collect::<Result<_, _>>()?;
         if let [first, second] = &arguments[..] {
@@ -234,7 +234,5 @@ fn unsupported_operator(operator: &str) -> Failure {
 
 /// Refuses an operand of a type that the operator can never take.
 fn operand_fault(operator: &str, operand: &Operand, types: &[&str]) -> Option<String> {
-    operand
-        .known_type()
-        .and_then(|known| type_fault(operator, known, types))
+    operand.known_type().and_then(|kind| type_fault(operator, kind, types))
 }

@@ -55,14 +55,14 @@ fn of_wrong_type(part: &KeyPart) -> Failure {
 /// The key that a clause fixes by equality, and what else it says.
 pub fn split_key(table: &Table, condition: Option<&Condition>) -> Result<(Item, Vec<Condition>), Failure> {
     let mut key = Item::new();
-    let mut rest = Vec::new();
+    let mut remaining = Vec::new();
     for condition in conjuncts(condition) {
         let term = key_term(condition).filter(|term| table.is_key(&term.attribute));
         let fixed = term
             .as_ref()
             .and_then(|term| Some((&term.attribute, term.test.equal_to()?)));
         let Some((attribute, value)) = fixed else {
-            rest.push(condition.clone());
+            remaining.push(condition.clone());
             continue;
         };
         if key
@@ -80,7 +80,7 @@ pub fn split_key(table: &Table, condition: Option<&Condition>) -> Result<(Item, 
         ));
     }
     let wrong = table.keys().find(|part| !has_type(&key[&part.name], part.kind));
-    wrong.map_or(Ok((key, rest)), |part| Err(of_wrong_type(part)))
+    wrong.map_or(Ok((key, remaining)), |part| Err(of_wrong_type(part)))
 }
 
 /// Refuses an item to be inserted that lacks a key attribute, or has one of another type.
@@ -131,7 +131,7 @@ pub fn reach(condition: Option<&Condition>, hash: &KeyPart, range: Option<&KeyPa
         refuse_overlap(&branches, &listed, range)?;
     }
     let mut partitions = listed.concat();
-    partitions.sort_by(|one, other| order(one, other).expect("scalars of one type have an order"));
+    partitions.sort_by(|a, b| order(a, b).expect("scalars of one type have an order"));
     partitions.dedup();
     let range = range.and_then(|range| range_term(condition, range));
     Ok(Reach {
@@ -140,7 +140,7 @@ pub fn reach(condition: Option<&Condition>, hash: &KeyPart, range: Option<&KeyPa
     })
 }
 
-/// The term by which the range attribute is searched: an equality, or else the first one.
+/// The term that bounds the range attribute: an equality, or else the first term.
 fn range_term(condition: Option<&Condition>, range: &KeyPart) -> Option<KeyTerm> {
     let terms = conjuncts(condition).into_iter().filter_map(key_term);
     let terms: Vec<KeyTerm> = terms.filter(|term| term.attribute == range.name).collect();
@@ -235,8 +235,8 @@ fn refuse_overlap(branches: &[Vec<&Condition>], listed: &[Vec<Value>], range: &K
         if partitions.iter().enumerate().any(is_repeated) {
             return Err(overlapping());
         }
-        let overlaps = |(others, beside): &(&Vec<Value>, Vec<Interval>)| {
-            let meet = others.iter().any(|value| partitions.contains(value));
+        let overlaps = |(other_partitions, beside): &(&Vec<Value>, Vec<Interval>)| {
+            let meet = other_partitions.iter().any(|value| partitions.contains(value));
             meet && parts.iter().any(|part| beside.iter().any(|other| overlap(part, other)))
         };
         if selected[..position].iter().any(overlaps) {
@@ -310,14 +310,14 @@ fn last_with(start: &Value) -> Value {
 }
 
 /// The more restrictive end: the greater of two low ends, the lesser of two high ends.
-fn tighter(one: End, other: End, wanted: Ordering) -> End {
-    match (&one, &other) {
+fn tighter(first: End, other: End, ordering: Ordering) -> End {
+    match (&first, &other) {
         (None, _) => other,
-        (_, None) => one,
+        (_, None) => first,
         (Some((left, left_included)), Some((right, _))) => match order(left, right) {
             Some(Ordering::Equal) if *left_included => other,
-            Some(Ordering::Equal) => one,
-            found if found == Some(wanted) => one,
+            Some(Ordering::Equal) => first,
+            result if result == Some(ordering) => first,
             _ => other,
         },
     }
@@ -336,8 +336,8 @@ fn is_before(high: &End, low: &End) -> bool {
     }
 }
 
-fn overlap(one: &Interval, other: &Interval) -> bool {
-    !is_before(&one.1, &other.0) && !is_before(&other.1, &one.0)
+fn overlap(first: &Interval, other: &Interval) -> bool {
+    !is_before(&first.1, &other.0) && !is_before(&other.1, &first.0)
 }
 
 /// Refuses a key attribute that is compared with a value that it cannot have: of another type, or

@@ -113,31 +113,31 @@ fn keyword(name: &str) -> Option<&'static str> {
         .map(|index| KEYWORDS[index])
 }
 
-/// All tokens with their places, the last of which is `End`.
+/// All tokens with their places; the last token is `End`.
 pub fn tokens(statement: &str) -> Result<Vec<(Token, At)>, Failure> {
     let mut tokens = Vec::new();
     let (mut line, mut column) = (1, 1);
-    let mut rest = statement;
-    while let Some(first) = rest.chars().next() {
+    let mut remaining = statement;
+    while let Some(first) = remaining.chars().next() {
         let (token, bytes) = match first {
             ' ' | '\t' | '\r' | '\n' => (None, 1),
-            '-' if rest.starts_with("--") => (None, rest.find(['\r', '\n']).unwrap_or(rest.len())),
-            '/' if rest.starts_with("/*") => (None, rest[2..].find("*/").ok_or_else(unreadable)? + 4),
-            _ => token(first, rest).map(|(token, bytes)| (Some(token), bytes))?,
+            '-' if remaining.starts_with("--") => (None, remaining.find(['\r', '\n']).unwrap_or(remaining.len())),
+            '/' if remaining.starts_with("/*") => (None, remaining[2..].find("*/").ok_or_else(unreadable)? + 4),
+            _ => token(first, remaining).map(|(token, bytes)| (Some(token), bytes))?,
         };
-        let taken = &rest[..bytes];
+        let text = &remaining[..bytes];
         if let Some(token) = token {
-            let length = taken.chars().count();
+            let length = text.chars().count();
             tokens.push((token, At { line, column, length }));
         }
-        match taken.rsplit_once('\n') {
+        match text.rsplit_once('\n') {
             Some((before, after)) => {
                 line += 1 + before.matches('\n').count();
                 column = 1 + after.chars().count();
             }
-            None => column += taken.chars().count(),
+            None => column += text.chars().count(),
         }
-        rest = &rest[bytes..];
+        remaining = &remaining[bytes..];
     }
     tokens.push((
         Token::End,
@@ -154,26 +154,26 @@ fn unreadable() -> Failure {
     malformed("")
 }
 
-/// The token at the start of `rest`, and its length in bytes.
-fn token(first: char, rest: &str) -> Result<(Token, usize), Failure> {
+/// The token at the start of `source`, and its length in bytes.
+fn token(first: char, source: &str) -> Result<(Token, usize), Failure> {
     match first {
-        '\'' => quoted(rest, '\'').map(|(text, bytes)| (Token::Text(text), bytes)),
-        '"' => quoted(rest, '"').map(|(name, bytes)| (Token::Quoted(name), bytes)),
+        '\'' => quoted(source, '\'').map(|(text, bytes)| (Token::Text(text), bytes)),
+        '"' => quoted(source, '"').map(|(name, bytes)| (Token::Quoted(name), bytes)),
         '`' => {
-            let end = rest[1..].find('`').ok_or_else(unreadable)?;
-            Ok((Token::Ion(rest[1..=end].to_owned()), end + 2))
+            let end = source[1..].find('`').ok_or_else(unreadable)?;
+            Ok((Token::Ion(source[1..=end].to_owned()), end + 2))
         }
-        '0'..='9' => number(rest),
-        '.' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => number(rest),
-        first if first.is_ascii_alphabetic() || matches!(first, '_' | '$') => Ok(name(rest)),
-        _ => symbol(rest),
+        '0'..='9' => number(source),
+        '.' if source[1..].starts_with(|next: char| next.is_ascii_digit()) => number(source),
+        first if first.is_ascii_alphabetic() || matches!(first, '_' | '$') => Ok(name(source)),
+        _ => symbol(source),
     }
 }
 
 /// A quoted text, in which the quote is doubled, and how many bytes it takes with its quotes.
-fn quoted(rest: &str, quote: char) -> Result<(String, usize), Failure> {
+fn quoted(source: &str, quote: char) -> Result<(String, usize), Failure> {
     let mut text = String::new();
-    let mut characters = rest.char_indices().skip(1).peekable();
+    let mut characters = source.char_indices().skip(1).peekable();
     while let Some((index, character)) = characters.next() {
         if character != quote {
             text.push(character);
@@ -188,8 +188,8 @@ fn quoted(rest: &str, quote: char) -> Result<(String, usize), Failure> {
 }
 
 /// Digits, perhaps with a point and an exponent.
-fn number(rest: &str) -> Result<(Token, usize), Failure> {
-    let bytes = rest.as_bytes();
+fn number(source: &str) -> Result<(Token, usize), Failure> {
+    let bytes = source.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut length = digits(0);
     let mut behind_point = 0;
@@ -205,22 +205,22 @@ fn number(rest: &str) -> Result<(Token, usize), Failure> {
             0 => return Err(unreadable()),
             count => count,
         };
-        let exponent: i32 = rest[from..length].parse().map_err(|_| unreadable())?;
+        let exponent: i32 = source[from..length].parse().map_err(|_| unreadable())?;
         i32::try_from(behind_point as i64 - i64::from(exponent)).map_err(|_| unreadable())?;
     }
-    Ok((Token::Number(rest[..length].to_owned()), length))
+    Ok((Token::Number(source[..length].to_owned()), length))
 }
 
-fn name(rest: &str) -> (Token, usize) {
+fn name(source: &str) -> (Token, usize) {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
-    let name = &rest[..rest.bytes().take_while(is_part).count()];
+    let name = &source[..source.bytes().take_while(is_part).count()];
     let token = keyword(name).map_or_else(|| Token::Name(name.to_owned()), Token::Keyword);
     (token, name.len())
 }
 
-fn symbol(rest: &str) -> Result<(Token, usize), Failure> {
-    let known = SYMBOLS.into_iter().find(|(spelling, _)| rest.starts_with(spelling));
-    let (spelling, symbol) = known.ok_or_else(unreadable)?;
+fn symbol(source: &str) -> Result<(Token, usize), Failure> {
+    let row = SYMBOLS.into_iter().find(|(spelling, _)| source.starts_with(spelling));
+    let (spelling, symbol) = row.ok_or_else(unreadable)?;
     Ok((Token::Symbol(symbol), spelling.len()))
 }
 
@@ -230,19 +230,19 @@ mod tests {
 
     #[test]
     fn keywords_are_sorted_and_each_is_there_once() {
-        assert!(KEYWORDS.is_sorted_by(|one, next| one < next));
+        assert!(KEYWORDS.is_sorted_by(|word, next| word < next));
     }
 
     #[test]
     fn a_hyphen_ends_a_name_and_places_count_characters() {
-        let shown = |statement: &str| {
+        let written = |statement: &str| {
             let all = tokens(statement).unwrap();
             all.iter()
                 .map(|(token, at)| format!("{token:?} {at}"))
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            shown("n-1.5e3\n 'ä' /* c */Size"),
+            written("n-1.5e3\n 'ä' /* c */Size"),
             [
                 "Name(\"n\") at 1:1:1",
                 "Symbol(\"-\") at 1:2:1",
@@ -252,7 +252,7 @@ mod tests {
                 "End at 2:17:0"
             ]
         );
-        assert_eq!(shown("a -- b"), ["Name(\"a\") at 1:1:1", "End at 1:7:0"]);
+        assert_eq!(written("a -- b"), ["Name(\"a\") at 1:1:1", "End at 1:7:0"]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::operations::items::{Action, Returned, Write, Written, check_item_size};
-use crate::operations::search::{Match, Page, Search};
+use crate::operations::search::{Match, Page, Search, unsupported_on_vectors};
 use crate::operations::transact::{charge_unless_throttled, check_bytes, fingerprint, refuse_if_any, refuse_repeated};
 use crate::storage::capacity::{Consumed, Kind, Report, write_list};
 use crate::storage::key::KeyPart;
@@ -46,25 +46,25 @@ use keys::split_key;
 use statement::{Select, Statement, misplaced_exists};
 
 /// A statement of a request.
-struct Asked {
+struct PreparedStatement {
     statement: Statement,
     show_failed: bool,
     consistent: bool,
 }
 
 fn parameters(json: &Json<'_>) -> Result<Vec<Value>, Failure> {
-    let given = json.get("Parameters").map_or(&[][..], Json::elements);
-    given.iter().map(Value::parse).collect()
+    let parameters = json.get("Parameters").map_or(&[][..], Json::elements);
+    parameters.iter().map(Value::parse).collect()
 }
 
-impl Asked {
-    fn parse(json: &Json<'_>) -> Result<Asked, Failure> {
-        Asked::parse_with(json, &parameters(json)?)
+impl PreparedStatement {
+    fn parse(json: &Json<'_>) -> Result<PreparedStatement, Failure> {
+        PreparedStatement::parse_with(json, &parameters(json)?)
     }
 
-    fn parse_with(json: &Json<'_>, parameters: &[Value]) -> Result<Asked, Failure> {
+    fn parse_with(json: &Json<'_>, parameters: &[Value]) -> Result<PreparedStatement, Failure> {
         let text = |name| json.get(name).and_then(Json::text);
-        Ok(Asked {
+        Ok(PreparedStatement {
             statement: statement::parse(text("Statement").unwrap_or_default(), parameters)?,
             show_failed: text("ReturnValuesOnConditionCheckFailure") == Some("ALL_OLD"),
             consistent: json.get("ConsistentRead").and_then(Json::boolean).unwrap_or(false),
@@ -72,7 +72,7 @@ impl Asked {
     }
 }
 
-impl Asked {
+impl PreparedStatement {
     /// The row of the item named by the statement, if its table exists.
     fn item_key(&self, layer: &DynamoDb, transaction: &mut Transaction<'_>) -> Option<Vec<u8>> {
         let table = layer.table(transaction, self.statement.table()).ok()?;
@@ -117,6 +117,9 @@ impl Select {
     /// The index it reads, which must exist and have at most one attribute of each kind.
     fn index<'t>(&self, table: &'t Table) -> Result<Option<&'t Index>, Failure> {
         let Some(name) = &self.index else { return Ok(None) };
+        if table.vector_index(name).is_some() {
+            return Err(unsupported_on_vectors("Scan"));
+        }
         let absent = || Failure::validation("The table does not have the specified index");
         let index = table.index(name).ok_or_else(absent)?;
         match index.hash.len() > 1 || index.range.len() > 1 {
@@ -226,21 +229,21 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
             (Action::Put(Arc::new(item.clone())), Some(exists(false)))
         }
         Statement::Update { update, condition, .. } => {
-            let (key, mut rest) = split_key(table, condition.as_ref())?;
-            rest.insert(0, exists(true));
+            let (key, mut remaining) = split_key(table, condition.as_ref())?;
+            remaining.insert(0, exists(true));
             let update = update.clone();
-            (Action::Update { key, update }, joined(rest))
+            (Action::Update { key, update }, joined(remaining))
         }
         // An absent item counts as deleted, under any other conditions.
         Statement::Delete { condition, .. } => {
-            let (key, rest) = split_key(table, condition.as_ref())?;
-            let holds = joined(rest).map(|condition| Condition::Or(vec![exists(false), condition]));
+            let (key, remaining) = split_key(table, condition.as_ref())?;
+            let holds = joined(remaining).map(|condition| Condition::Or(vec![exists(false), condition]));
             (Action::Delete(key), holds)
         }
         Statement::Select(select) | Statement::Exists(select) => {
-            let (key, mut rest) = split_key(table, select.condition.as_ref())?;
-            rest.insert(0, exists(true));
-            (Action::Check(key), joined(rest))
+            let (key, mut remaining) = split_key(table, select.condition.as_ref())?;
+            remaining.insert(0, exists(true));
+            (Action::Check(key), joined(remaining))
         }
     };
     if let Some(condition) = &condition {
@@ -259,13 +262,13 @@ fn write_of(statement: &Statement, table: &Table, show_failed: bool) -> Result<W
 fn execute_write(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
-    asked: &Asked,
+    prepared: &PreparedStatement,
 ) -> Result<(Written, Returned, Vec<Path>), Failure> {
-    let table = layer.table(transaction, asked.statement.table())?;
-    let write = write_of(&asked.statement, &table, asked.show_failed)?;
+    let table = layer.table(transaction, prepared.statement.table())?;
+    let write = write_of(&prepared.statement, &table, prepared.show_failed)?;
     let table = write.check(layer, transaction)?;
     let written = write.execute_uncharged(layer, transaction, table);
-    let written = written.map_err(|failure| match (&asked.statement, failure.exception) {
+    let written = written.map_err(|failure| match (&prepared.statement, failure.exception) {
         (Statement::Insert { .. }, Exception::ConditionalCheckFailed) => {
             let mut duplicate = Failure::new(Exception::DuplicateItem, "Duplicate primary key exists in table");
             duplicate.extra = failure.extra;
@@ -273,11 +276,11 @@ fn execute_write(
         }
         _ => failure,
     })?;
-    let returned = match &asked.statement {
+    let returned = match &prepared.statement {
         Statement::Update { returned, .. } | Statement::Delete { returned, .. } => *returned,
         _ => Returned::Nothing,
     };
-    let paths = match &asked.statement {
+    let paths = match &prepared.statement {
         Statement::Update { update, .. } => update.written().into_iter().cloned().collect(),
         _ => Vec::new(),
     };
@@ -307,20 +310,51 @@ impl Answer {
     }
 }
 
-fn answer(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) -> Result<Answer, Failure> {
-    match &asked.statement {
+fn answer(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    prepared: &PreparedStatement,
+) -> Result<Answer, Failure> {
+    match &prepared.statement {
         Statement::Select(select) => {
-            let search = select.search(layer, transaction, asked.consistent)?;
+            let search = select.search(layer, transaction, prepared.consistent)?;
             let page = search.execute(layer, transaction)?;
             Ok(Answer::Page(Box::new(search), Box::new(page)))
         }
         Statement::Exists(_) => Err(misplaced_exists()),
         _ => {
-            let (written, returned, paths) = execute_write(layer, transaction, asked)?;
+            let (written, returned, paths) = execute_write(layer, transaction, prepared)?;
             layer.charge(transaction, &written.table, Use::Write, || written.consumed.clone());
             let attributes = returned.attributes(&written, &paths);
             Ok(Answer::Written(Box::new(written), attributes))
         }
+    }
+}
+
+/// The member with the statements of an operation of PartiQL: a text, or a list of objects with a
+/// text.
+pub fn statements_member(operation: &str) -> Option<&'static str> {
+    match operation {
+        "ExecuteStatement" => Some("Statement"),
+        "BatchExecuteStatement" => Some("Statements"),
+        "ExecuteTransaction" => Some("TransactStatements"),
+        _ => None,
+    }
+}
+
+/// Returns true if the first word of each statement of a request is SELECT.
+pub fn only_selects(request: &Json<'_>, member: &str) -> bool {
+    let is_select = |statement: &str| {
+        let start = statement.trim_start().as_bytes();
+        start.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"select"))
+    };
+    match request.get(member) {
+        Some(Json::List(statements)) => statements.iter().all(|statement| {
+            let text = statement.get("Statement").and_then(Json::text);
+            text.is_some_and(is_select)
+        }),
+        Some(statement) => statement.text().is_some_and(is_select),
+        None => false,
     }
 }
 
@@ -329,22 +363,22 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let limit = request.get("Limit").and_then(Json::integer).map(|limit| limit as usize);
     let parse = || {
         Ok((
-            Asked::parse(request)?,
+            PreparedStatement::parse(request)?,
             request.get("NextToken").map(parse_token).transpose()?,
         ))
     };
-    let execute = |transaction: &mut Transaction<'_>, (asked, start): &(Asked, Option<Item>)| {
-        let Statement::Select(select) = &asked.statement else {
-            return answer(layer, transaction, asked);
+    let execute = |transaction: &mut Transaction<'_>, (prepared, start): &(PreparedStatement, Option<Item>)| {
+        let Statement::Select(select) = &prepared.statement else {
+            return answer(layer, transaction, prepared);
         };
-        let mut search = select.search(layer, transaction, asked.consistent)?;
+        let mut search = select.search(layer, transaction, prepared.consistent)?;
         (search.limit, search.start) = (limit, start.clone());
         let page = search.execute(layer, transaction)?;
         Ok(Answer::Page(Box::new(search), Box::new(page)))
     };
     let parsed = parse();
-    let reads = parsed.as_ref().is_ok_and(|(asked, _)| asked.statement.is_read());
-    let write = |(asked, _): (Asked, Option<Item>), answer: Answer| {
+    let reads = parsed.as_ref().is_ok_and(|(prepared, _)| prepared.statement.is_read());
+    let write = |(prepared, _): (PreparedStatement, Option<Item>), answer: Answer| {
         Writer::object(|writer| {
             writer.name("Items").open(b'[');
             answer.each_item(|item| {
@@ -358,7 +392,9 @@ pub fn statement(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
                 writer.member("NextToken", &STANDARD.encode(item_json(&last)));
                 write_item(&last, &mut writer.name("LastEvaluatedKey").text);
             }
-            answer.consumed().write_member(writer, asked.statement.table(), report);
+            answer
+                .consumed()
+                .write_member(writer, prepared.statement.table(), report);
         })
     };
     match reads {
@@ -381,18 +417,25 @@ fn statements<'j, 'a>(request: &'j Json<'a>, member: &str) -> &'j [Json<'a>] {
     request.get(member).map_or(&[], Json::elements)
 }
 
-/// True for statements of which some read and some write.
-fn are_mixed<'s>(statements: impl Iterator<Item = &'s Asked> + Clone) -> bool {
-    let mut kinds = statements.map(|asked| asked.statement.is_read());
+/// Returns true if some of the statements read and some write.
+fn are_mixed<'s>(statements: impl Iterator<Item = &'s PreparedStatement> + Clone) -> bool {
+    let mut kinds = statements.map(|prepared| prepared.statement.is_read());
     kinds.next().is_some_and(|first| kinds.any(|kind| kind != first))
 }
 
 /// The statements of a batch; one that is not well formed, or has wrong parameters, is refused by
 /// itself, but not what is no request at all.
-fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<Asked, Failure>>, Failure> {
-    let all: Vec<Result<Asked, Failure>> = statements(request, "Statements").iter().map(Asked::parse).collect();
+fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<PreparedStatement, Failure>>, Failure> {
+    let all: Vec<Result<PreparedStatement, Failure>> = statements(request, "Statements")
+        .iter()
+        .map(PreparedStatement::parse)
+        .collect();
     let unreadable = |failure: &&Failure| failure.exception == Exception::Serialization;
-    if let Some(failure) = all.iter().filter_map(|asked| asked.as_ref().err()).find(unreadable) {
+    if let Some(failure) = all
+        .iter()
+        .filter_map(|prepared| prepared.as_ref().err())
+        .find(unreadable)
+    {
         return Err(failure.clone());
     }
     match are_mixed(all.iter().flatten()) {
@@ -404,7 +447,7 @@ fn parse_batch(request: &Json<'_>) -> Result<Vec<Result<Asked, Failure>>, Failur
 }
 
 /// The outcome of one statement of a batch.
-struct OfBatch {
+struct BatchAnswer {
     answer: Result<Answer, Failure>,
     /// The table that the statement names, unless it was refused before it ran.
     table: Option<String>,
@@ -413,24 +456,27 @@ struct OfBatch {
 pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
     let parsed = parse_batch(request);
-    let are_reads = |all: &Vec<Result<Asked, Failure>>| all.iter().flatten().all(|asked| asked.statement.is_read());
+    let are_reads = |all: &Vec<Result<PreparedStatement, Failure>>| {
+        all.iter().flatten().all(|prepared| prepared.statement.is_read())
+    };
     let reads = parsed.as_ref().is_ok_and(are_reads);
-    let execute =
-        |transaction: &mut Transaction<'_>, all: &Vec<Result<Asked, Failure>>| execute_batch(layer, transaction, all);
-    let write = |_, answers: Vec<OfBatch>| {
+    let execute = |transaction: &mut Transaction<'_>, all: &Vec<Result<PreparedStatement, Failure>>| {
+        execute_batch(layer, transaction, all)
+    };
+    let write = |_, answers: Vec<BatchAnswer>| {
         let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
         Writer::object(|writer| {
-            writer.list("Responses", &answers, |writer, of_batch| {
+            writer.list("Responses", &answers, |writer, entry| {
                 writer.open(b'{');
-                match &of_batch.answer {
+                match &entry.answer {
                     Ok(answer) => {
                         write_first(writer, answer);
-                        let table = of_batch.table.clone().unwrap_or_default();
+                        let table = entry.table.clone().unwrap_or_default();
                         consumed.entry(table).or_default().add(&answer.consumed());
                     }
                     Err(failure) => write_error(writer, failure),
                 }
-                if let Some(table) = &of_batch.table {
+                if let Some(table) = &entry.table {
                     writer.member("TableName", table);
                 }
                 writer.close(b'}');
@@ -447,19 +493,19 @@ pub fn batch(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
 fn execute_batch(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
-    all: &[Result<Asked, Failure>],
-) -> Result<Vec<OfBatch>, Failure> {
+    all: &[Result<PreparedStatement, Failure>],
+) -> Result<Vec<BatchAnswer>, Failure> {
     let mut named = BTreeSet::new();
-    for asked in all.iter().flatten() {
-        if let Some(key) = asked.item_key(layer, transaction)
+    for prepared in all.iter().flatten() {
+        if let Some(key) = prepared.item_key(layer, transaction)
             && !named.insert(key)
         {
             return Err(Failure::validation("Provided list of item keys contains duplicates"));
         }
     }
-    let answers = all.iter().map(|asked| match asked {
-        Ok(asked) => one_of_batch(layer, transaction, asked),
-        Err(failure) => OfBatch {
+    let answers = all.iter().map(|prepared| match prepared {
+        Ok(prepared) => batch_answer(layer, transaction, prepared),
+        Err(failure) => BatchAnswer {
             answer: Err(failure.clone()),
             table: None,
         },
@@ -467,16 +513,16 @@ fn execute_batch(
     Ok(answers.collect())
 }
 
-fn one_of_batch(layer: &DynamoDb, transaction: &mut Transaction<'_>, asked: &Asked) -> OfBatch {
-    let named = match &asked.statement {
+fn batch_answer(layer: &DynamoDb, transaction: &mut Transaction<'_>, prepared: &PreparedStatement) -> BatchAnswer {
+    let named = match &prepared.statement {
         Statement::Select(select) => select.check_names_item(layer, transaction),
         _ => Ok(()),
     };
-    let answer = named.and_then(|()| answer(layer, transaction, asked));
+    let answer = named.and_then(|()| answer(layer, transaction, prepared));
     let was_refused = matches!(&answer, Err(failure) if failure.exception == Exception::Validation);
-    OfBatch {
+    BatchAnswer {
         answer,
-        table: (!was_refused).then(|| asked.statement.table().to_owned()),
+        table: (!was_refused).then(|| prepared.statement.table().to_owned()),
     }
 }
 
@@ -506,8 +552,8 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let report = Report::read(request);
     let token = request.get("ClientRequestToken").and_then(Json::text);
     let token = token.map(|token| (layer.token_of(token), fingerprint(request)));
-    let execute = |transaction: &mut Transaction<'_>, all: &Vec<Asked>| {
-        if all.iter().all(|asked| asked.statement.is_read()) {
+    let execute = |transaction: &mut Transaction<'_>, all: &Vec<PreparedStatement>| {
+        if all.iter().all(|prepared| prepared.statement.is_read()) {
             let shown = execute_reads(layer, transaction, all)?;
             return Ok(Transacted {
                 consumed: consumed_together(all.iter().zip(&shown)),
@@ -519,19 +565,19 @@ pub fn transaction(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             writes: Vec::new(),
             token: token.clone(),
         };
-        for (position, asked) in all.iter().enumerate() {
-            let table = layer.table(transaction, asked.statement.table())?;
-            if let Statement::Exists(select) = &asked.statement {
+        for (position, prepared) in all.iter().enumerate() {
+            let table = layer.table(transaction, prepared.statement.table())?;
+            if let Statement::Exists(select) = &prepared.statement {
                 check_exists(select, &table).map_err(|failure| of_statement(position, failure))?;
             }
             writes
                 .writes
-                .push(write_of(&asked.statement, &table, asked.show_failed)?);
+                .push(write_of(&prepared.statement, &table, prepared.show_failed)?);
         }
         execute_writes(layer, transaction, all, &writes)
     };
     let parsed = parse_transaction(request);
-    let are_reads = |all: &Vec<Asked>| all.iter().all(|asked| asked.statement.is_read());
+    let are_reads = |all: &Vec<PreparedStatement>| all.iter().all(|prepared| prepared.statement.is_read());
     let reads = parsed.as_ref().is_ok_and(are_reads);
     let write = |_, transacted: Transacted| {
         Writer::object(|writer| {
@@ -557,22 +603,24 @@ struct Transacted {
 }
 
 /// Returns the consumption of the statements as parts of one transaction, by table.
-fn consumed_together<'s>(answers: impl Iterator<Item = (&'s Asked, &'s Answer)>) -> BTreeMap<String, Consumed> {
+fn consumed_together<'s>(
+    answers: impl Iterator<Item = (&'s PreparedStatement, &'s Answer)>,
+) -> BTreeMap<String, Consumed> {
     let mut consumed: BTreeMap<String, Consumed> = BTreeMap::new();
-    for (asked, answer) in answers {
-        let total = consumed.entry(asked.statement.table().to_owned()).or_default();
+    for (prepared, answer) in answers {
+        let total = consumed.entry(prepared.statement.table().to_owned()).or_default();
         total.add(&answer.consumed().in_transaction());
     }
     consumed
 }
 
 /// The statements of a transaction, all of which must be such as transactions take.
-fn parse_transaction(request: &Json<'_>) -> Result<Vec<Asked>, Failure> {
+fn parse_transaction(request: &Json<'_>) -> Result<Vec<PreparedStatement>, Failure> {
     let mut all = Vec::new();
     for (position, json) in statements(request, "TransactStatements").iter().enumerate() {
-        let asked = Asked::parse_with(json, &parameters(json)?);
-        let asked = asked.and_then(|asked| check_suits_transaction(&asked.statement).map(|()| asked));
-        all.push(asked.map_err(|failure| of_statement(position, failure))?);
+        let prepared = PreparedStatement::parse_with(json, &parameters(json)?);
+        let prepared = prepared.and_then(|prepared| check_suits_transaction(&prepared.statement).map(|()| prepared));
+        all.push(prepared.map_err(|failure| of_statement(position, failure))?);
     }
     match are_mixed(all.iter()) {
         true => Err(Failure::validation(
@@ -606,7 +654,7 @@ fn check_suits_transaction(statement: &Statement) -> Result<(), Failure> {
 /// Refuses an EXISTS that does not name one item and say more of it.
 fn check_exists(select: &Select, table: &Table) -> Result<(), Failure> {
     match split_key(table, select.condition.as_ref()) {
-        Ok((_, rest)) if !rest.is_empty() => Ok(()),
+        Ok((_, remaining)) if !remaining.is_empty() => Ok(()),
         _ => Err(Failure::validation(
             "EXISTS() must contain a single item read with additional condition",
         )),
@@ -614,16 +662,20 @@ fn check_exists(select: &Select, table: &Table) -> Result<(), Failure> {
 }
 
 /// Reads, then charges for all of it, so that the first statements do not throttle the last.
-fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Asked]) -> Result<Vec<Answer>, Failure> {
+fn execute_reads(
+    layer: &DynamoDb,
+    transaction: &mut Transaction<'_>,
+    all: &[PreparedStatement],
+) -> Result<Vec<Answer>, Failure> {
     let named: Vec<Vec<u8>> = all
         .iter()
-        .filter_map(|asked| asked.item_key(layer, transaction))
+        .filter_map(|prepared| prepared.item_key(layer, transaction))
         .collect();
     refuse_repeated(named.into_iter())?;
-    let mut found = Vec::new();
+    let mut pages = Vec::new();
     let mut reasons = Vec::new();
-    for (position, asked) in all.iter().enumerate() {
-        let Statement::Select(select) = &asked.statement else {
+    for (position, prepared) in all.iter().enumerate() {
+        let Statement::Select(select) = &prepared.statement else {
             return Err(misplaced_exists());
         };
         if !select.names_item(&*layer.table(transaction, &select.table)?)? {
@@ -632,7 +684,7 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
         }
         match select.read_uncharged(layer, transaction) {
             Ok(page) => {
-                found.push(page);
+                pages.push(page);
                 reasons.push(None);
             }
             Err(throttled) if throttled.is_throttling() => reasons.push(Some(throttled)),
@@ -640,12 +692,12 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
         }
     }
     refuse_if_any(reasons)?;
-    check_bytes(found.iter().map(|(_, page)| page.bytes()))?;
-    for (search, page) in &found {
+    check_bytes(pages.iter().map(|(_, page)| page.bytes()))?;
+    for (search, page) in &pages {
         let consumed = || page.consumed(search.consistent).in_transaction();
         layer.charge(transaction, &page.table, Use::Read, consumed);
     }
-    Ok(found
+    Ok(pages
         .into_iter()
         .map(|(search, page)| Answer::Page(search, page))
         .collect())
@@ -654,7 +706,7 @@ fn execute_reads(layer: &DynamoDb, transaction: &mut Transaction<'_>, all: &[Ask
 fn execute_writes(
     layer: &DynamoDb,
     transaction: &mut Transaction<'_>,
-    all: &[Asked],
+    all: &[PreparedStatement],
     writes: &crate::operations::transact::Writes,
 ) -> Result<Transacted, Failure> {
     if let Some(replayed) = writes.replay(transaction)? {
@@ -674,8 +726,8 @@ fn execute_writes(
     let mut charges = Vec::new();
     let mut replay_units = Vec::new();
     let mut written_bytes = 0;
-    for asked in all {
-        match execute_write(layer, transaction, asked) {
+    for prepared in all {
+        match execute_write(layer, transaction, prepared) {
             Ok((written, returned, paths)) => {
                 written_bytes += written.new.as_deref().map_or(0, item_size);
                 check_bytes(std::iter::once(written_bytes))?;

@@ -171,11 +171,11 @@ impl Parser {
     }
 
     fn take_word(&mut self, keyword: &str) -> bool {
-        let found = self.is_word(keyword);
-        if found {
+        let is_next = self.is_word(keyword);
+        if is_next {
             self.advance();
         }
-        found
+        is_next
     }
 
     fn is_symbol(&self, symbol: &str) -> bool {
@@ -183,11 +183,11 @@ impl Parser {
     }
 
     fn take(&mut self, symbol: &str) -> bool {
-        let found = self.is_symbol(symbol);
-        if found {
+        let is_next = self.is_symbol(symbol);
+        if is_next {
             self.advance();
         }
-        found
+        is_next
     }
 
     fn expect(&mut self, symbol: &str) -> Result<(), Failure> {
@@ -625,7 +625,10 @@ impl Parser {
         let Token::Keyword(word) = *self.peek() else {
             return Err(expected());
         };
-        let (_, mut name) = *TYPES.iter().find(|(known, _)| *known == word).ok_or_else(expected)?;
+        let (_, mut name) = *TYPES
+            .iter()
+            .find(|(keyword, _)| *keyword == word)
+            .ok_or_else(expected)?;
         self.advance();
         match name {
             "double_precision" if !self.take_word("precision") => return Err(expected()),

@@ -104,7 +104,7 @@ pub fn parse(text: &str, parameters: &[Value]) -> Result<Statement, Failure> {
             })
         }
         syntax::Statement::Bare(node) => parameters.bare(&node),
-        syntax::Statement::Other(what) => Err(unsupported_operation(what)),
+        syntax::Statement::Other(operation) => Err(unsupported_operation(operation)),
     }
 }
 
@@ -114,8 +114,8 @@ fn refuse(unsupported: Option<String>) -> Result<(), Failure> {
     unsupported.map_or(Ok(()), |text| Err(Failure::validation(text)))
 }
 
-fn unsupported_operation(what: &str) -> Failure {
-    Failure::validation(format!("Unsupported operation: {what}"))
+fn unsupported_operation(operation: &str) -> Failure {
+    Failure::validation(format!("Unsupported operation: {operation}"))
 }
 
 /// The name of a target that must be a table. `text` refuses an index.

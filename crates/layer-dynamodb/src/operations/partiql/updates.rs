@@ -133,9 +133,9 @@ impl Parameters<'_> {
 }
 
 /// Refuses a term that can never have the type that an operator wants.
-fn term_fault(operator: &str, term: &Term, wanted: &str) -> Option<String> {
+fn term_fault(operator: &str, term: &Term, expected: &str) -> Option<String> {
     term.known_type()
-        .and_then(|known| type_fault(operator, known, &[wanted]))
+        .and_then(|kind| type_fault(operator, kind, &[expected]))
 }
 
 /// Refuses a path beside itself.

@@ -31,14 +31,14 @@ impl Parameters<'_> {
 
     /// The item of an INSERT, whose values may be question marks.
     pub fn item(self, node: &Node) -> Result<Item, Failure> {
-        let Kind::Tuple(given) = &node.kind else {
+        let Kind::Tuple(pairs) = &node.kind else {
             return Err(Failure::validation(format!(
                 "Unsupported format in item expression. Please use struct format {{...}} to express item values for insert \
                  statement. {}",
                 node.at
             )));
         };
-        members(given, &Place::Root, |node, _| match &node.kind {
+        members(pairs, &Place::Root, |node, _| match &node.kind {
             Kind::Parameter(position) => self.value(*position),
             Kind::Name(_) | Kind::Missing => Err(unsupported(node, node.token_text(), &Place::Root)),
             _ if node.is_operation() => Err(unsupported(node, node.token_text(), &Place::Root)),
@@ -55,19 +55,19 @@ enum Place<'p> {
 }
 
 impl Place<'_> {
-    /// `root.x[1]`, with `element` before and after a position.
-    fn shown(&self, element: (&str, &str)) -> String {
+    /// `root.x[1]`, with `open` before a position and `close` after it.
+    fn shown(&self, open: &str, close: &str) -> String {
         match self {
             Place::Root => "root".to_owned(),
-            Place::Member(above, name) => above.shown(element) + "." + name,
-            Place::Element(above, index) => format!("{}{}{index}{}", above.shown(element), element.0, element.1),
+            Place::Member(above, name) => above.shown(open, close) + "." + name,
+            Place::Element(above, index) => above.shown(open, close) + &format!("{open}{index}{close}"),
         }
     }
 }
 
-fn unsupported(node: &Node, what: &str, place: &Place<'_>) -> Failure {
-    let place = place.shown((".", ""));
-    Failure::validation(format!("Unsupported data type: {what} under key {place} {}", node.at))
+fn unsupported(node: &Node, kind: &str, place: &Place<'_>) -> Failure {
+    let place = place.shown(".", "");
+    Failure::validation(format!("Unsupported data type: {kind} under key {place} {}", node.at))
 }
 
 fn literal(node: &Node, place: &Place<'_>) -> Result<Value, Failure> {
@@ -81,10 +81,10 @@ fn literal(node: &Node, place: &Place<'_>) -> Result<Value, Failure> {
             let values = elements.map(|(index, node)| literal(node, &Place::Element(place, index)));
             values.collect::<Result<_, _>>().map(Value::L)
         }
-        Kind::Tuple(given) => members(given, place, literal).map(Value::M),
+        Kind::Tuple(pairs) => members(pairs, place, literal).map(Value::M),
         Kind::Bag(elements) => set(elements, place),
         Kind::Ion => {
-            let place = place.shown((".", ""));
+            let place = place.shown(".", "");
             let text = format!("Ion Literals are not supported: under key {place} {}", node.at);
             Err(Failure::validation(text))
         }
@@ -95,20 +95,20 @@ fn literal(node: &Node, place: &Place<'_>) -> Result<Value, Failure> {
 fn number(digits: &str, place: &Place<'_>) -> Result<Number, Failure> {
     Number::parse(digits).map_err(|error| {
         let mut failure = number_failure(error);
-        let _ = write!(failure.message, " under {}", place.shown(("[", "]")));
+        let _ = write!(failure.message, " under {}", place.shown("[", "]"));
         failure
     })
 }
 
 fn members(
-    given: &[(Node, Node)],
+    pairs: &[(Node, Node)],
     place: &Place<'_>,
     value: impl Fn(&Node, &Place<'_>) -> Result<Value, Failure>,
 ) -> Result<Item, Failure> {
     let mut members = Item::new();
-    for (name, node) in given {
+    for (name, node) in pairs {
         let refused = |text: String| {
-            let place = place.shown((".", ""));
+            let place = place.shown(".", "");
             Err(Failure::validation(format!("{text} under {place} {}", name.at)))
         };
         let name = match &name.kind {

@@ -7,6 +7,7 @@ use super::describe::created_body;
 use super::parameters::{
     flag, parse_capacity, parse_encryption, parse_indexes, parse_on_demand_maximum, parse_stream, parse_warm_throughput,
 };
+use super::vector_indexes::{parse_vector_indexes, used_names};
 use crate::operations::settings::{check_policy, check_tags, parse_tags};
 use crate::storage::attributes::Definitions;
 use crate::storage::catalog::{next_number, table_name};
@@ -72,7 +73,9 @@ pub fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, 
     let definitions = Definitions::parse(request)?;
     let (hash, range) = definitions.table_keys(request)?;
     let indexes = parse_indexes(request, &definitions, &hash, range.as_ref(), &capacity)?;
-    definitions.check_all_used(&hash, range.as_ref(), &indexes)?;
+    let vector_indexes = parse_vector_indexes(request, &definitions, &indexes, &capacity)?;
+    let used = used_names(std::iter::once(&hash).chain(&range), &indexes, &vector_indexes);
+    definitions.check_all_used(&used, !indexes.is_empty() || !vector_indexes.is_empty())?;
     let tags = parse_tags(request.get("Tags").unwrap_or(&Json::Null));
     check_tags(&tags)?;
     let text = |name: &str| request.get(name).and_then(Json::text).map(str::to_owned);
@@ -89,8 +92,9 @@ pub fn parse_creation(layer: &DynamoDb, request: &Json<'_>) -> Result<Creation, 
             definitions: definitions.parts,
             hash,
             range,
-            last_index: indexes.len() as u16,
+            last_index: (indexes.len() + vector_indexes.len()) as u16,
             indexes,
+            vector_indexes,
             stream: None,
             time_to_live: None,
             tags: tags.into_iter().collect(),

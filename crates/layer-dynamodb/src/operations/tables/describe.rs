@@ -4,9 +4,11 @@ use quartet_engine::Transaction;
 use quartet_model::KeyRange;
 
 use super::parameters::{NO_MAXIMUM, initial_warmth};
-use crate::storage::attributes::{projected_names, write_key_schema};
+use super::vector_indexes::describe_vector_indexes;
+use crate::storage::attributes::{write_key_schema, write_projection};
 use crate::storage::key;
 use crate::storage::table::{Capacity, Index, Table};
+use crate::storage::vector_index::VectorIndex;
 use crate::wire::json::{Json, Writer, write_seconds};
 use crate::{DynamoDb, Outcome};
 
@@ -19,6 +21,8 @@ const ITEMS_MEASURED: usize = 1000;
 pub struct Sizes {
     /// Count and bytes, the table first and then its indexes in order.
     parts: Vec<(u64, u64)>,
+    /// The same of its vector indexes in order.
+    vector_parts: Vec<(u64, u64)>,
 }
 
 /// The number of a table's items, and their approximate bytes.
@@ -30,7 +34,18 @@ impl Sizes {
     pub fn measure(transaction: &mut Transaction<'_>, table: &Table) -> Sizes {
         let ids = std::iter::once(0).chain(table.indexes.iter().map(|index| index.id));
         let parts = ids.map(|id| measure(transaction, &KeyRange::prefix(&key::items(table.id, id))));
-        Sizes { parts: parts.collect() }
+        let parts = parts.collect();
+        let vectors = table.vector_indexes.iter();
+        let vector_parts = vectors.map(|index| {
+            let range = KeyRange::prefix(&key::items(table.id, index.id));
+            measure_rows(transaction, &range, |row| row.len())
+        });
+        let vector_parts = vector_parts.collect();
+        Sizes { parts, vector_parts }
+    }
+
+    pub fn vector_part(&self, position: usize) -> (u64, u64) {
+        self.vector_parts.get(position).copied().unwrap_or_default()
     }
 
     fn part(&self, position: usize) -> (u64, u64) {
@@ -39,11 +54,15 @@ impl Sizes {
 }
 
 fn measure(transaction: &mut Transaction<'_>, range: &KeyRange) -> (u64, u64) {
+    measure_rows(transaction, range, crate::storage::stored::size)
+}
+
+fn measure_rows(transaction: &mut Transaction<'_>, range: &KeyRange, size: fn(&[u8]) -> usize) -> (u64, u64) {
     let count = transaction.count(&range.start, &range.end);
     let (mut measured, mut bytes) = (0, 0);
     transaction.scan(&range.start, &range.end, false, &mut |row| {
         measured += 1;
-        bytes += crate::storage::stored::size(row.value()) as u64;
+        bytes += size(row.value()) as u64;
         if measured < ITEMS_MEASURED {
             std::ops::ControlFlow::Continue(())
         } else {
@@ -56,7 +75,7 @@ fn measure(transaction: &mut Transaction<'_>, range: &KeyRange) -> (u64, u64) {
 
 pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let name = request.get("TableName").and_then(Json::text).unwrap_or_default();
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| {
             let table = layer.described_table(transaction, name)?;
@@ -64,17 +83,19 @@ pub fn describe(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
             Ok((table, sizes))
         },
         |(), (table, sizes)| {
-            let status = match table.indexes.iter().any(|index| index.filling) {
+            let is_filling = table.indexes.iter().any(|index| index.filling)
+                || table.vector_indexes.iter().any(|index| index.filling);
+            let status = match is_filling {
                 _ if table.is_coming() => "CREATING",
                 true => "UPDATING",
                 false => "ACTIVE",
             };
-            let shown = Shown {
+            let state = Shown {
                 sizes,
                 ..Shown::new(status)
             };
             Writer::object(|writer| {
-                writer.nested("Table", |writer| describe_table(layer, &table, &shown, writer));
+                writer.nested("Table", |writer| describe_table(layer, &table, &state, writer));
             })
         },
     )
@@ -87,6 +108,7 @@ pub struct Shown {
     /// Indexes that the request deletes: the table has them no longer, and its description still
     /// does.
     pub deleted: Vec<Index>,
+    pub deleted_vectors: Vec<VectorIndex>,
     /// The request changes what the table or one of its indexes is warm for.
     pub warms: bool,
 }
@@ -97,6 +119,7 @@ impl Shown {
             status,
             sizes: Sizes::default(),
             deleted: Vec::new(),
+            deleted_vectors: Vec::new(),
             warms: false,
         }
     }
@@ -130,9 +153,9 @@ pub fn created_body(layer: &DynamoDb, table: &Table) -> Vec<u8> {
 }
 
 /// Writes the members of a TableDescription.
-pub fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &mut Writer) {
-    let status = shown.status;
-    let (count, bytes) = shown.sizes.part(0);
+pub fn describe_table(layer: &DynamoDb, table: &Table, state: &Shown, writer: &mut Writer) {
+    let status = state.status;
+    let (count, bytes) = state.sizes.part(0);
     writer.member("TableName", &table.name);
     writer.member("TableStatus", status);
     // A table in deletion is described without its definition.
@@ -167,35 +190,20 @@ pub fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &m
         });
     }
     for (member, global) in [("GlobalSecondaryIndexes", true), ("LocalSecondaryIndexes", false)] {
-        let indexes = table.indexes.iter().chain(&shown.deleted).enumerate();
+        let indexes = table.indexes.iter().chain(&state.deleted).enumerate();
         let indexes: Vec<(usize, &Index)> = indexes.filter(|(_, index)| index.global == global).collect();
         if !indexes.is_empty() && status != "DELETING" {
             writer.list(member, indexes, |writer, (position, index)| {
-                describe_index(layer, table, index, shown, shown.sizes.part(position + 1), writer);
+                let (count, bytes) = state.sizes.part(position + 1);
+                describe_index(layer, table, index, state, count, bytes, writer);
             });
         }
     }
-    if let Some(stream) = &table.stream {
-        if stream.enabled {
-            writer.nested("StreamSpecification", |writer| {
-                writer.name("StreamEnabled").raw(true);
-                writer.member("StreamViewType", stream.view.name());
-            });
-        }
-        writer.member("LatestStreamLabel", &stream.label);
-        let arn = format!("{}/stream/{}", layer.table_arn(&table.name), stream.label);
-        writer.member("LatestStreamArn", &arn);
+    if status != "DELETING" {
+        describe_vector_indexes(layer, table, state, writer);
     }
-    if let Some(restored) = &table.restored {
-        writer.nested("RestoreSummary", |writer| {
-            if let Some(backup) = &restored.backup_arn {
-                writer.member("SourceBackupArn", backup);
-            }
-            writer.member("SourceTableArn", &restored.table_arn);
-            write_seconds(writer, "RestoreDateTime", restored.micros);
-            writer.name("RestoreInProgress").raw(restored.in_progress);
-        });
-    }
+    describe_stream(layer, table, writer);
+    describe_restore(table, writer);
     if let Some(description) = &table.sse_description {
         writer.name("SSEDescription").raw(description);
     }
@@ -204,7 +212,34 @@ pub fn describe_table(layer: &DynamoDb, table: &Table, shown: &Shown, writer: &m
     }
     writer.name("DeletionProtectionEnabled").raw(table.deletion_protection);
     write_on_demand_maximum(writer, table.on_demand_maximum);
-    write_warmth(writer, shown, table.warm_throughput, &table.capacity);
+    write_warmth(writer, state, table.warm_throughput, &table.capacity);
+}
+
+/// Writes the stream's specification, if it is enabled, and the names of the latest stream.
+fn describe_stream(layer: &DynamoDb, table: &Table, writer: &mut Writer) {
+    let Some(stream) = &table.stream else { return };
+    if stream.enabled {
+        writer.nested("StreamSpecification", |writer| {
+            writer.name("StreamEnabled").raw(true);
+            writer.member("StreamViewType", stream.view.name());
+        });
+    }
+    writer.member("LatestStreamLabel", &stream.label);
+    let arn = format!("{}/stream/{}", layer.table_arn(&table.name), stream.label);
+    writer.member("LatestStreamArn", &arn);
+}
+
+/// Writes the backup or table that the table was restored from.
+fn describe_restore(table: &Table, writer: &mut Writer) {
+    let Some(restored) = &table.restored else { return };
+    writer.nested("RestoreSummary", |writer| {
+        if let Some(backup) = &restored.backup_arn {
+            writer.member("SourceBackupArn", backup);
+        }
+        writer.member("SourceTableArn", &restored.table_arn);
+        write_seconds(writer, "RestoreDateTime", restored.micros);
+        writer.name("RestoreInProgress").raw(restored.in_progress);
+    });
 }
 
 pub fn write_on_demand_maximum(writer: &mut Writer, on_demand: Option<(i64, i64)>) {
@@ -218,8 +253,8 @@ pub fn write_on_demand_maximum(writer: &mut Writer, on_demand: Option<(i64, i64)
     });
 }
 
-fn write_warmth(writer: &mut Writer, shown: &Shown, asked_for: Option<(i64, i64)>, capacity: &Capacity) {
-    let Some(status) = shown.warm_status(asked_for.is_some()) else {
+fn write_warmth(writer: &mut Writer, state: &Shown, asked_for: Option<(i64, i64)>, capacity: &Capacity) {
+    let Some(status) = state.warm_status(asked_for.is_some()) else {
         return;
     };
     let (read, write) = asked_for.unwrap_or_else(|| initial_warmth(capacity));
@@ -234,20 +269,21 @@ fn describe_index(
     layer: &DynamoDb,
     table: &Table,
     index: &Index,
-    shown: &Shown,
-    (count, bytes): (u64, u64),
+    state: &Shown,
+    count: u64,
+    bytes: u64,
     writer: &mut Writer,
 ) {
     writer.open(b'{');
     write_index(writer, index);
     if index.global {
-        writer.member("IndexStatus", shown.index_status(index));
+        writer.member("IndexStatus", state.index_status(index));
         if index.filling {
             writer.name("Backfilling").raw(true);
         }
         write_throughput(writer, &index.capacity);
         write_on_demand_maximum(writer, index.on_demand_maximum);
-        write_warmth(writer, shown, index.warm_throughput, &index.capacity);
+        write_warmth(writer, state, index.warm_throughput, &index.capacity);
     }
     writer.name("IndexSizeBytes").raw(bytes);
     writer.name("ItemCount").raw(count);
@@ -262,13 +298,7 @@ fn describe_index(
 pub fn write_index(writer: &mut Writer, index: &Index) {
     writer.member("IndexName", &index.name);
     write_key_schema(writer, &index.hash, &index.range);
-    writer.nested("Projection", |writer| {
-        writer.member("ProjectionType", index.projection.name());
-        let names = projected_names(index);
-        if !names.is_empty() {
-            writer.list("NonKeyAttributes", names, |writer, name| writer.string(name));
-        }
-    });
+    write_projection(writer, &index.projection);
 }
 
 fn write_throughput(writer: &mut Writer, capacity: &Capacity) {

@@ -4,11 +4,13 @@ mod create;
 mod describe;
 mod parameters;
 mod update;
+mod vector_indexes;
 
 pub use create::{Creation, add, create, parse_creation, uuid};
 pub use describe::{created_body, describe, measure_items, write_index, write_on_demand_maximum};
 pub use parameters::{NO_MAXIMUM, parse_encryption, units_of};
 pub use update::update;
+pub use vector_indexes::{check_vector_billing, vector_index_from, write_vector_index};
 
 use self::describe::{Shown, describe_table};
 use crate::wire::failure::Failure;
@@ -18,7 +20,7 @@ use crate::{DynamoDb, Outcome, operations::backups, storage::streams};
 pub fn list(layer: &DynamoDb, request: &Json<'_>) -> Outcome {
     let limit = request.get("Limit").and_then(Json::integer).unwrap_or(100) as usize;
     let start = request.get("ExclusiveStartTableName").and_then(Json::text);
-    layer.respond(
+    layer.respond_to_read(
         Ok(()),
         |transaction, ()| Ok(layer.table_names(transaction, start, limit + 1)),
         |(), mut names| {

@@ -2,7 +2,8 @@
 //! read and checked.
 
 use crate::DynamoDb;
-use crate::storage::attributes::{Definitions, index_from, projected_names};
+use crate::operations::managed_keys;
+use crate::storage::attributes::{Definitions, index_from};
 use crate::storage::key::KeyPart;
 use crate::storage::table::{Capacity, Index, StreamView};
 use crate::wire::failure::Failure;
@@ -73,10 +74,10 @@ pub fn parse_on_demand_maximum(
     capacity: &Capacity,
     present: Option<(i64, i64)>,
 ) -> Result<Option<(i64, i64)>, Failure> {
-    let Some(given) = json.get("OnDemandThroughput") else {
+    let Some(throughput) = json.get("OnDemandThroughput") else {
         return Ok(present.filter(|_| capacity.on_demand));
     };
-    let [read, write] = MAXIMA.map(|name| given.get(name).and_then(Json::integer));
+    let [read, write] = MAXIMA.map(|name| throughput.get(name).and_then(Json::integer));
     if !capacity.on_demand {
         let [read_name, write_name] = MAXIMA;
         let name = if read.is_some() { read_name } else { write_name };
@@ -99,19 +100,19 @@ pub fn initial_warmth(capacity: &Capacity) -> (i64, i64) {
     }
 }
 
-/// Reads WarmThroughput of `what`, a table or an index; for an update, over what is in force. It
+/// Reads WarmThroughput of `subject`, a table or an index; for an update, over what is in force. It
 /// can only grow.
 pub fn parse_warm_throughput(
     json: &Json<'_>,
-    what: &str,
+    subject: &str,
     capacity: &Capacity,
     present: Option<(i64, i64)>,
 ) -> Result<Option<(i64, i64)>, Failure> {
-    let Some(given) = json.get("WarmThroughput") else {
+    let Some(throughput) = json.get("WarmThroughput") else {
         return Ok(None);
     };
     let (read_min, write_min) = present.unwrap_or_else(|| initial_warmth(capacity));
-    let units = |name: &str, provisioned: &str, min: i64| match given.get(name).and_then(Json::integer) {
+    let units = |name: &str, provisioned: &str, min: i64| match throughput.get(name).and_then(Json::integer) {
         Some(units) if units < min => {
             let bound = match (present, capacity.on_demand) {
                 (Some(_), _) => "current WarmThroughput, decreasing WarmThroughput is not supported".to_owned(),
@@ -119,7 +120,7 @@ pub fn parse_warm_throughput(
                 (None, false) => format!("{provisioned} of ProvisionedThroughput"),
             };
             Err(Failure::invalid(format!(
-                "Requested {name} for WarmThroughput for {what} is lower than {bound}"
+                "Requested {name} for WarmThroughput for {subject} is lower than {bound}"
             )))
         }
         units => Ok(units),
@@ -153,15 +154,14 @@ pub fn parse_stream(request: &Json<'_>) -> Result<Option<Option<StreamView>>, Fa
 }
 
 /// Returns the key of an SSESpecification, in the form in which it is described.
-pub fn parse_encryption(layer: &DynamoDb, given: Option<&Json<'_>>) -> Option<String> {
-    let given = given?;
-    flag(given, "Enabled").filter(|enabled| *enabled)?;
-    let text = |name| given.get(name).and_then(Json::text);
+pub fn parse_encryption(layer: &DynamoDb, specification: Option<&Json<'_>>) -> Option<String> {
+    let specification = specification?;
+    flag(specification, "Enabled").filter(|enabled| *enabled)?;
+    let text = |name| specification.get(name).and_then(Json::text);
     Some(json_text(Writer::object(|writer| {
         writer.member("Status", "ENABLED");
         writer.member("SSEType", text("SSEType").unwrap_or("KMS"));
-        let key = "key/00000000-0000-0000-0000-000000000000";
-        let default = format!("arn:aws:kms:{}:{}:{key}", layer.region, layer.account);
+        let default = managed_keys::arn(layer);
         writer.member("KMSMasterKeyArn", text("KMSMasterKeyId").unwrap_or(&default));
     })))
 }
@@ -219,8 +219,8 @@ pub fn set_index_capacity(index: &mut Index, json: &Json<'_>, table: &Capacity) 
         ..Capacity::default()
     };
     index.on_demand_maximum = parse_on_demand_maximum(json, Some(&index.name), table, None)?;
-    let what = format!("index {}", index.name);
-    index.warm_throughput = parse_warm_throughput(json, &what, &index.capacity, None)?;
+    let subject = format!("index {}", index.name);
+    index.warm_throughput = parse_warm_throughput(json, &subject, &index.capacity, None)?;
     Ok(())
 }
 
@@ -241,7 +241,7 @@ pub fn check_indexes(indexes: &[Index]) -> Result<(), Failure> {
             return Err(Failure::invalid(format!("Duplicate index name: {}", index.name)));
         }
     }
-    let names: usize = indexes.iter().map(|index| projected_names(index).len()).sum();
+    let names: usize = indexes.iter().map(|index| index.projection.names().len()).sum();
     if names > PROJECTED_NAMES_MAX {
         return Err(Failure::invalid(format!(
             "The number of projected attributes in all indexes exceeds the limit of {PROJECTED_NAMES_MAX}"

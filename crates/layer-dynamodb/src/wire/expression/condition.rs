@@ -167,12 +167,12 @@ impl Operand {
         }
     }
 
-    fn paths<'o>(&'o self, found: &mut Vec<&'o Path>) {
+    fn paths<'o>(&'o self, paths: &mut Vec<&'o Path>) {
         match self {
-            Operand::Path(path) => found.push(path),
-            Operand::Size(operand) => operand.paths(found),
+            Operand::Path(path) => paths.push(path),
+            Operand::Size(operand) => operand.paths(paths),
             Operand::Value(_) => {}
-            Operand::Test(condition) => condition.paths(found),
+            Operand::Test(condition) => condition.paths(paths),
         }
     }
 
@@ -237,28 +237,28 @@ impl Condition {
     }
 
     /// Every path in it.
-    pub fn paths<'c>(&'c self, found: &mut Vec<&'c Path>) {
+    pub fn paths<'c>(&'c self, paths: &mut Vec<&'c Path>) {
         match self {
             Condition::Compare(_, left, right)
             | Condition::BeginsWith(left, right)
             | Condition::Contains(left, right) => {
-                [left, right].into_iter().for_each(|operand| operand.paths(found));
+                [left, right].into_iter().for_each(|operand| operand.paths(paths));
             }
             Condition::Between(operand, low, high) => {
                 [operand, low, high]
                     .into_iter()
-                    .for_each(|operand| operand.paths(found));
+                    .for_each(|operand| operand.paths(paths));
             }
             Condition::In(operand, list) => {
-                operand.paths(found);
-                list.iter().for_each(|operand| operand.paths(found));
+                operand.paths(paths);
+                list.iter().for_each(|operand| operand.paths(paths));
             }
-            Condition::Exists(path) | Condition::NotExists(path) => found.push(path),
-            Condition::HasType(operand, _) => operand.paths(found),
+            Condition::Exists(path) | Condition::NotExists(path) => paths.push(path),
+            Condition::HasType(operand, _) => operand.paths(paths),
             Condition::And(conditions) | Condition::Or(conditions) => {
-                conditions.iter().for_each(|condition| condition.paths(found));
+                conditions.iter().for_each(|condition| condition.paths(paths));
             }
-            Condition::Not(condition) => condition.paths(found),
+            Condition::Not(condition) => condition.paths(paths),
         }
     }
 }
@@ -506,7 +506,7 @@ fn size_operand(parser: &mut Parser<'_, '_>) -> Result<Operand, Failure> {
     Ok(Operand::Size(Box::new(first)))
 }
 
-/// A function's name and its operands, of which there is one at least.
+/// A function's name and its operands, at least one.
 fn call<'s>(parser: &mut Parser<'s, '_>) -> Result<(&'s str, Vec<Operand>), Failure> {
     let name = take_name(parser);
     Ok((name, parser.deeper(operands)?))
@@ -514,7 +514,7 @@ fn call<'s>(parser: &mut Parser<'s, '_>) -> Result<(&'s str, Vec<Operand>), Fail
 
 fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
     let (name, arguments) = call(parser)?;
-    let wanted = match name {
+    let expected = match name {
         "attribute_exists" | "attribute_not_exists" => 1,
         "attribute_type" | "begins_with" | "contains" => 2,
         _ => {
@@ -522,7 +522,7 @@ fn function(parser: &mut Parser<'_, '_>) -> Result<Condition, Failure> {
             return Ok(Condition::And(Vec::new()));
         }
     };
-    check_count(parser, name, &arguments, wanted);
+    check_count(parser, name, &arguments, expected);
     let mut arguments = arguments.into_iter();
     let first = arguments.next().expect("an operand");
     let second = arguments.next().unwrap_or(Operand::Value(Value::Null));
@@ -582,16 +582,16 @@ pub fn misused(parser: &mut Parser<'_, '_>, function: &str) {
     parser.fault(Fault::Misuse, format_args!("{text}{function}"));
 }
 
-pub fn check_count<T>(parser: &mut Parser<'_, '_>, function: &str, arguments: &[T], wanted: usize) {
-    if let Some(text) = count_fault(function, arguments.len(), wanted) {
+pub fn check_count<T>(parser: &mut Parser<'_, '_>, function: &str, arguments: &[T], expected: usize) {
+    if let Some(text) = count_fault(function, arguments.len(), expected) {
         parser.fault(Fault::OperandCount, text);
     }
 }
 
-/// Refuses another number of operands than `wanted`.
-pub fn count_fault(function: &str, given: usize, wanted: usize) -> Option<String> {
+/// Refuses another number of operands than `expected`.
+pub fn count_fault(function: &str, count: usize, expected: usize) -> Option<String> {
     let text = "Incorrect number of operands for operator or function; operator or function: ";
-    (given != wanted).then(|| format!("{text}{function}, number of operands: {given}"))
+    (count != expected).then(|| format!("{text}{function}, number of operands: {count}"))
 }
 
 fn document_path(parser: &mut Parser<'_, '_>, function: &str, operand: Operand) -> Path {
@@ -628,27 +628,24 @@ pub fn type_name_fault(operand: &Operand) -> Result<String, String> {
             "Invalid attribute type name found; type: {name}, valid types: {{B,NULL,SS,BOOL,L,BS,N,NS,S,M}}"
         )),
         other => {
-            let known = other.known_type().unwrap_or("{NS,SS,L,BS,N,M,B,BOOL,NULL,S}");
-            Err(wrong_type("attribute_type", known))
+            let kind = other.known_type().unwrap_or("{NS,SS,L,BS,N,M,B,BOOL,NULL,S}");
+            Err(wrong_type("attribute_type", kind))
         }
     }
 }
 
 /// Notes an operand of a type that the operator can never take.
 pub fn check_type(parser: &mut Parser<'_, '_>, operand: &Operand, operator: &str, types: &[&str]) {
-    if let Some(text) = operand
-        .known_type()
-        .and_then(|known| type_fault(operator, known, types))
-    {
+    if let Some(text) = operand.known_type().and_then(|kind| type_fault(operator, kind, types)) {
         parser.fault(Fault::OperandType, text);
     }
 }
 
 /// Refuses a type that is none of `types`.
-pub fn type_fault(operator: &str, known: &str, types: &[&str]) -> Option<String> {
-    (!types.contains(&known)).then(|| wrong_type(operator, known))
+pub fn type_fault(operator: &str, kind: &str, types: &[&str]) -> Option<String> {
+    (!types.contains(&kind)).then(|| wrong_type(operator, kind))
 }
 
-fn wrong_type(operator: &str, known: &str) -> String {
-    format!("Incorrect operand type for operator or function; operator or function: {operator}, operand type: {known}")
+fn wrong_type(operator: &str, kind: &str) -> String {
+    format!("Incorrect operand type for operator or function; operator or function: {operator}, operand type: {kind}")
 }

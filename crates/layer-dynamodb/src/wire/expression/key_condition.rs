@@ -151,6 +151,6 @@ fn invalid_operator(operator: &str) -> Failure {
     Failure::validation(format!("Invalid operator used in KeyConditionExpression: {operator}"))
 }
 
-fn invalid(what: &str) -> Failure {
-    Failure::validation(format!("Invalid condition in KeyConditionExpression: {what}"))
+fn invalid(reason: &str) -> Failure {
+    Failure::validation(format!("Invalid condition in KeyConditionExpression: {reason}"))
 }

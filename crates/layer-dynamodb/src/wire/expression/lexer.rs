@@ -42,16 +42,16 @@ impl Token<'_> {
     }
 }
 
-/// All tokens, the last of which is `End`.
+/// All tokens; the last token is `End`.
 pub fn tokens(source: &str) -> Vec<Token<'_>> {
     // Blanks and words of a few letters leave about this many.
     let mut tokens = Vec::with_capacity(source.len() / 4 + 2);
     let mut start = 0;
     while start < source.len() {
-        let rest = &source[start..];
-        let (kind, length) = next(rest);
+        let remaining = &source[start..];
+        let (kind, length) = next(remaining);
         if let Some(kind) = kind {
-            let text = &rest[..length];
+            let text = &remaining[..length];
             tokens.push(Token { kind, text, start });
         }
         start += length;
@@ -64,22 +64,25 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The kind, `None` for blanks, and the length of the token at the start of `rest`.
-fn next(rest: &str) -> (Option<Kind>, usize) {
-    let first = rest.as_bytes()[0];
+/// The kind, `None` for blanks, and the length of the token at the start of `remaining`.
+fn next(remaining: &str) -> (Option<Kind>, usize) {
+    let first = remaining.as_bytes()[0];
     let word_length = |text: &str| text.bytes().take_while(|byte| is_word_byte(*byte)).count();
     match first {
         b' ' | b'\t' | b'\r' | b'\n' => (None, 1),
-        b'#' | b':' => match word_length(&rest[1..]) {
+        b'#' | b':' => match word_length(&remaining[1..]) {
             0 => (Some(Kind::Unknown), 1),
             length if first == b'#' => (Some(Kind::Name), 1 + length),
             length => (Some(Kind::Value), 1 + length),
         },
-        b'0'..=b'9' => (Some(Kind::Digits), rest.bytes().take_while(u8::is_ascii_digit).count()),
-        first if first.is_ascii_alphabetic() => (Some(Kind::Word), word_length(rest)),
-        _ if ["<>", "<=", ">="].iter().any(|symbol| rest.starts_with(symbol)) => (Some(Kind::Symbol), 2),
+        b'0'..=b'9' => (
+            Some(Kind::Digits),
+            remaining.bytes().take_while(u8::is_ascii_digit).count(),
+        ),
+        first if first.is_ascii_alphabetic() => (Some(Kind::Word), word_length(remaining)),
+        _ if ["<>", "<=", ">="].iter().any(|symbol| remaining.starts_with(symbol)) => (Some(Kind::Symbol), 2),
         b'=' | b'<' | b'>' | b'(' | b')' | b'[' | b']' | b',' | b'.' | b'+' | b'-' => (Some(Kind::Symbol), 1),
-        _ => (Some(Kind::Unknown), rest.chars().next().map_or(1, char::len_utf8)),
+        _ => (Some(Kind::Unknown), remaining.chars().next().map_or(1, char::len_utf8)),
     }
 }
 

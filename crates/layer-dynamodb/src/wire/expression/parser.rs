@@ -82,8 +82,8 @@ impl Placeholders {
     /// Refuses placeholders that no expression of the request could use; `expressions` names those
     /// the operation knows.
     pub fn check_allowed(request: &Json<'_>, expressions: &[&str]) -> Result<(), Failure> {
-        let given = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
-        if request.get("ExpressionAttributeNames").is_some() && !given(expressions) {
+        let has_any = |names: &[&str]| names.iter().any(|name| request.get(name).is_some());
+        if request.get("ExpressionAttributeNames").is_some() && !has_any(expressions) {
             return Err(Failure::validation(
                 "ExpressionAttributeNames can only be specified when using expressions",
             ));
@@ -97,11 +97,11 @@ impl Placeholders {
             .copied()
             .filter(|name| *name != "ProjectionExpression")
             .collect();
-        if given(&takes_values) {
+        if has_any(&takes_values) {
             return Ok(());
         }
         let absent = match takes_values.as_slice() {
-            [one] => format!(": {one} is null"),
+            [name] => format!(": {name} is null"),
             [first, second] => format!(": {first} and {second} are null"),
             _ => String::new(),
         };
@@ -188,10 +188,10 @@ fn keywords(expression: &str) -> &'static [&'static str] {
 }
 
 fn is_placeholder(name: &str, sign: char) -> bool {
-    let rest = name.strip_prefix(sign).unwrap_or_default();
-    !rest.is_empty()
+    let word = name.strip_prefix(sign).unwrap_or_default();
+    !word.is_empty()
         && name.len() <= PLACEHOLDER_BYTES_MAX
-        && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// One expression, token by token.
@@ -260,19 +260,19 @@ impl<'s, 'p> Parser<'s, 'p> {
     }
 
     pub fn take_keyword(&mut self, keyword: &str) -> bool {
-        let found = self.peek().is_keyword(keyword);
-        if found {
+        let is_next = self.peek().is_keyword(keyword);
+        if is_next {
             self.next();
         }
-        found
+        is_next
     }
 
     pub fn take_symbol(&mut self, symbol: &str) -> bool {
-        let found = self.peek().is_symbol(symbol);
-        if found {
+        let is_next = self.peek().is_symbol(symbol);
+        if is_next {
             self.next();
         }
-        found
+        is_next
     }
 
     pub fn expect_symbol(&mut self, symbol: &str) -> Result<(), Failure> {
@@ -296,8 +296,8 @@ impl<'s, 'p> Parser<'s, 'p> {
             )));
         }
         let faults = std::mem::take(&mut self.faults).into_iter();
-        let told = faults.min_by_key(|(fault, _)| rank(order, *fault).unwrap_or(order.len()));
-        told.map_or(Ok(()), |(_, failure)| Err(failure))
+        let first = faults.min_by_key(|(fault, _)| rank(order, *fault).unwrap_or(order.len()));
+        first.map_or(Ok(()), |(_, failure)| Err(failure))
     }
 
     /// Notes a fault, to be reported if the rest is well formed.
@@ -309,11 +309,11 @@ impl<'s, 'p> Parser<'s, 'p> {
     /// Ends a comparison: one of its faults will be reported, if any.
     pub fn end_comparison(&mut self) {
         let ranks = self.faults.iter().map(|(fault, _)| rank(IN_COMPARISON, *fault));
-        let told = ranks
+        let first = ranks
             .enumerate()
             .filter_map(|(position, rank)| Some((rank?, position)))
             .min();
-        if let Some((_, position)) = told {
+        if let Some((_, position)) = first {
             self.faults[position].0 = Fault::Comparison;
             self.faults.retain(|(fault, _)| rank(IN_COMPARISON, *fault).is_none());
         }

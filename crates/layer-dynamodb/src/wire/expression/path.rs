@@ -132,13 +132,13 @@ pub enum Clash {
 /// Describes how the first paths that clash do; an overlap is reported before a conflict.
 pub fn clash_text(paths: &[&Path]) -> Option<String> {
     let mut conflict = None;
-    let mut of_root: HashMap<&str, Vec<&Path>> = HashMap::new();
+    let mut paths_of_roots: HashMap<&str, Vec<&Path>> = HashMap::new();
     for &path in paths {
-        let of_root = of_root.entry(&path.root).or_default();
-        for earlier in &*of_root {
-            let text = |what| {
+        let siblings = paths_of_roots.entry(&path.root).or_default();
+        for earlier in &*siblings {
+            let text = |verb| {
                 format!(
-                    "Two document paths {what} with each other; must remove or rewrite one of these paths; \
+                    "Two document paths {verb} with each other; must remove or rewrite one of these paths; \
                      path one: {earlier}, path two: {path}"
                 )
             };
@@ -148,7 +148,7 @@ pub fn clash_text(paths: &[&Path]) -> Option<String> {
                 Some(Clash::Conflict) => conflict = conflict.or_else(|| Some(text("conflict"))),
             }
         }
-        of_root.push(path);
+        siblings.push(path);
     }
     conflict
 }
@@ -195,8 +195,8 @@ impl<'p> PathTree<'p> {
     pub fn new(paths: &'p [Path]) -> PathTree<'p> {
         let mut top = Parts::default();
         for path in paths {
-            let wanted = top.members.entry(path.root.as_str());
-            wanted
+            let entry = top.members.entry(path.root.as_str());
+            entry
                 .or_insert_with(|| Wanted::Parts(Parts::default()))
                 .add(&path.steps);
         }
@@ -210,7 +210,7 @@ impl<'p> PathTree<'p> {
 
 impl<'p> Wanted<'p> {
     fn add(&mut self, steps: &'p [Step]) {
-        let Some((step, rest)) = steps.split_first() else {
+        let Some((step, remaining)) = steps.split_first() else {
             *self = Wanted::All;
             return;
         };
@@ -219,7 +219,7 @@ impl<'p> Wanted<'p> {
             Step::Member(name) => parts.members.entry(name.as_str()).or_insert_with(Wanted::nothing),
             Step::Index(index) => parts.elements.entry(*index).or_insert_with(Wanted::nothing),
         };
-        inner.add(rest);
+        inner.add(remaining);
     }
 
     fn nothing() -> Wanted<'p> {
@@ -234,9 +234,9 @@ impl<'p> Wanted<'p> {
                 (!part.is_empty()).then_some(Value::M(part))
             }
             (Wanted::Parts(parts), Value::L(elements)) => {
-                let wanted = parts.elements.iter();
-                let part: Vec<Value> = wanted
-                    .filter_map(|(index, wanted)| wanted.of(elements.get(*index)?))
+                let nodes = parts.elements.iter();
+                let part: Vec<Value> = nodes
+                    .filter_map(|(index, node)| node.of(elements.get(*index)?))
                     .collect();
                 (!part.is_empty()).then_some(Value::L(part))
             }
@@ -247,18 +247,18 @@ impl<'p> Wanted<'p> {
 
 impl Parts<'_> {
     fn of_members(&self, members: &Item) -> Item {
-        let wanted = members
+        let projected = members
             .iter()
             .filter_map(|(name, value)| Some((name.clone(), self.members.get(name.as_str())?.of(value)?)));
-        wanted.collect()
+        projected.collect()
     }
 }
 
 /// The values that the paths name, side by side under the last name of each path, as PartiQL shows
 /// them.
 pub fn project_leaves(item: &Item, paths: &[Path]) -> Item {
-    let found = paths
+    let leaves = paths
         .iter()
         .filter_map(|path| Some((path.leaf_name(), path.resolve(item)?.clone())));
-    found.collect()
+    leaves.collect()
 }

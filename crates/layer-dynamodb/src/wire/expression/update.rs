@@ -149,20 +149,20 @@ fn wrong_data_type() -> Failure {
 }
 
 impl Term {
-    fn paths<'t>(&'t self, found: &mut Vec<&'t Path>) {
+    fn paths<'t>(&'t self, paths: &mut Vec<&'t Path>) {
         match self {
-            Term::Path(path) => found.push(path),
+            Term::Path(path) => paths.push(path),
             Term::Value(_) => {}
             Term::Plus(left, right)
             | Term::Minus(left, right)
             | Term::ListAppend(left, right)
             | Term::Equal(left, right) => {
-                left.paths(found);
-                right.paths(found);
+                left.paths(paths);
+                right.paths(paths);
             }
             Term::IfNotExists(path, otherwise) => {
-                found.push(path);
-                otherwise.paths(found);
+                paths.push(path);
+                otherwise.paths(paths);
             }
         }
     }
@@ -252,14 +252,14 @@ enum Difference {
 
 /// `None` if the types do not match.
 fn deleted(old: Option<&Value>, value: &Value) -> Option<Difference> {
-    let left = match (old, value) {
+    let remaining = match (old, value) {
         (None, _) => return Some(Difference::Empty),
         (Some(Value::SS(old)), Value::SS(value)) => Value::SS(old - value),
         (Some(Value::NS(old)), Value::NS(value)) => Value::NS(old - value),
         (Some(Value::BS(old)), Value::BS(value)) => Value::BS(old - value),
         _ => return None,
     };
-    let is_empty = match &left {
+    let is_empty = match &remaining {
         Value::SS(set) => set.is_empty(),
         Value::NS(set) => set.is_empty(),
         Value::BS(set) => set.is_empty(),
@@ -268,7 +268,7 @@ fn deleted(old: Option<&Value>, value: &Value) -> Option<Difference> {
     Some(if is_empty {
         Difference::Empty
     } else {
-        Difference::Left(left)
+        Difference::Left(remaining)
     })
 }
 
@@ -442,8 +442,8 @@ fn arguments(parser: &mut Parser<'_, '_>) -> Result<Vec<Term>, Failure> {
     Ok(list)
 }
 
-fn check_literal(parser: &mut Parser<'_, '_>, term: &Term, operator: &str, wanted: &str) {
+fn check_literal(parser: &mut Parser<'_, '_>, term: &Term, operator: &str, expected: &str) {
     if let Term::Value(value) = term {
-        check_type(parser, &Operand::Value(value.clone()), operator, &[wanted]);
+        check_type(parser, &Operand::Value(value.clone()), operator, &[expected]);
     }
 }

@@ -54,13 +54,13 @@ impl KeySets {
     /// Returns true if the set at an address is known and contains this token's key, or it is too
     /// soon to fetch again.
     pub fn are_ready(&self, uri: &Arc<str>, token: &Token, now_micros: u64) -> bool {
-        let known = self.entries.lock().get(uri).cloned();
-        self.fetch.is_none() || known.is_some_and(|entry| !entry.state.lock().is_due(token, now_micros))
+        let entry = self.entries.lock().get(uri).cloned();
+        self.fetch.is_none() || entry.is_some_and(|entry| !entry.state.lock().is_due(token, now_micros))
     }
 
     pub fn known(&self, uri: &Arc<str>) -> Arc<KeySet> {
-        let known = self.entries.lock().get(uri).cloned();
-        known.map_or_else(Arc::default, |entry| entry.state.lock().set.clone())
+        let entry = self.entries.lock().get(uri).cloned();
+        entry.map_or_else(Arc::default, |entry| entry.state.lock().set.clone())
     }
 
     /// Fetches the set if it is due. Waits for the network.

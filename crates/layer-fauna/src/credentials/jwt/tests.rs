@@ -143,7 +143,7 @@ fn keys_are_fetched_when_due_and_kept_when_not() {
         }
     }));
     let (good, bad): (Arc<str>, Arc<str>) = ("good".into(), "bad".into());
-    let known = Token::parse(&issuer.token(HEADER, "{}")).unwrap();
+    let token = Token::parse(&issuer.token(HEADER, "{}")).unwrap();
     let unknown = Token::parse(&issuer.token(r#"{"alg":"ES256","kid":"two"}"#, "{}")).unwrap();
     let second = 1_000_000;
     let ask = |uri: &Arc<str>, token: &Token, now: u64| {
@@ -152,12 +152,12 @@ fn keys_are_fetched_when_due_and_kept_when_not() {
         }
         (sets.known(uri).verify(token), fetched.load(Ordering::Relaxed))
     };
-    assert_eq!(ask(&good, &known, second), (true, 1));
-    assert_eq!(ask(&good, &known, 60 * second), (true, 1));
+    assert_eq!(ask(&good, &token, second), (true, 1));
+    assert_eq!(ask(&good, &token, 60 * second), (true, 1));
     assert_eq!(ask(&good, &unknown, 60 * second), (false, 2));
     assert_eq!(ask(&good, &unknown, 60 * second + 400_000), (false, 2));
-    assert_eq!(ask(&good, &known, 700 * second), (true, 3));
-    assert_eq!(ask(&bad, &known, second), (false, 4));
-    assert_eq!(ask(&bad, &known, second + 400_000), (false, 4));
-    assert_eq!(ask(&bad, &known, second + 600_000), (false, 5));
+    assert_eq!(ask(&good, &token, 700 * second), (true, 3));
+    assert_eq!(ask(&bad, &token, second), (false, 4));
+    assert_eq!(ask(&bad, &token, second + 400_000), (false, 4));
+    assert_eq!(ask(&bad, &token, second + 600_000), (false, 5));
 }

@@ -23,8 +23,8 @@ pub(super) fn link_credentials(evaluation: &mut Evaluation<'_>, place: &Place, f
         return Ok(());
     };
     let key = evaluation.resolve(instance)?.credentials_key();
-    let known = evaluation.view.get(&key.0).map(|row| rows::number_at(&row, 0));
-    if known.is_some_and(|known| known != place.id) {
+    let number = evaluation.view.get(&key.0).map(|row| rows::number_at(&row, 0));
+    if number.is_some_and(|number| number != place.id) {
         return Err(Errors::new(Code::InstanceNotUnique, "document is not unique."));
     }
     evaluation.view.writing().set(&key.0, &place.id.to_be_bytes());
@@ -64,7 +64,7 @@ fn check_credentials(params: &Fields) -> Result<()> {
         let path = ["credentials", key];
         match params.get("credentials") {
             None | Some(Value::Null) => {}
-            Some(Value::Object(given)) => match given.get(key) {
+            Some(Value::Object(entered)) => match entered.get(key) {
                 None | Some(Value::Null | Value::String(_)) => {}
                 Some(other) => failures.push(invalid_type(&path, other, "String")),
             },
@@ -79,14 +79,14 @@ fn check_credentials(params: &Fields) -> Result<()> {
 /// Writes the credentials in the parameters of a document.
 pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params: &Fields) -> Result<()> {
     check_credentials(params)?;
-    let Some(Value::Object(given)) = params.get("credentials") else {
+    let Some(Value::Object(entered)) = params.get("credentials") else {
         return Ok(());
     };
-    let Some(hash) = new_hash(evaluation, given, &["credentials", "hashed_password"])? else {
+    let Some(hash) = new_hash(evaluation, entered, &["credentials", "hashed_password"])? else {
         return Ok(());
     };
-    let known = evaluation.view.get(&place.credentials_key().0);
-    let id = match &known {
+    let stored = evaluation.view.get(&place.credentials_key().0);
+    let id = match &stored {
         Some(row) => rows::number_at(row, 0),
         None => evaluation.free_id(Native::Credentials)?,
     };
@@ -103,7 +103,7 @@ pub fn write_credentials(evaluation: &mut Evaluation<'_>, place: &Place, params:
     prove_password(
         evaluation,
         former_hash,
-        given,
+        entered,
         is_trusted,
         &["credentials", "current_password"],
     )?;
@@ -128,12 +128,12 @@ pub(super) fn new_hash(
     if let Some(password) = params.string("password") {
         return hash_password(evaluation, password).map(Some);
     }
-    let given = params.string("hashed_password");
-    let Some(given) = given.filter(|_| evaluation.authorization.reads_everything()) else {
+    let hash = params.string("hashed_password");
+    let Some(hash) = hash.filter(|_| evaluation.authorization.reads_everything()) else {
         return Ok(None);
     };
-    match secrets::is_password_hash(given) {
-        true => Ok(Some(Value::String(given.clone()))),
+    match secrets::is_password_hash(hash) {
+        true => Ok(Some(Value::String(hash.clone()))),
         false => {
             let description = "Value is no bcrypt hash that this server would compute.";
             check(vec![Failure::new(path, "invalid value", description)])?;

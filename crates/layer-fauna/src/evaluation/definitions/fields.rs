@@ -114,7 +114,7 @@ fn rank_of_index(failure: &Failure) -> usize {
 
 fn is_of(failure: &Failure, key: &str) -> bool {
     failure.field.first().is_some_and(|step| match step {
-        Step::Key(known) => *known == key,
+        Step::Key(name) => *name == key,
         Step::Name(name) => &**name == key,
         Step::Index(_) => false,
     })

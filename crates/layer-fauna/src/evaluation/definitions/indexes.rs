@@ -51,8 +51,8 @@ pub(super) fn index(definition: &mut Definition<'_>, occasion: DefinitionChange)
 fn partitions(definition: &mut Definition<'_>, occasion: DefinitionChange) {
     let terms = definition.given("terms").map_or(&[][..], Value::one_or_many);
     let default = Value::Int(if terms.is_empty() { 8 } else { 1 });
-    let told = definition.given("partitions").cloned();
-    match told.as_ref() {
+    let value = definition.given("partitions").cloned();
+    match value.as_ref() {
         Some(Value::Int(1..=8)) | None => {}
         Some(Value::Int(count)) => {
             let description = format!("Value {count} is not in expected range 1 to 8.");
@@ -63,7 +63,7 @@ fn partitions(definition: &mut Definition<'_>, occasion: DefinitionChange) {
         }
         Some(_) => {}
     }
-    definition.put("partitions", told.filter(is_integer).unwrap_or(default));
+    definition.put("partitions", value.filter(is_integer).unwrap_or(default));
 }
 
 /// Returns an index as it will be after an update: an active one stays active, regardless of the
@@ -162,7 +162,7 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
     let Some(components) = definition.given(key).cloned() else {
         return;
     };
-    let mut kept = Vec::new();
+    let mut parts = Vec::new();
     for component in components.one_or_many() {
         let Some(fields) = component.as_object() else {
             return definition.failures.push(invalid_type(&[key], component, "Term"));
@@ -170,13 +170,13 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
         if let Some(failure) = wrong_component(fields) {
             return definition.failures.push(failure);
         }
-        kept.push(Value::object(known_parts(fields)));
+        parts.push(Value::object(known_parts(fields)));
     }
     // A single one is stored whole, in the given form.
     definition.put(
         key,
         match components.as_items() {
-            Some(_) => Value::array(kept),
+            Some(_) => Value::array(parts),
             None => components,
         },
     );
@@ -184,14 +184,14 @@ fn components(definition: &mut Definition<'_>, key: &'static str) {
 
 /// Returns the first fault of a term or a value.
 fn wrong_component(fields: &Fields) -> Option<Failure> {
-    let given = |key: &str| fields.get(key).filter(|value| !value.is_null());
-    let of_no_path = |path: &Value| {
+    let value_of = |key: &str| fields.get(key).filter(|value| !value.is_null());
+    let path_fault = |path: &Value| {
         let mut parts = path.one_or_many().iter();
         parts.find(|part| !is_text(part) && !is_integer(part)).cloned()
     };
-    match (given("binding"), given("field")) {
+    match (value_of("binding"), value_of("field")) {
         (Some(Value::String(_)), _) => {}
-        (binding, Some(path)) => match (of_no_path(path), binding) {
+        (binding, Some(path)) => match (path_fault(path), binding) {
             (None, _) => {}
             (Some(_), Some(binding)) => return Some(invalid_type(&["binding"], binding, "String")),
             (Some(wrong), None) => return Some(invalid_type(&["field"], &wrong, "Long or String")),
@@ -202,10 +202,10 @@ fn wrong_component(fields: &Fields) -> Option<Failure> {
             return Some(Failure::new(&["field"], "value required", description));
         }
     }
-    if let Some(wrong) = given("reverse").filter(|reverse| !is_bool(reverse)) {
+    if let Some(wrong) = value_of("reverse").filter(|reverse| !is_bool(reverse)) {
         return Some(invalid_type(&["reverse"], wrong, "Boolean"));
     }
-    match given("transform")? {
+    match value_of("transform")? {
         Value::String(transform) if &**transform == "casefold" => None,
         Value::String(transform) => {
             let description = format!("Invalid value `{transform}` at `transform`");
@@ -218,8 +218,8 @@ fn wrong_component(fields: &Fields) -> Option<Failure> {
 /// The parts of a term or a value that mean something, as they were given.
 fn known_parts(fields: &Fields) -> Vec<(Arc<str>, Value)> {
     let is_known = |key: &str| matches!(key, "field" | "binding" | "transform" | "reverse");
-    let known = fields.entries.iter().filter(|(key, _)| is_known(key));
-    known.cloned().collect()
+    let parts = fields.entries.iter().filter(|(key, _)| is_known(key));
+    parts.cloned().collect()
 }
 
 /// The collections of a source.

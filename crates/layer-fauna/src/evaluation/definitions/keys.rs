@@ -50,18 +50,18 @@ pub(super) fn with_key_secret(
     fields: Fields,
     params: &Fields,
 ) -> Result<StoredAndShown> {
-    if let Some(shown) = told_hash(params)? {
-        if let Some(hash) = secrets::hash_shown_as(&shown) {
+    if let Some(hash_text) = told_hash(params)? {
+        if let Some(hash) = secrets::hash_shown_as(&hash_text) {
             register_key(evaluation, place, &fields, &hash)?;
         }
-        return Ok((fields.with("hashed_secret", Value::String(shown)), None));
+        return Ok((fields.with("hashed_secret", Value::String(hash_text)), None));
     }
     let secret = Secret::key(evaluation.host.elsewhere(), place.id, &evaluation.host.random());
     register_key(evaluation, place, &fields, &secret.hash())?;
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
-    let shown = fields.with("secret", Value::string(secret.text.as_str()));
-    let shown = shown.with("hashed_secret", Value::string(secret.shown_hash()));
-    Ok((stored, Some(shown)))
+    let shown_fields = fields.with("secret", Value::string(secret.text.as_str()));
+    let shown_fields = shown_fields.with("hashed_secret", Value::string(secret.shown_hash()));
+    Ok((stored, Some(shown_fields)))
 }
 
 /// Returns whether a key's row in the registry belongs to the key of this database; the history of
@@ -147,16 +147,16 @@ pub(super) fn with_token_secret(
     params: &Fields,
 ) -> Result<StoredAndShown> {
     check_instance(evaluation, &fields)?;
-    if let Some(shown) = told_hash(params)? {
+    if let Some(hash_text) = told_hash(params)? {
         let key = Key::global(b'T').number(place.id);
-        match secrets::hash_shown_as(&shown) {
+        match secrets::hash_shown_as(&hash_text) {
             Some(hash) => {
                 let row = [&place.database().0.to_be_bytes()[..], &hash].concat();
                 evaluation.view.writing().set(&key.0, &row);
             }
             None => evaluation.view.writing().clear(&key.0),
         }
-        let stored = fields.with("hashed_secret", Value::String(shown));
+        let stored = fields.with("hashed_secret", Value::String(hash_text));
         return Ok((stored, Some(fields)));
     }
     let secret = Secret::token(
@@ -171,6 +171,6 @@ pub(super) fn with_token_secret(
         .writing()
         .set(&Key::global(b'T').number(place.id).0, &row);
     let stored = fields.with("hashed_secret", Value::string(secret.shown_hash()));
-    let shown = fields.with("secret", Value::string(secret.text.as_str()));
-    Ok((stored, Some(shown)))
+    let shown_fields = fields.with("secret", Value::string(secret.text.as_str()));
+    Ok((stored, Some(shown_fields)))
 }

@@ -132,9 +132,9 @@ pub fn create(
     chosen: Option<u64>,
     params: &Arc<Fields>,
 ) -> Result<Value> {
-    let here = Ref::native(native);
+    let reference = Ref::native(native);
     evaluation.check_present()?;
-    evaluation.permit_on("create", &here, &[Value::Object(params.clone())])?;
+    evaluation.permit_on("create", &reference, &[Value::Object(params.clone())])?;
     check_allowed_here(evaluation, native)?;
     let unknown_roles = unknown_roles(evaluation, native, params);
     let fields = checked(native, params, DefinitionChange::Create, unknown_roles)?;
@@ -346,13 +346,13 @@ fn changed(
         Native::Roles => check_roles_of_members(evaluation, &place, &fields, &[])?,
         Native::Tokens => {
             // A replacement without a hash gets another secret (as in the original's code).
-            let told = match replace {
+            let merged = match replace {
                 true => params.clone(),
                 false => Arc::new(merge(old, params)),
             };
             let stored;
             let fields_beside = fields.without(&["hashed_secret"]);
-            (stored, shown_fields) = with_token_secret(evaluation, &place, fields_beside, &told)?;
+            (stored, shown_fields) = with_token_secret(evaluation, &place, fields_beside, &merged)?;
             fields = stored;
         }
         Native::Credentials => relink_credentials(evaluation, &place, old, &fields)?,
@@ -379,8 +379,8 @@ fn is_kept(native: Native, key: &str) -> bool {
 
 pub fn delete(evaluation: &mut Evaluation<'_>, reference: &Ref) -> Result<Value> {
     let place = evaluation.resolve(reference).within("delete")?;
-    let found = place.native().zip(evaluation.live_fields(&place));
-    let (native, (ts, fields)) = found.ok_or_else(|| Errors::not_found(reference))?;
+    let existing = place.native().zip(evaluation.live_fields(&place));
+    let (native, (ts, fields)) = existing.ok_or_else(|| Errors::not_found(reference))?;
     evaluation.permit("delete", reference, &[Value::Ref(reference.clone())])?;
     let version = Version {
         ts,

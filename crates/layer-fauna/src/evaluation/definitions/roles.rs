@@ -13,15 +13,15 @@ use crate::storage::rows::{self, Key};
 pub(super) fn role(definition: &mut Definition<'_>) {
     definition.name();
     for (key, kind) in [("membership", "Membership"), ("privileges", "Privilege")] {
-        let Some(given) = definition.given(key).cloned() else {
+        let Some(list) = definition.given(key).cloned() else {
             continue;
         };
-        let mut kept = Vec::new();
+        let mut parts = Vec::new();
         // The first fault is reported.
         let before = definition.failures.len();
-        for item in given.one_or_many() {
+        for item in list.one_or_many() {
             match item.as_object() {
-                Some(fields) => kept.push(part_of_role(definition, key, fields)),
+                Some(fields) => parts.push(part_of_role(definition, key, fields)),
                 None => definition.failures.push(invalid_type(&[key], item, kind)),
             }
             if definition.failures.len() > before {
@@ -29,10 +29,10 @@ pub(super) fn role(definition: &mut Definition<'_>) {
             }
         }
         // A single empty one is left out, one of several is not (as in the original).
-        match (&given, kept.pop()) {
+        match (&list, parts.pop()) {
             (Value::Array(_), last) => {
-                kept.extend(last);
-                definition.put(key, Value::array(kept));
+                parts.extend(last);
+                definition.put(key, Value::array(parts));
             }
             (_, Some(single)) if single.as_object().is_some_and(|fields| !fields.entries.is_empty()) => {
                 definition.put(key, single);
@@ -46,7 +46,7 @@ pub(super) fn role(definition: &mut Definition<'_>) {
 /// A privilege or a membership, with only its known fields. A text, which the later language would
 /// accept, is refused under the name of the whole list.
 fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fields) -> Value {
-    let mut kept = Vec::new();
+    let mut members = Vec::new();
     match fields.get("resource") {
         None | Some(Value::Null) => {}
         Some(resource @ Value::Ref(reference)) => {
@@ -55,7 +55,7 @@ fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fi
                 let failure = invalid_type(&["resource"], resource, "Class Ref");
                 definition.failures.push(failure);
             }
-            kept.push(("resource".into(), resource.clone()));
+            members.push(("resource".into(), resource.clone()));
         }
         Some(text @ Value::String(_)) => definition.failures.push(invalid_type(&[list, "resource"], text, "Ref")),
         Some(other) => definition.failures.push(invalid_type(&["resource"], other, "Ref")),
@@ -65,7 +65,7 @@ fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fi
         Some(Value::Object(actions)) => {
             let actions = actions_of_role(definition, list, actions);
             if !actions.is_empty() {
-                kept.push(("actions".into(), Value::object(actions)));
+                members.push(("actions".into(), Value::object(actions)));
             }
         }
         Some(other) => definition
@@ -74,36 +74,36 @@ fn part_of_role(definition: &mut Definition<'_>, list: &'static str, fields: &Fi
     }
     match fields.get("predicate") {
         None | Some(Value::Null) => {}
-        Some(predicate @ Value::Query(_)) => kept.push(("predicate".into(), predicate.clone())),
+        Some(predicate @ Value::Query(_)) => members.push(("predicate".into(), predicate.clone())),
         Some(text @ Value::String(_)) => {
             let failure = invalid_type(&[list, "predicate"], text, "Query");
             definition.failures.push(failure);
         }
         Some(other) => definition.failures.push(invalid_type(&["predicate"], other, "Query")),
     }
-    Value::object(kept)
+    Value::object(members)
 }
 
 /// The actions that there are, in the order given.
 fn actions_of_role(definition: &mut Definition<'_>, list: &'static str, actions: &Fields) -> Vec<(Arc<str>, Value)> {
-    let mut kept = Vec::new();
+    let mut granted = Vec::new();
     for (action, grant) in &actions.entries {
-        let Some((known, _)) = ARITIES.iter().find(|(known, _)| *known == &**action) else {
+        let Some((action_name, _)) = ARITIES.iter().find(|(name, _)| *name == &**action) else {
             continue;
         };
         match grant {
             Value::Null => {}
-            Value::Bool(_) | Value::Query(_) => kept.push((action.clone(), grant.clone())),
+            Value::Bool(_) | Value::Query(_) => granted.push((action.clone(), grant.clone())),
             text @ Value::String(_) => {
-                let failure = invalid_type(&[list, "actions", known], text, "Query");
+                let failure = invalid_type(&[list, "actions", action_name], text, "Query");
                 definition.failures.push(failure);
             }
             other => definition
                 .failures
-                .push(invalid_type(&["actions", known], other, "RoleAction")),
+                .push(invalid_type(&["actions", action_name], other, "RoleAction")),
         }
     }
-    kept
+    granted
 }
 
 /// The number of arguments of each action's predicate.
@@ -169,7 +169,7 @@ pub(super) fn check_roles_of_members(
         return Ok(());
     }
     let prefix = Key::of(place.database(), b'D').number(Native::Roles as u64);
-    let others: Vec<Vec<Value>> = evaluation
+    let role_lists: Vec<Vec<Value>> = evaluation
         .view
         .rows(&prefix.0, &prefix.end(), false, usize::MAX)
         .iter()
@@ -178,7 +178,7 @@ pub(super) fn check_roles_of_members(
         .collect();
     let is_exceeded = own.iter().any(|resource| {
         let has_it = |other: &&Vec<Value>| other.iter().any(|of| crate::storage::order::equal(of, resource));
-        others.iter().filter(has_it).count() >= ROLES_OF_MEMBERS_MAX
+        role_lists.iter().filter(has_it).count() >= ROLES_OF_MEMBERS_MAX
     });
     match is_exceeded {
         false => Ok(()),
@@ -225,8 +225,10 @@ fn unknown_provided_roles(evaluation: &Evaluation<'_>, fields: &Fields) -> Vec<F
         Value::Object(fields) => fields.string("role"),
         other => other.as_str(),
     });
-    let (built_in, of_users): (Vec<&Arc<str>>, Vec<&Arc<str>>) = names.partition(|name| is_built_in(name));
-    let unknown = of_users.iter().filter(|name| evaluation.schema.role(name).is_none());
+    let (built_in, user_defined): (Vec<&Arc<str>>, Vec<&Arc<str>>) = names.partition(|name| is_built_in(name));
+    let unknown = user_defined
+        .iter()
+        .filter(|name| evaluation.schema.role(name).is_none());
     let descriptions = unknown.map(|name| format!("Role `{name}` does not exist.")).chain(
         built_in
             .iter()

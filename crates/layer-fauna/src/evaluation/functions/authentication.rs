@@ -27,9 +27,9 @@ fn identity_of(evaluation: &mut Evaluation<'_>, operand: &Value, key: &'static s
         Value::Ref(reference) if !matches!(reference.target, Target::Native(_)) => Ok(Some(reference.clone())),
         set => {
             let at = std::mem::replace(&mut evaluation.at, evaluation.present);
-            let found = first_element(evaluation, set);
+            let element = first_element(evaluation, set);
             evaluation.at = at;
-            found.map_err(|errors| match errors.is_only(&[Code::PermissionDenied]) {
+            element.map_err(|errors| match errors.is_only(&[Code::PermissionDenied]) {
                 true => errors.within(Step::Key(key)),
                 false => errors,
             })
@@ -65,7 +65,7 @@ fn password_of(evaluation: &mut Evaluation<'_>, identity: Ref) -> Option<(Ref, A
     evaluation.live(&place)?;
     let credentials = evaluation.credentials_of(&identity)?;
     let credentials = evaluation.resolve(&credentials).ok()?;
-    let (_, fields) = evaluation.live_fields(&credentials)?;
+    let (_, fields) = evaluation.counted_document(&credentials, |evaluation| evaluation.live_fields(&credentials))?;
     Some((identity, fields.string("hashed_password")?.clone()))
 }
 
@@ -74,14 +74,14 @@ pub fn login(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
     let password = params.get("password").cloned().unwrap_or(Value::Null);
     let identity = password_fits(evaluation, arguments.value(0), &password, "login")?.ok_or_else(failed)?;
     evaluation.check_present()?;
-    let kept = params
+    let retained = params
         .entries
         .iter()
         .filter(|(key, _)| matches!(&**key, "ttl" | "data"))
         .cloned();
     let entries = [("instance".into(), Value::Ref(identity))]
         .into_iter()
-        .chain(kept)
+        .chain(retained)
         .collect();
     let fields = storable(&Value::object(entries));
     let fields = fields.as_object().cloned().unwrap_or_default();

@@ -31,8 +31,8 @@ pub fn any_true(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> 
 }
 
 pub fn equals(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let (first, rest) = arguments.one_or_more(0);
-    Ok(Value::Bool(rest.iter().all(|value| order::equal(first, value))))
+    let (first, following) = arguments.one_or_more(0);
+    Ok(Value::Bool(following.iter().all(|value| order::equal(first, value))))
 }
 
 /// Refs that lead nowhere have no place in the order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::numerals;
 use super::times;
-use crate::evaluation::{Arguments, Evaluation};
+use crate::evaluation::{Arguments, CONTAINER_BYTES, Evaluation};
 use crate::language::api_version::ApiVersion;
 use crate::language::error::wrong_type;
 use crate::language::error::{Errors, Result, Within};
@@ -132,7 +132,7 @@ pub fn fields_of(value: &Value) -> Option<Arc<Fields>> {
     }
 }
 
-pub fn to_array(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn to_array(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let value = arguments.value(0);
     if let Value::Array(_) = value {
         return Ok(value.clone());
@@ -140,6 +140,7 @@ pub fn to_array(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> 
     let Some(fields) = fields_of(value) else {
         return Err(cannot(value, "Array")).within("to_array");
     };
+    evaluation.make(fields.entries.len() * (CONTAINER_BYTES + 2 * std::mem::size_of::<Value>()))?;
     let pairs = fields
         .entries
         .iter()

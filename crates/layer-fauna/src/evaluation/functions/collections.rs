@@ -58,7 +58,9 @@ pub fn map(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Val
     check_array_or_page(container)?;
     let mut mapped = Vec::with_capacity(elements(container).len());
     for element in elements(container) {
-        mapped.push(evaluation.apply(closure, element.clone()).within("map")?);
+        let value = evaluation.apply(closure, element.clone()).within("map")?;
+        evaluation.keep(&value)?;
+        mapped.push(value);
     }
     Ok(rebuilt(container, mapped))
 }
@@ -91,20 +93,21 @@ pub fn filter(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
         )?;
     }
     Errors::unless_empty(errors)?;
-    let (mut kept, mut errors) = (Vec::new(), Vec::new());
+    let (mut indexes, mut errors) = (Vec::new(), Vec::new());
     for (index, verdict) in verdicts.iter().enumerate() {
         match verdict {
-            Value::Bool(true) => kept.push(index),
+            Value::Bool(true) => indexes.push(index),
             Value::Bool(false) => {}
             other => errors.extend(wrong_type("Boolean", other).at_index(index).0),
         }
     }
     Errors::unless_empty(errors)?;
-    let of_kept = |values: &[Value]| -> Vec<Value> { kept.iter().filter_map(|&at| values.get(at).cloned()).collect() };
-    let values = of_kept(elements(container));
+    let select =
+        |values: &[Value]| -> Vec<Value> { indexes.iter().filter_map(|&at| values.get(at).cloned()).collect() };
+    let values = select(elements(container));
     Ok(match container {
         Value::Page(old) => {
-            let origin = Origin::Cursors(of_kept(&old.origin.cursors()));
+            let origin = Origin::Cursors(select(&old.origin.cursors()));
             page(old.before.clone(), old.after.clone(), values, Arc::new(origin))
         }
         _ => Value::array(values),
@@ -221,16 +224,16 @@ pub fn extreme(evaluation: &mut Evaluation<'_>, container: &Value, larger: bool,
         return extreme(evaluation, single, larger, key);
     }
     evaluation.check_all_defined(elements(container)).within(key)?;
-    let mut found: Option<Value> = None;
+    let mut best: Option<Value> = None;
     fold(evaluation, container, key, Value::Null, &mut |_, _, element| {
-        found = Some(match found.take() {
+        best = Some(match best.take() {
             None => element,
             Some(best) => crate::evaluation::pages::extreme(best, element, larger),
         });
         Ok(Value::Null)
     })?;
-    let found = found.ok_or_else(empty).within(key)?;
-    Ok(summary(container, found))
+    let best = best.ok_or_else(empty).within(key)?;
+    Ok(summary(container, best))
 }
 
 fn quantified(
@@ -292,8 +295,8 @@ pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let container = arguments.value(1);
     check_array_or_page(container)?;
     let count = count_of(arguments);
-    let kept = usize::try_from(count).unwrap_or(0).min(elements(container).len());
-    let taken = elements(container)[..kept].to_vec();
+    let length = usize::try_from(count).unwrap_or(0).min(elements(container).len());
+    let values = elements(container)[..length].to_vec();
     Ok(match container {
         Value::Page(old) => {
             let mut cursors = old.origin.cursors();
@@ -301,10 +304,10 @@ pub fn take(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
                 Err(_) => old.before.clone(),
                 Ok(count) => cursors.get(count).cloned().or_else(|| old.after.clone()),
             };
-            cursors.truncate(kept);
-            page(old.before.clone(), after, taken, Arc::new(Origin::Cursors(cursors)))
+            cursors.truncate(length);
+            page(old.before.clone(), after, values, Arc::new(Origin::Cursors(cursors)))
         }
-        _ => Value::array(taken),
+        _ => Value::array(values),
     })
 }
 
@@ -314,7 +317,7 @@ pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value
     check_array_or_page(container)?;
     let count = count_of(arguments);
     let dropped = usize::try_from(count).unwrap_or(0).min(elements(container).len());
-    let rest = elements(container)[dropped..].to_vec();
+    let values = elements(container)[dropped..].to_vec();
     Ok(match container {
         Value::Page(old) => {
             let cursors: Vec<Value> = old.origin.cursors().into_iter().skip(dropped).collect();
@@ -322,22 +325,17 @@ pub fn drop_first(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value
                 true => old.before.clone(),
                 false => cursors.first().cloned().or_else(|| old.after.clone()),
             };
-            page(before, old.after.clone(), rest, Arc::new(Origin::Cursors(cursors)))
+            page(before, old.after.clone(), values, Arc::new(Origin::Cursors(cursors)))
         }
-        _ => Value::array(rest),
+        _ => Value::array(values),
     })
 }
 
-/// Size of a value in an array, itself shared.
-const ITEM_BYTES: usize = std::mem::size_of::<Value>();
-
-pub fn append(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    evaluation.make((arguments.many(0).len() + arguments.many(1).len()) * ITEM_BYTES)?;
+pub fn append(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::array([arguments.many(1), arguments.many(0)].concat()))
 }
 
-pub fn prepend(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    evaluation.make((arguments.many(0).len() + arguments.many(1).len()) * ITEM_BYTES)?;
+pub fn prepend(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(Value::array([arguments.many(0), arguments.many(1)].concat()))
 }
 
@@ -377,8 +375,8 @@ pub fn distinct(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Resul
         return Ok(Value::Set(Arc::new(Set::Distinct(container.clone()))));
     }
     let mut seen = std::collections::HashSet::new();
-    let kept = elements(container).iter().filter(|value| seen.insert(identity(value)));
-    Ok(rebuilt(container, kept.cloned().collect()))
+    let unique = elements(container).iter().filter(|value| seen.insert(identity(value)));
+    Ok(rebuilt(container, unique.cloned().collect()))
 }
 
 /// Sets make a set, arrays an array; they do not mix.
@@ -390,7 +388,7 @@ fn combine(
     join: fn(Vec<Value>, &[Value]) -> Vec<Value>,
 ) -> Result<Value> {
     evaluation.make(arguments.value(0).size().bytes as usize)?;
-    let (first, rest) = arguments.one_or_more(0);
+    let (first, following) = arguments.one_or_more(0);
     if arguments.many(0).iter().all(is_set) {
         let set = as_set(arguments.many(0).to_vec());
         evaluation.shape(&set).within(key)?;
@@ -400,9 +398,11 @@ fn combine(
         let message = "Arguments cannot be of different types, expected Set or Array.";
         return Err(Errors::argument(message)).within(key);
     }
-    let joined = rest
-        .iter()
-        .fold(elements(first).to_vec(), |joined, more| join(joined, elements(more)));
+    let mut joined = elements(first).to_vec();
+    for more in following {
+        evaluation.work(joined.len() + elements(more).len())?;
+        joined = join(joined, elements(more));
+    }
     Ok(Value::array(joined))
 }
 
@@ -415,8 +415,8 @@ fn counts(values: &[Value]) -> HashMap<String, usize> {
 }
 
 /// Takes one of the values that are left, if there is one.
-fn took_one(left: &mut HashMap<String, usize>, value: &Value) -> bool {
-    match left.get_mut(&identity(value)) {
+fn took_one(remaining: &mut HashMap<String, usize>, value: &Value) -> bool {
+    match remaining.get_mut(&identity(value)) {
         Some(count) if *count > 0 => {
             *count -= 1;
             true
@@ -427,13 +427,13 @@ fn took_one(left: &mut HashMap<String, usize>, value: &Value) -> bool {
 
 /// Each value as often as in the array with most of it, all at its first position.
 pub fn union(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    combine(evaluation, arguments, "union", Set::Union, |one, other| {
-        let mut most = counts(&one);
+    combine(evaluation, arguments, "union", Set::Union, |first, other| {
+        let mut most = counts(&first);
         for (key, count) in counts(other) {
-            let known = most.entry(key).or_default();
-            *known = count.max(*known);
+            let maximum = most.entry(key).or_default();
+            *maximum = count.max(*maximum);
         }
-        let all = one.iter().chain(other);
+        let all = first.iter().chain(other);
         all.flat_map(|value| {
             let count = most.insert(identity(value), 0).unwrap_or(0);
             std::iter::repeat_n(value.clone(), count)
@@ -448,25 +448,31 @@ pub fn intersection(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> R
         arguments,
         "intersection",
         Set::Intersection,
-        |one, other| {
-            let mut left = counts(other);
-            one.into_iter().filter(|value| took_one(&mut left, value)).collect()
+        |first, other| {
+            let mut remaining = counts(other);
+            first
+                .into_iter()
+                .filter(|value| took_one(&mut remaining, value))
+                .collect()
         },
     )
 }
 
 pub fn difference(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    combine(evaluation, arguments, "difference", Set::Difference, |one, other| {
-        let mut left = counts(other);
-        one.into_iter().filter(|value| !took_one(&mut left, value)).collect()
+    combine(evaluation, arguments, "difference", Set::Difference, |first, other| {
+        let mut remaining = counts(other);
+        first
+            .into_iter()
+            .filter(|value| !took_one(&mut remaining, value))
+            .collect()
     })
 }
 
 /// A page's values are its cursors and its data as a whole.
 pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let (wanted, container) = (arguments.value(0), arguments.value(1));
-    let is_wanted = |value: &Value| order::same(value, wanted);
-    let found = match container {
+    let (target, container) = (arguments.value(0), arguments.value(1));
+    let is_wanted = |value: &Value| order::same(value, target);
+    let contains = match container {
         Value::Ref(reference) => [
             Some(Value::String(reference.id())),
             reference.collection().map(Value::Ref),
@@ -475,7 +481,7 @@ pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) ->
         .iter()
         .flatten()
         .any(is_wanted),
-        Value::Set(_) => set_contains(evaluation, container, wanted)?,
+        Value::Set(_) => set_contains(evaluation, container, target)?,
         Value::Array(items) => items.values.iter().any(is_wanted),
         Value::Page(page) => {
             let cursors = [&page.before, &page.after].into_iter().flatten();
@@ -493,22 +499,22 @@ pub fn contains_value(evaluation: &mut Evaluation<'_>, arguments: &Arguments) ->
             return Err(Errors::argument(message)).within("in");
         }
     };
-    Ok(Value::Bool(found))
+    Ok(Value::Bool(contains))
 }
 
-fn set_contains(evaluation: &mut Evaluation<'_>, container: &Value, wanted: &Value) -> Result<bool> {
+fn set_contains(evaluation: &mut Evaluation<'_>, container: &Value, target: &Value) -> Result<bool> {
     let Some(set) = as_set(container) else { return Ok(false) };
-    let mut found = false;
+    let mut contains = false;
     let of = evaluation.readable(&set)?;
     evaluation.each_element(&of, &mut |_, element| {
-        found = order::same(&element.value(), wanted);
-        Ok(if found {
+        contains = order::same(&element.value(), target);
+        Ok(if contains {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         })
     })?;
-    Ok(found)
+    Ok(contains)
 }
 
 /// Objects into one: a lambda may say what becomes of each key on the right; nulls go.
@@ -554,6 +560,6 @@ pub fn merge(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<V
         };
         merged[place].1 = (!value.is_null()).then_some(value);
     }
-    let kept = merged.into_iter().filter_map(|(key, value)| Some((key, value?)));
-    Ok(Value::object(kept.collect()))
+    let present = merged.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    Ok(Value::object(present.collect()))
 }

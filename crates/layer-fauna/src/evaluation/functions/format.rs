@@ -40,7 +40,10 @@ enum Piece {
 /// The whole pattern is read before anything is written.
 pub fn format(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let values = arguments.many(1);
-    let pieces = pieces(arguments.text(0)).within("format")?;
+    let text = arguments.text(0);
+    let specifiers = text.bytes().filter(|byte| *byte == b'%').count();
+    evaluation.make(text.len() + specifiers * std::mem::size_of::<Piece>())?;
+    let pieces = pieces(text).within("format")?;
     let (mut out, mut next) = (String::new(), 0);
     for piece in pieces {
         if out.len() > RESULT_BYTES_MAX {
@@ -117,25 +120,25 @@ fn invalid(conversion: &str) -> Errors {
 
 fn pieces(pattern: &str) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
-    let mut rest = pattern;
-    while let Some(at) = rest.find('%') {
-        pieces.push(Piece::Text(rest[..at].to_owned()));
-        let mut chars = rest[at + 1..].chars();
+    let mut remaining = pattern;
+    while let Some(at) = remaining.find('%') {
+        pieces.push(Piece::Text(remaining[..at].to_owned()));
+        let mut chars = remaining[at + 1..].chars();
         let specifier = parse(&mut chars)?;
-        rest = chars.as_str();
+        remaining = chars.as_str();
         pieces.push(match specifier.conversion {
             '%' => Piece::Text("%".to_owned()),
             'n' => Piece::Text("\n".to_owned()),
             _ => Piece::Value(specifier),
         });
     }
-    pieces.push(Piece::Text(rest.to_owned()));
+    pieces.push(Piece::Text(remaining.to_owned()));
     Ok(pieces)
 }
 
 /// Takes the next character if it matches.
-fn next_if(chars: &mut Chars<'_>, wanted: impl FnOnce(&char) -> bool) -> Option<char> {
-    let next = chars.clone().next().filter(wanted)?;
+fn next_if(chars: &mut Chars<'_>, matches: impl FnOnce(&char) -> bool) -> Option<char> {
+    let next = chars.clone().next().filter(matches)?;
     chars.next();
     Some(next)
 }
@@ -398,8 +401,8 @@ fn temporal(specifier: &Specifier, value: &Value) -> Result<String> {
     let Some(letter) = specifier.date else {
         return plain(value);
     };
-    let of_date = "bBhaACyYdemjDF".contains(letter);
-    let text = lettered(letter, time, date).filter(|_| of_date || matches!(value, Value::Time(_)));
+    let is_date = "bBhaACyYdemjDF".contains(letter);
+    let text = lettered(letter, time, date).filter(|_| is_date || matches!(value, Value::Time(_)));
     text.ok_or_else(|| Errors::argument(format!("Invalid date/time suffix '{}'.", specifier.spelling)))
 }
 

@@ -152,14 +152,14 @@ impl Rewriter<'_> {
     /// know.
     fn inline_flags(&mut self, first: char) -> Option<()> {
         let mut flags = self.now();
-        let (mut on, mut kept, mut removed) = (true, String::new(), String::new());
+        let (mut on, mut added, mut removed) = (true, String::new(), String::new());
         let mut next = first;
         loop {
             match next {
                 '-' if on => on = false,
                 's' => flags.dot_takes_all = on,
                 'm' => flags.lines = on,
-                'i' | 'x' => (if on { &mut kept } else { &mut removed }).push(next),
+                'i' | 'x' => (if on { &mut added } else { &mut removed }).push(next),
                 'd' | 'u' | 'U' => {}
                 ')' | ':' => break,
                 _ => return None,
@@ -167,15 +167,15 @@ impl Rewriter<'_> {
             next = self.rest.next()?;
         }
         if !removed.is_empty() {
-            kept = format!("{kept}-{removed}");
+            added = format!("{added}-{removed}");
         }
         if next == ':' {
             self.flags.push(flags);
-            self.out.push_str(&format!("(?{kept}:"));
+            self.out.push_str(&format!("(?{added}:"));
         } else {
             *self.flags.last_mut()? = flags;
-            if !kept.is_empty() {
-                self.out.push_str(&format!("(?{kept})"));
+            if !added.is_empty() {
+                self.out.push_str(&format!("(?{added})"));
             }
         }
         Some(())
@@ -295,7 +295,7 @@ impl Rewriter<'_> {
             let negation = if is_negated { "^" } else { "" };
             return Some(format!("[{negation}{ascii}]"));
         }
-        let known = match &*name {
+        let class = match &*name {
             "javaLowerCase" => "Lowercase",
             "javaUpperCase" => "Uppercase",
             "javaWhitespace" => "White_Space",
@@ -304,7 +304,7 @@ impl Rewriter<'_> {
             name => name.strip_prefix("Is").unwrap_or(name),
         };
         let letter = if is_negated { 'P' } else { 'p' };
-        Some(format!("\\{letter}{{{known}}}"))
+        Some(format!("\\{letter}{{{class}}}"))
     }
 
     /// The character of an escape, after its backslash.
@@ -427,7 +427,7 @@ mod tests {
 
     fn found<'t>(pattern: &str, text: &'t str) -> Option<&'t str> {
         let regex = Regex::new(&rewritten(pattern).unwrap_or_else(|| panic!("{pattern} is refused"))).unwrap();
-        regex.find(text).unwrap().map(|found| found.as_str())
+        regex.find(text).unwrap().map(|matched| matched.as_str())
     }
 
     #[test]

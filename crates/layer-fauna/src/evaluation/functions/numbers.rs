@@ -34,43 +34,44 @@ struct Operation {
 }
 
 const ADD: Operation = Operation {
-    integers: |one, other| Some(one.wrapping_add(other)),
-    doubles: |one, other| Some(one + other),
+    integers: |a, b| Some(a.wrapping_add(b)),
+    doubles: |a, b| Some(a + b),
 };
 const SUBTRACT: Operation = Operation {
-    integers: |one, other| Some(one.wrapping_sub(other)),
-    doubles: |one, other| Some(one - other),
+    integers: |a, b| Some(a.wrapping_sub(b)),
+    doubles: |a, b| Some(a - b),
 };
 const MULTIPLY: Operation = Operation {
-    integers: |one, other| Some(one.wrapping_mul(other)),
-    doubles: |one, other| Some(one * other),
+    integers: |a, b| Some(a.wrapping_mul(b)),
+    doubles: |a, b| Some(a * b),
 };
 const DIVIDE: Operation = Operation {
-    integers: |one, other| (other != 0).then(|| one.wrapping_div(other)),
-    doubles: |one, other| (other != 0.0).then(|| one / other),
+    integers: |a, b| (b != 0).then(|| a.wrapping_div(b)),
+    doubles: |a, b| (b != 0.0).then(|| a / b),
 };
 const MODULO: Operation = Operation {
-    integers: |one, other| (other != 0).then(|| one.wrapping_rem(other)),
-    doubles: |one, other| (other != 0.0).then(|| one % other),
+    integers: |a, b| (b != 0).then(|| a.wrapping_rem(b)),
+    doubles: |a, b| (b != 0.0).then(|| a % b),
 };
 
-fn combine(one: &Value, other: &Value, operation: &Operation) -> Result<Value> {
-    let combined = match (one, other) {
-        (Value::Int(one), Value::Int(other)) => (operation.integers)(*one, *other).map(Value::Int),
-        _ => (operation.doubles)(as_double(one), as_double(other)).map(Value::Double),
+fn combine(first: &Value, other: &Value, operation: &Operation) -> Result<Value> {
+    let combined = match (first, other) {
+        (Value::Int(first), Value::Int(other)) => (operation.integers)(*first, *other).map(Value::Int),
+        _ => (operation.doubles)(as_double(first), as_double(other)).map(Value::Double),
     };
     combined.ok_or_else(|| Errors::argument("Illegal division by zero."))
 }
 
 /// Folds from the left, so a double makes what follows it doubles.
 fn fold(arguments: &Arguments, operation: &Operation) -> Result<Value> {
-    let (first, rest) = arguments.one_or_more(0);
-    rest.iter()
+    let (first, following) = arguments.one_or_more(0);
+    following
+        .iter()
         .try_fold(first.clone(), |folded, value| combine(&folded, value, operation))
 }
 
-pub fn plus(one: &Value, other: &Value) -> Result<Value> {
-    combine(one, other, &ADD)
+pub fn plus(first: &Value, other: &Value) -> Result<Value> {
+    combine(first, other, &ADD)
 }
 
 pub fn add(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -95,8 +96,8 @@ pub fn modulo(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 
 /// Works on 64 bits at every step; a double makes what follows it doubles.
 fn bits(arguments: &Arguments, combine: fn(i64, i64) -> i64) -> Value {
-    let (first, rest) = arguments.one_or_more(0);
-    rest.iter().fold(first.clone(), |folded, value| {
+    let (first, following) = arguments.one_or_more(0);
+    following.iter().fold(first.clone(), |folded, value| {
         let combined = combine(as_bits(&folded), as_bits(value));
         match (&folded, value) {
             (Value::Int(_), Value::Int(_)) => Value::Int(combined),
@@ -106,15 +107,15 @@ fn bits(arguments: &Arguments, combine: fn(i64, i64) -> i64) -> Value {
 }
 
 pub fn bit_and(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(bits(arguments, |one, other| one & other))
+    Ok(bits(arguments, |a, b| a & b))
 }
 
 pub fn bit_or(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(bits(arguments, |one, other| one | other))
+    Ok(bits(arguments, |a, b| a | b))
 }
 
 pub fn bit_xor(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    Ok(bits(arguments, |one, other| one ^ other))
+    Ok(bits(arguments, |a, b| a ^ b))
 }
 
 pub fn bit_not(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -264,11 +265,11 @@ fn within_domain(
     if domain(value) {
         return Ok(Value::Double(compute(value)));
     }
-    let shown = match arguments.value(0) {
+    let text = match arguments.value(0) {
         Value::Int(integer) => integer.to_string(),
         _ => java_double(value),
     };
-    Err(Errors::argument(format!("{shown} must be {predicate}")))
+    Err(Errors::argument(format!("{text} must be {predicate}")))
 }
 
 pub fn sqrt(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
@@ -342,18 +343,18 @@ pub fn tanh(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
 }
 
 pub fn hypot(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
-    let one = as_double(arguments.value(0));
-    let other = arguments.optional(1).map_or(one, as_double);
-    Ok(Value::Double(hypotenuse(one, other)))
+    let first = as_double(arguments.value(0));
+    let other = arguments.optional(1).map_or(first, as_double);
+    Ok(Value::Double(hypotenuse(first, other)))
 }
 
 /// Rounds as Java does, which follows fdlibm: the larger leg is split into its upper half and the
 /// rest, to recover the bits lost in squaring.
-fn hypotenuse(one: f64, other: f64) -> f64 {
-    let (long, short) = match (one.abs(), other.abs()) {
-        (one, other) if one.is_infinite() || other.is_infinite() => return f64::INFINITY.max(one + other),
-        (one, other) if one.is_nan() || other.is_nan() => return f64::NAN,
-        (one, other) if one < other => (other, one),
+fn hypotenuse(first: f64, other: f64) -> f64 {
+    let (long, short) = match (first.abs(), other.abs()) {
+        (first, other) if first.is_infinite() || other.is_infinite() => return f64::INFINITY.max(first + other),
+        (first, other) if first.is_nan() || other.is_nan() => return f64::NAN,
+        (first, other) if first < other => (other, first),
         legs => legs,
     };
     let exponent = |leg: f64| (leg.to_bits() >> 52) as i64;
@@ -369,13 +370,13 @@ fn hypotenuse(one: f64, other: f64) -> f64 {
     let upper = |leg: f64| f64::from_bits(leg.to_bits() & 0xffff_ffff_0000_0000);
     let between = long - short;
     let squares = if between > short {
-        let (top, rest) = (upper(long), long - upper(long));
-        top * top - (short * -short - rest * (long + top))
+        let (top, low) = (upper(long), long - upper(long));
+        top * top - (short * -short - low * (long + top))
     } else {
         let twice = long + long;
-        let (top, rest) = (upper(twice), twice - upper(twice));
+        let (top, low) = (upper(twice), twice - upper(twice));
         let (short_top, short_rest) = (upper(short), short - upper(short));
-        top * short_top - (between * -between - (top * short_rest + rest * short))
+        top * short_top - (between * -between - (top * short_rest + low * short))
     };
     squares.sqrt() / scale
 }

@@ -18,8 +18,8 @@ pub fn read(text: &str) -> Option<Value> {
     if digits.starts_with('\u{221e}') {
         return Some(Value::Double(if negative { f64::NEG_INFINITY } else { f64::INFINITY }));
     }
-    let (mut plain, rest) = digits_and_point(digits)?;
-    let exponent = exponent(rest).unwrap_or(0);
+    let (mut plain, exponent_text) = digits_and_point(digits)?;
+    let exponent = exponent(exponent_text).unwrap_or(0);
     if negative {
         plain.insert(0, '-');
     }
@@ -48,10 +48,10 @@ fn digits_and_point(text: &str) -> Option<(String, &str)> {
     has_digits.then_some((plain, &text[end..]))
 }
 
-fn exponent(rest: &str) -> Option<i64> {
-    let rest = rest.strip_prefix('E')?;
-    let (sign, rest) = rest.strip_prefix('-').map_or((1, rest), |rest| (-1, rest));
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+fn exponent(text: &str) -> Option<i64> {
+    let text = text.strip_prefix('E')?;
+    let (sign, text) = text.strip_prefix('-').map_or((1, text), |text| (-1, text));
+    let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     Some(sign * digits.parse::<i64>().ok()?)
 }
 
@@ -78,8 +78,8 @@ fn whole(plain: &str, exponent: i64) -> Option<i64> {
     }
     let zeros = bare.len() - bare.trim_end_matches('0').len();
     if shift < 0 && zeros as i64 >= -shift {
-        let kept = significant.len() - usize::try_from(-shift).ok()?;
-        return significant[..kept].parse().ok();
+        let length = significant.len() - usize::try_from(-shift).ok()?;
+        return significant[..length].parse().ok();
     }
     if shift < 0 || bare.len() as i64 + shift > 19 {
         return None;

@@ -77,7 +77,8 @@ pub fn exists(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<
                 Err(_) => return Ok(false),
             };
             evaluation.check_retained(&place.schema, place.collection)?;
-            Ok(evaluation.live(&place).is_some() && evaluation.may_read(reference))
+            let live = evaluation.counted_document(&place, |evaluation| evaluation.live(&place));
+            Ok(live.is_some() && evaluation.may_read(reference))
         }
         set => exists_in(evaluation, set),
     });
@@ -92,12 +93,12 @@ pub fn exists_in(evaluation: &mut Evaluation<'_>, set: &Value) -> Result<bool> {
 
 fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'static str) -> Result<Value> {
     if let Value::Array(items) = operand {
-        let found = if last {
+        let value = if last {
             items.values.last()
         } else {
             items.values.first()
         };
-        return found
+        return value
             .cloned()
             .ok_or_else(|| Errors::argument("Non-empty array expected."))
             .within(key);
@@ -107,14 +108,14 @@ fn end(evaluation: &mut Evaluation<'_>, operand: &Value, last: bool, key: &'stat
     };
     let backwards = evaluation.shape(&set).within(key)?.backwards != last;
     let of = evaluation.readable(&set).within(key)?;
-    let found = match &*of.set {
+    let element = match &*of.set {
         // That there is no history has the position of the form itself.
         set if set.is_history() => Ok(end_of_history(evaluation, &of, last)?),
         _ => evaluation
             .elements(&of, &Range::default(), backwards, 1)
             .map(|mut elements| elements.pop().map(|element| element.value())),
     };
-    found
+    element
         .within(key)?
         .ok_or_else(|| Errors::argument("Non-empty set expected."))
         .within(key)

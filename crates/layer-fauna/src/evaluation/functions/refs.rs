@@ -82,9 +82,9 @@ impl Evaluation<'_> {
 
 /// The ref of a name.
 fn looked_up(evaluation: &Evaluation<'_>, native: Native, name: &Arc<str>) -> Ref {
-    let given = &evaluation.names_given;
+    let names = &evaluation.names_given;
     Ref {
-        is_unknown: given.iter().any(|(kind, known)| *kind == native && known == name),
+        is_unknown: names.iter().any(|(kind, listed)| *kind == native && listed == name),
         ..Ref::named(native, name.clone())
     }
 }

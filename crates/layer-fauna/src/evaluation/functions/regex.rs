@@ -12,8 +12,13 @@ use crate::language::value::Value;
 const BACKTRACKS_MAX: usize = 100_000;
 const RESULTS_MAX: i64 = 1024;
 const RESULT_BYTES_MAX: usize = 16 << 20;
+/// The memory that a pattern takes for each of its bytes while it is compiled.
+const BYTES_OF_A_PATTERN_BYTE: usize = 256;
+/// The bytes of one result, without its text.
+const RESULT_BYTES: usize = 256;
 
-fn compile(pattern: &str) -> Result<Regex> {
+fn compile(evaluation: &mut Evaluation<'_>, pattern: &str) -> Result<Regex> {
+    evaluation.make(pattern.len() * BYTES_OF_A_PATTERN_BYTE)?;
     let built = rewritten(pattern).and_then(|rewritten| {
         RegexBuilder::new(&rewritten)
             .backtrack_limit(BACKTRACKS_MAX)
@@ -31,23 +36,23 @@ fn too_complex(pattern: &str) -> Errors {
     Errors::argument(message).within(crate::language::error::Step::Key("pattern"))
 }
 
-pub fn contains(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn contains(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let pattern = arguments.text(1);
-    let found = compile(pattern)?.is_match(arguments.text(0));
-    found.map(Value::Bool).map_err(|_| too_complex(pattern))
+    let result = compile(evaluation, pattern)?.is_match(arguments.text(0));
+    result.map(Value::Bool).map_err(|_| too_complex(pattern))
 }
 
-pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
+pub fn find(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (text, pattern) = (arguments.text(0), arguments.text(1));
-    let regex = compile(pattern)?;
+    let regex = compile(evaluation, pattern)?;
     let start = start_of(text, arguments.integer(2));
     let limit = arguments.integer(3).unwrap_or(RESULTS_MAX).clamp(0, RESULTS_MAX);
-    let mut found = Vec::new();
+    let mut matches = Vec::new();
     // The text starts at the given position: earlier text is not visible to look-behind.
     let before = code_points(&text[..start]);
     let text = &text[start..];
     let (mut at, mut counted, mut counted_to) = (0, before, 0);
-    while found.len() < limit as usize {
+    while matches.len() < limit as usize {
         let next = regex.find_from_pos(text, at).map_err(|_| too_complex(pattern))?;
         let Some(next) = next else { break };
         counted += code_points(&text[counted_to..next.start()]);
@@ -60,7 +65,8 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
                 .next_back()
                 .is_some_and(|last| last.len_utf16() == 2),
         );
-        found.push(Value::record([
+        evaluation.make(RESULT_BYTES + next.as_str().len())?;
+        matches.push(Value::record([
             ("start", Value::Int(counted as i64)),
             ("end", Value::Int((counted + length.max(1) - 1 + beyond) as i64)),
             ("data", Value::string(next.as_str())),
@@ -73,12 +79,12 @@ pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
             break;
         }
     }
-    Ok(Value::array(found))
+    Ok(Value::array(matches))
 }
 
 pub fn replace(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let (text, pattern, with) = (arguments.text(0), arguments.text(1), arguments.text(2));
-    let regex = compile(pattern)?;
+    let regex = compile(evaluation, pattern)?;
     let only_first = matches!(arguments.optional(3), Some(Value::Bool(true)));
     let mut out = String::new();
     let mut at = 0;

@@ -43,7 +43,7 @@ impl Evaluation<'_> {
             return select_all(self, &from, &steps);
         }
         match (select(self, &from, &steps)?, early, &parts.default) {
-            (Some(found), _, _) | (None, Some(found), _) => Ok(found),
+            (Some(value), _, _) | (None, Some(value), _) => Ok(value),
             (None, None, Some(default)) => self.evaluate(default).within("default"),
             (None, None, None) => Err(not_found(&steps)).within("from"),
         }
@@ -95,9 +95,9 @@ fn definition(set: &Set) -> Option<Value> {
 /// Follows every element of the arrays on the way, and flattens.
 pub fn select_all(evaluation: &mut Evaluation<'_>, from: &Value, path: &[Value]) -> Result<Value> {
     check_defined(evaluation, from)?;
-    let mut found = Vec::new();
-    walk(evaluation, from, path, &mut found)?;
-    Ok(Value::array(found))
+    let mut values = Vec::new();
+    walk(evaluation, from, path, &mut values)?;
+    Ok(Value::array(values))
 }
 
 fn check_defined(evaluation: &mut Evaluation<'_>, from: &Value) -> Result<()> {
@@ -107,19 +107,19 @@ fn check_defined(evaluation: &mut Evaluation<'_>, from: &Value) -> Result<()> {
     }
 }
 
-fn walk(evaluation: &mut Evaluation<'_>, value: &Value, path: &[Value], found: &mut Vec<Value>) -> Result<()> {
+fn walk(evaluation: &mut Evaluation<'_>, value: &Value, path: &[Value], values: &mut Vec<Value>) -> Result<()> {
     evaluation.step(1)?;
     match (value, path.split_first()) {
         (Value::Array(items), None | Some((Value::String(_), _))) => items
             .values
             .iter()
-            .try_for_each(|item| walk(evaluation, item, path, found)),
+            .try_for_each(|item| walk(evaluation, item, path, values)),
         (value, None) => {
-            found.push(value.clone());
+            values.push(value.clone());
             Ok(())
         }
-        (value, Some((step, rest))) => match descend(evaluation.version, value, step) {
-            Some(inner) => walk(evaluation, &inner, rest, found),
+        (value, Some((step, remaining))) => match descend(evaluation.version, value, step) {
+            Some(inner) => walk(evaluation, &inner, remaining, values),
             None => Ok(()),
         },
     }

@@ -92,9 +92,9 @@ pub fn code_points(text: &str) -> usize {
 pub fn find(_: &mut Evaluation<'_>, arguments: &Arguments) -> Result<Value> {
     let text = arguments.text(0);
     let start = start_of(text, arguments.integer(2));
-    let found = text[start..].find(arguments.text(1));
+    let position = text[start..].find(arguments.text(1));
     Ok(Value::Int(
-        found.map_or(-1, |at| code_points(&text[..start + at]) as i64),
+        position.map_or(-1, |at| code_points(&text[..start + at]) as i64),
     ))
 }
 
@@ -252,6 +252,6 @@ pub fn substring(evaluation: &mut Evaluation<'_>, arguments: &Arguments) -> Resu
     if length < 0 {
         return Err(Errors::argument("length must be positive"));
     }
-    let rest = &text[byte_of(text, start as usize)..];
-    answer(&rest[..byte_of(rest, length as usize)])
+    let tail = &text[byte_of(text, start as usize)..];
+    answer(&tail[..byte_of(tail, length as usize)])
 }

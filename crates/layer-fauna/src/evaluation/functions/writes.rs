@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::refs::named_or_ref;
 use crate::evaluation::definitions;
+use crate::evaluation::operations::DOCUMENT_BYTES_MORE;
 use crate::evaluation::pages;
 use crate::evaluation::{Arguments, Evaluation};
 use crate::language::codec;
@@ -130,8 +131,8 @@ fn create_document(evaluation: &mut Evaluation<'_>, operand: Ref, params: &Arc<F
         None => operand,
     };
     let name = collection.id();
-    let found = evaluation.schema.collection(&name).map(|collection| collection.number);
-    let number = found.ok_or_else(|| Errors::invalid_ref("collection", &name))?;
+    let collection_number = evaluation.schema.collection(&name).map(|collection| collection.number);
+    let number = collection_number.ok_or_else(|| Errors::invalid_ref("collection", &name))?;
     permit_create(evaluation, &collection, named.as_ref(), &Value::Object(params.clone()))?;
     let place_of = |evaluation: &Evaluation<'_>, id: u64| Place {
         schema: evaluation.schema.clone(),
@@ -432,12 +433,15 @@ fn rewrite(
     ts: Timestamp,
 ) -> Result<()> {
     evaluation.rewrite_entries(place, before, after)?;
+    let inserted = after.iter().find(|version| version.ts == ts).and_then(Version::fields);
+    let bytes = inserted.map_or(0, |fields| Value::Object(fields.clone()).size().bytes);
+    evaluation.count_written(place, DOCUMENT_BYTES_MORE + bytes);
     let prefix = rows::history(place.database(), place.collection, place.id);
     let current = rows::document(place.database(), place.collection, place.id);
-    let told = rows::rewritten(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
-    let stamp = codec::stamp(told.0.len() - 8);
+    let key = rows::rewritten(place.database(), place.collection, place.id).number(Timestamp::PENDING.0);
+    let stamp = codec::stamp(key.0.len() - 8);
     let transaction = evaluation.view.writing();
-    transaction.set_stamped(&told.0, &[stamp], rewriting(before, after, ts), Vec::new());
+    transaction.set_stamped(&key.0, &[stamp], rewriting(before, after, ts), Vec::new());
     for version in before {
         transaction.clear(&prefix.clone().number(version.ts.0).0);
     }
@@ -447,7 +451,7 @@ fn rewrite(
         _ => (None, after),
     };
     for version in former {
-        evaluation.put_former(place, version);
+        evaluation.put_former(place, version)?;
     }
     if let Some(Version {
         ts,
@@ -470,7 +474,7 @@ fn rewrite(
 /// first, insertions last.
 fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
     let is_removal = !after.iter().any(|version| version.ts == ts);
-    let told = |versions: &[Version], index: usize| {
+    let encode = |versions: &[Version], index: usize| {
         let former = index.checked_sub(1).and_then(|former| versions.get(former));
         let is_there = |version: Option<&Version>| version.is_some_and(|version| version.contents.is_some());
         let action = match (is_there(former), is_there(versions.get(index))) {
@@ -481,10 +485,10 @@ fn rewriting(before: &[Version], after: &[Version], ts: Timestamp) -> Vec<u8> {
         [&[action as u8][..], &versions[index].ts.0.to_be_bytes()].concat()
     };
     let next = after.iter().position(|version| version.ts > ts);
-    let next = next.map(|index| [&[0][..], &told(after, index)].concat());
+    let next = next.map(|index| [&[0][..], &encode(after, index)].concat());
     let among = if is_removal { before } else { after };
     let own = among.iter().position(|version| version.ts == ts);
-    let own = own.map(|index| [&[u8::from(is_removal)][..], &told(among, index)].concat());
+    let own = own.map(|index| [&[u8::from(is_removal)][..], &encode(among, index)].concat());
     match is_removal {
         true => own.into_iter().chain(next).flatten().collect(),
         false => next.into_iter().chain(own).flatten().collect(),
