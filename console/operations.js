@@ -233,8 +233,8 @@ function Biggest({ database }) {
 function Nodes() {
   const { points, error } = useSeries(() => api.admin("GET", "cluster"));
   const cluster = points.at(-1)?.values;
-  const part = (node) => (!node.is_running ? "away" : node.is_home ? "home" : "follows");
-  const figures = (node) => [count(node.lag_records), node.lag_milliseconds, count(node.synced ?? 0), node.clock_ahead_milliseconds];
+  const part = (node) => (!node.is_running ? "away" : node.is_home ? `home, ${node.condition}` : node.condition);
+  const figures = (node) => [count(node.lag_records), node.lag_milliseconds, count(node.synced ?? 0), node.clock_ahead_milliseconds ?? "not known"];
   return html`<section id="nodes"><h2>Nodes</h2><${Busy} when=${!cluster && !error} /><${Problem} error=${error} />
     ${cluster && html`<p class="dim">Term ${String(cluster.term)}, ${String(cluster.configured)} nodes configured</p>
     <div class="scroll"><table><thead><tr><th>node</th><th>address</th><th>part</th><th class="number">records behind</th><th class="number">ms behind</th><th class="number">on disk up to</th><th class="number">clock ahead, ms</th></tr></thead>
@@ -263,7 +263,19 @@ function SlowOperations() {
     <div class="scroll"><table id="slow-operations"><thead><tr><th>layer</th><th>operation</th><th class="number">mean, ms</th><th class="number">of ¼ s or more</th><th class="number">requests</th></tr></thead>
       <tbody>${(value ?? []).map((row) => html`<tr key=${row.layer + row.operation}><td>${row.layer}</td><td class="mono">${row.operation}</td><td class="number">${((row.sum / row.count) * 1000).toFixed(2)}</td><td class="number">${count(row.slow)}</td><td class="number">${count(row.count)}</td></tr>`)}</tbody>
     </table></div>
-    <p class="dim">Since the start, without the wait for the disk. The server's log has the shape of each request that took longer than <code>--slow-request-milliseconds</code>.</p></section>`;
+    <p class="dim">Since the start, without the wait for the disk.</p></section>`;
+}
+
+/** The latest requests of all layers that took long, by their shape: no value of theirs. */
+function LatestSlowRequests() {
+  const { value, error, loading, reload } = useLoaded(() => api.admin("GET", "slow-requests"), []);
+  const rows = value?.slow_requests ?? [];
+  return html`<section><h2>Latest slow requests of all layers</h2><button class="small" onClick=${reload}>Refresh</button> <${Busy} when=${loading} />
+    <${Problem} error=${error} />
+    <div class="scroll"><table id="slow-requests"><thead><tr><th>when</th><th>layer</th><th>operation</th><th>database</th><th class="number">ms</th><th class="optional">shape</th></tr></thead>
+      <tbody>${rows.map((row, at) => html`<tr key=${at}><td>${new Date(row.at_seconds * 1000).toLocaleString()}</td><td>${row.layer}</td><td class="mono">${row.operation}</td><td>${row.database}</td><td class="number">${count(row.milliseconds)}</td><td class="mono optional">${row.shape}</td></tr>`)}</tbody>
+    </table></div>
+    ${value && rows.length === 0 && html`<p class="dim">${value.slower_than_milliseconds === null ? "None is kept: --slow-request-milliseconds is off." : `None took ${count(value.slower_than_milliseconds)} ms or longer (--slow-request-milliseconds).`}</p>`}</section>`;
 }
 
 export function Operations({ database, session }) {
@@ -271,5 +283,5 @@ export function Operations({ database, session }) {
   if (!here?.redis) return html`<p>These figures need a Redis credential for <b>${database}</b>. <a href="#/login">Add one</a>.</p>`;
   return html`<h2>Operations: ${database}</h2>${session.cluster && session.operator && database === "default" && html`<${Nodes} />`}<${Charts} database=${database} session=${session} />
     <div class="split"><${Slow} database=${database} /><${Biggest} database=${database} /></div>
-    ${session.operator && database === "default" && html`<${SlowOperations} />`}`;
+    ${session.operator && database === "default" && html`<${SlowOperations} /><${LatestSlowRequests} />`}`;
 }

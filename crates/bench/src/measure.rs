@@ -251,11 +251,11 @@ pub fn histogram() -> Histogram<u64> {
 fn show(progress: &ProgressBar, duration: Duration, is_over: impl Fn() -> bool) {
     let start = Instant::now();
     progress.set_length(duration.as_millis() as u64);
-    while let Some(left) = duration.checked_sub(start.elapsed())
+    while let Some(remaining) = duration.checked_sub(start.elapsed())
         && !is_over()
     {
         progress.set_position(start.elapsed().as_millis() as u64);
-        std::thread::sleep(left.min(PROGRESS_INTERVAL));
+        std::thread::sleep(remaining.min(PROGRESS_INTERVAL));
     }
 }
 

@@ -45,17 +45,17 @@ impl Random {
     /// Adds a string of `length` letters, digits, `-` and `_`, which no protocol has to escape.
     pub fn text(&mut self, bytes: usize, strings: &mut ByteStrings) {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let mut left = bytes;
-        while left > 0 {
+        let mut remaining = bytes;
+        while remaining > 0 {
             // Ten letters of six bits.
             let (mut bits, mut letters) = (self.next(), [0; 10]);
             for letter in &mut letters {
                 *letter = LETTERS[bits as usize % LETTERS.len()];
                 bits >>= 6;
             }
-            let taken = left.min(letters.len());
-            strings.extend(&letters[..taken]);
-            left -= taken;
+            let count = remaining.min(letters.len());
+            strings.extend(&letters[..count]);
+            remaining -= count;
         }
         strings.end_string();
     }

@@ -30,11 +30,11 @@ pub fn cell(cell: &Cell) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}, parallelism {}", cell.test, cell.parallelism);
     let _ = writeln!(text, "Latency(us)  Percentile  Count");
-    for known in &cell.latency_us.percentiles {
+    for point in &cell.latency_us.percentiles {
         let _ = writeln!(
             text,
             "{:>11}  {:<10}  {}",
-            known.latency_us, known.percentile, known.count
+            point.latency_us, point.percentile, point.count
         );
     }
     let _ = writeln!(text, "Requests completed per minute: {:.0}", cell.requests_per_minute);

@@ -110,9 +110,9 @@ fn ycsb_summary(html: &mut String, results: &Results) {
          FaunaDB per second, 4 / 8 / 16 vCPU</th></tr></thead>\n<tbody>"
     );
     for cell in &results.cells {
-        let shown = |figure: Option<u32>| figure.map_or_else(|| "–".to_owned(), |figure| grouped(figure.into()));
+        let as_text = |figure: Option<u32>| figure.map_or_else(|| "–".to_owned(), |figure| grouped(figure.into()));
         let figures = published::ycsb(&cell.test, cell.parallelism);
-        let figures = figures.map_or_else(|| "–".to_owned(), |figures| figures.map(shown).join(" / "));
+        let figures = figures.map_or_else(|| "–".to_owned(), |figures| figures.map(as_text).join(" / "));
         let _ = writeln!(
             html,
             "<tr>{}<td class=\"published\">{figures}</td></tr>",
@@ -225,12 +225,12 @@ fn section(html: &mut String, cell: &Cell) {
     );
     html.push_str("<figcaption>Requests by latency</figcaption></figure>\n<table>\n");
     html.push_str("<thead><tr><th>Latency(us)</th><th>Percentile</th><th>Count</th></tr></thead>\n<tbody>\n");
-    for known in &cell.latency_us.percentiles {
-        let (latency_us, count) = (grouped(known.latency_us), grouped(known.count));
+    for point in &cell.latency_us.percentiles {
+        let (latency_us, count) = (grouped(point.latency_us), grouped(point.count));
         let _ = writeln!(
             html,
             "<tr><td>{latency_us}</td><td>{}</td><td>{count}</td></tr>",
-            known.percentile
+            point.percentile
         );
     }
     html.push_str("</tbody></table>\n</div>\n");

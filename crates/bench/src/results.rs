@@ -162,8 +162,8 @@ impl Latency {
     /// Microseconds at one of `PERCENTILES`; at any other the longest latency, which is never a
     /// good figure.
     pub fn at(&self, percentile: f64) -> u64 {
-        let known = self.percentiles.iter().find(|known| known.percentile == percentile);
-        known.map_or(self.max, |known| known.latency_us)
+        let point = self.percentiles.iter().find(|point| point.percentile == percentile);
+        point.map_or(self.max, |point| point.latency_us)
     }
 }
 

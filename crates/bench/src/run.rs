@@ -46,12 +46,12 @@ pub fn product(arguments: ProductArguments, start_embedded: StartEmbedded) -> an
 
 /// Runs the news benchmark, prints it and writes its report.
 pub fn news(arguments: NewsArguments, start_embedded: StartEmbedded) -> anyhow::Result<()> {
-    let wanted = Wanted {
+    let requirements = Wanted {
         protocol: arguments.protocol.into(),
         is_tls: arguments.tls,
         is_guarded: true,
     };
-    let (start, changes_scores) = (|| start_embedded(wanted), !arguments.keep_scores);
+    let (start, changes_scores) = (|| start_embedded(requirements), !arguments.keep_scores);
     let is_cold = arguments.connections == Connections::PerRequest;
     let mut request = String::from(if changes_scores {
         NEWS_REQUEST
@@ -118,12 +118,13 @@ pub fn search(arguments: SearchArguments, start_embedded: StartEmbedded) -> anyh
     let mut is_loaded = false;
     for test in arguments.tests {
         let makes = test == search::Test::Ingest;
-        let of_test = if makes { &nothing } else { &corpus };
+        let test_corpus = if makes { &nothing } else { &corpus };
         let cell = || {
-            let corpus = of_test.clone();
+            let corpus = test_corpus.clone();
             move |connection, seed, index, workers| {
                 Box::new(SearchWorker::new(
-                    (test, corpus.clone()),
+                    test,
+                    corpus.clone(),
                     connection,
                     seed,
                     index,
@@ -131,7 +132,7 @@ pub fn search(arguments: SearchArguments, start_embedded: StartEmbedded) -> anyh
                 ))
             }
         };
-        let load = async |connection: &mut dyn Connection, _: u64| anyhow::Ok(of_test.load(connection).await?);
+        let load = async |connection: &mut dyn Connection, _: u64| anyhow::Ok(test_corpus.load(connection).await?);
         if makes {
             bench.run_test(test.name(), load, cell)?;
         } else {
@@ -161,7 +162,8 @@ pub fn vectors(arguments: VectorsArguments, start_embedded: StartEmbedded) -> an
             let queries = queries.clone();
             move |connection, seed, index, workers| {
                 Box::new(VectorsWorker::new(
-                    (test, queries.clone()),
+                    test,
+                    queries.clone(),
                     connection,
                     seed,
                     index,

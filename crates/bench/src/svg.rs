@@ -41,22 +41,22 @@ pub fn curve(cell: &Cell) -> String {
         horizontal_grid(&mut svg, y.at(us.log10()), &label);
     }
     let _ = write!(svg, "<polyline class=\"curve\" points=\"");
-    for known in &latency.curve {
-        let rarity = -(1.0 - known.percentile).log10();
+    for point in &latency.curve {
+        let rarity = -(1.0 - point.percentile).log10();
         let _ = write!(
             svg,
             "{:.1},{:.1} ",
             x.at(rarity.min(nines)),
-            y.at(logarithm(known.latency_us))
+            y.at(logarithm(point.latency_us))
         );
     }
     svg.push_str("\"/>");
-    for known in &latency.percentiles {
-        let rarity = -(1.0 - known.percentile).log10();
-        let (x, y) = (x.at(rarity.min(nines)), y.at(logarithm(known.latency_us)));
-        let percent = known.percentile * 100.0;
+    for point in &latency.percentiles {
+        let rarity = -(1.0 - point.percentile).log10();
+        let (x, y) = (x.at(rarity.min(nines)), y.at(logarithm(point.latency_us)));
+        let percent = point.percentile * 100.0;
         let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>");
-        let _ = write!(svg, "{percent}%: {} µs</title></circle>", known.latency_us);
+        let _ = write!(svg, "{percent}%: {} µs</title></circle>", point.latency_us);
     }
     svg + "</svg>"
 }

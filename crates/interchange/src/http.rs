@@ -1,5 +1,5 @@
-//! One request over HTTP, one answer; asked again while the other side cannot be reached or asks
-//! for patience.
+//! One request over HTTP, one answer; repeated while the server cannot be reached or requests a
+//! later attempt.
 
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ impl Http {
         }
     }
 
-    /// Errors: nobody takes a connection there. A server that goes later is waited for, but at the
-    /// beginning of a copy the address is more likely to be wrong.
+    /// Errors: the server accepts no connection. A server that stops later is waited for, but at
+    /// the start of a copy the address is more likely to be wrong.
     pub fn check_reachable(&self) -> Result<(), Error> {
         match self.agent.get(&self.url).call() {
             Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -48,21 +48,24 @@ impl Http {
         }
     }
 
-    fn unreachable(&self, what: &dyn std::fmt::Display) -> Error {
+    fn unreachable(&self, description: &dyn std::fmt::Display) -> Error {
         Error::Unreachable {
             url: self.url.clone(),
-            what: what.to_string(),
+            what: description.to_string(),
         }
     }
 
     /// Host and port, as the header has them.
     pub fn host(&self) -> &str {
-        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
-        rest.split('/').next().unwrap_or_default()
+        let address = self
+            .url
+            .split_once("://")
+            .map_or(self.url.as_str(), |(_, address)| address);
+        address.split('/').next().unwrap_or_default()
     }
 
-    /// `request` gives headers and body anew for each attempt. `wants_patience`: the answer is to
-    /// be asked for again.
+    /// `request` returns the headers and the body of each attempt. `wants_patience`: the request
+    /// must be repeated.
     pub fn ask(
         &self,
         path: &str,
@@ -85,11 +88,11 @@ impl Http {
     }
 
     fn once(&self, path: &str, headers: Vec<(&'static str, String)>, body: String) -> Result<Answer, String> {
-        let mut asked = self.agent.post(format!("{}{path}", self.url));
+        let mut request = self.agent.post(format!("{}{path}", self.url));
         for (name, value) in headers {
-            asked = asked.header(name, value);
+            request = request.header(name, value);
         }
-        let response = asked.send(body).map_err(|error| error.to_string())?;
+        let response = request.send(body).map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
         let mut body = Vec::new();
         let reader = response.into_body().into_reader();

@@ -1,9 +1,11 @@
-//! Keys and values: a file in which each line is one, `{"key": "...", "value": "..."}`, both in
+//! Keys and values: a file of lines `{"key": "...", "value": "..."}`, both in
 //! base64, in the order of the keys.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,6 +28,7 @@ const END: &[u8] = b"\xff";
 const KEY_BYTES_MAX: usize = 10_000;
 const VALUE_BYTES_MAX: usize = 100_000;
 const PART: &str = "keys";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type KeyWithValue = (Vec<u8>, Vec<u8>);
 
@@ -46,6 +49,7 @@ impl Client {
     /// the default places.
     pub fn open(path: Option<&Path>) -> Result<Client> {
         let cluster = Cluster::read(path).map_err(|code| told(&code))?;
+        check_reachable(&cluster)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(target)?;
         let database = Database::open_on(cluster, Default::default(), runtime.handle().clone());
@@ -70,13 +74,36 @@ impl Client {
             );
             transaction.get_range(&begin, &end, options, true).await
         });
-        let found = self.runtime.block_on(read).map_err(|code| told(&code))?;
-        Ok((found.rows, found.more))
+        let range = self.runtime.block_on(read).map_err(|code| told(&code))?;
+        Ok((range.rows, range.more))
     }
 }
 
+/// A client of the protocol waits for its server, however long; a copy reports one that is not
+/// there.
+fn check_reachable(cluster: &Cluster) -> Result<()> {
+    let mut last = String::new();
+    for address in &cluster.addresses {
+        let places = address.to_socket_addrs().map(|mut places| places.next());
+        let connected = places.and_then(|place| {
+            let place = place.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name leads nowhere"))?;
+            TcpStream::connect_timeout(&place, CONNECT_TIMEOUT)
+        });
+        match connected {
+            Ok(_) => return Ok(()),
+            Err(error) => last = format!("{address} cannot be reached: {error}"),
+        }
+    }
+    Err(Error::Target(last))
+}
+
 fn told(code: &ErrorCode) -> Error {
-    Error::Target(format!("the key-value layer: {code:?}"))
+    let text = match *code {
+        ErrorCode::NO_CLUSTER_FILE => "there is no cluster file: --cluster-file names one".to_owned(),
+        ErrorCode::CONNECTION_STRING_INVALID => "the cluster file is none: quartet:CREDENTIAL@HOST:PORT".to_owned(),
+        ErrorCode(number) => format!("the key-value layer answers error {number} of FoundationDB"),
+    };
+    Error::Target(text)
 }
 
 /// Writes all keys of the file. `merges`: the database may hold keys already.

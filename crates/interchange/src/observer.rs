@@ -11,7 +11,7 @@ pub trait Observer {
 
     /// Reports a record that the target refuses, or that is malformed. An error ends the copy:
     /// there are too many.
-    fn reject(&mut self, what: &str, reason: &str) -> Result<()>;
+    fn reject(&mut self, description: &str, reason: &str) -> Result<()>;
 
     /// Returns true if the copy shall end as soon as the records in flight are complete.
     fn is_stopped(&self) -> bool;

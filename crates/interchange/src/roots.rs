@@ -19,7 +19,7 @@ pub enum TrustedRoots {
 impl TrustedRoots {
     /// Reads a PEM file. Errors: it cannot be read, or holds no certificate.
     pub fn in_file(path: &Path) -> Result<TrustedRoots> {
-        let failed = |what: &dyn std::fmt::Display| Error::Roots(format!("{}: {what}", path.display()));
+        let failed = |reason: &dyn std::fmt::Display| Error::Roots(format!("{}: {reason}", path.display()));
         let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
         let mut roots = Vec::new();
         for item in ureq::tls::parse_pem(&bytes) {
@@ -33,7 +33,7 @@ impl TrustedRoots {
         }
     }
 
-    /// A client of HTTP that gives every answer back, whatever its status.
+    /// An HTTP client that returns every response, of any status.
     pub fn agent(&self, timeout: Duration) -> ureq::Agent {
         let mut tls = TlsConfig::builder();
         if let TrustedRoots::Own(roots) = self {

@@ -1,4 +1,4 @@
-//! A file that appears after its completion: until then its name is `NAME.unfinished`.
+//! A file that appears after its completion: before that its name is `NAME.unfinished`.
 
 use std::fs::{self, File};
 use std::io;

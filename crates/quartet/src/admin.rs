@@ -1,7 +1,7 @@
 //! `quartet admin`: logical databases of a running server, through its admin API
 //! (`docs/databases.md`); and new keys for a stopped one.
 //!
-//! One request, one answer, printed as it came. It decides nothing itself: names, quotas and
+//! One request, one answer, printed as received. It decides nothing itself: names, quotas and
 //! refusals are the server's. Only `reset-key` asks no server: it is for those who have lost the
 //! key that a server asks for, and own the data directory.
 
@@ -140,8 +140,8 @@ fn ask_before_deleting(name: &str) -> Result<()> {
     }
 }
 
-/// How long a server is asked for a move again that is not ready for one. The homes of a cluster's
-/// partitions gather at one node first, one after the other.
+/// How long a move is requested again from a server that is not ready for it. The homes of a
+/// cluster's partitions gather at one node first, one after the other.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 const SERVICE_UNAVAILABLE: u16 = 503;
 
@@ -150,8 +150,8 @@ const SERVICE_UNAVAILABLE: u16 = 503;
 fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> {
     let (until, mut was_told) = (Instant::now() + BEGIN_TIMEOUT, false);
     loop {
-        let asked = exchange(server, "POST", path, body);
-        match &asked {
+        let answer = exchange(server, "POST", path, body);
+        match &answer {
             Ok((SERVICE_UNAVAILABLE, answer)) if !was_told => {
                 println!("not yet: {}", answer.trim());
                 was_told = true;
@@ -159,10 +159,10 @@ fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> 
             Ok((SERVICE_UNAVAILABLE, _)) => {}
             // A node that becomes home of all ends connections.
             Err(_) if was_told => {}
-            _ => return asked,
+            _ => return answer,
         }
         if Instant::now() >= until {
-            return asked;
+            return answer;
         }
         std::thread::sleep(MOVE_LOOK);
     }
@@ -172,12 +172,12 @@ fn begin_move(server: &Server, path: &str, body: &str) -> Result<(u16, String)> 
 const MOVE_LOOK: Duration = Duration::from_millis(200);
 
 /// Waits for the end of a move and prints its progress.
-fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
-    if begun["is_there"] == true {
-        println!("{name} is in partition {}", begun["to"]);
+fn await_move(server: &Server, name: &str, status: &Value) -> Result<()> {
+    if status["is_there"] == true {
+        println!("{name} is in partition {}", status["to"]);
         return Ok(());
     }
-    let mut told = String::new();
+    let mut printed = String::new();
     loop {
         let (status, answer) = exchange(server, "GET", PARTITIONS, "")?;
         if status != 200 {
@@ -185,12 +185,12 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
         }
         let described: Value = serde_json::from_str(&answer)?;
         let mut moves = described["moves"].as_array().into_iter().flatten();
-        let mine = moves.find(|one| one["database"] == name);
+        let mine = moves.find(|entry| entry["database"] == name);
         let mine = mine.with_context(|| format!("the server was restarted, or {name} was deleted"))?;
         let line = describe_move(mine);
-        if line != told {
+        if line != printed {
             println!("{line}");
-            told = line;
+            printed = line;
         }
         match mine["phase"].as_str() {
             Some("moved") => return Ok(()),
@@ -203,18 +203,18 @@ fn await_move(server: &Server, name: &str, begun: &Value) -> Result<()> {
     }
 }
 
-fn describe_move(one: &Value) -> String {
-    let number = |name: &str| one[name].as_u64().unwrap_or_default();
-    let held = match number("held_micros") {
+fn describe_move(entry: &Value) -> String {
+    let number = |name: &str| entry[name].as_u64().unwrap_or_default();
+    let pause = match number("held_micros") {
         0 => String::new(),
         micros => format!(", clients held for {:.1} ms", micros as f64 / 1000.0),
     };
     format!(
-        "{} from partition {} to {}: {}, {} of {} rows copied, {} bytes, {} transactions followed{held}",
-        one["database"].as_str().unwrap_or_default(),
+        "{} from partition {} to {}: {}, {} of {} rows copied, {} bytes, {} transactions followed{pause}",
+        entry["database"].as_str().unwrap_or_default(),
         number("from"),
         number("to"),
-        one["phase"].as_str().unwrap_or_default(),
+        entry["phase"].as_str().unwrap_or_default(),
         number("rows_copied"),
         number("rows"),
         number("bytes_copied"),
@@ -248,8 +248,8 @@ fn print_partitions(described: &Value) {
             names.join(", "),
         );
     }
-    for one in described["moves"].as_array().into_iter().flatten() {
-        println!("{}", describe_move(one));
+    for entry in described["moves"].as_array().into_iter().flatten() {
+        println!("{}", describe_move(entry));
     }
 }
 
@@ -302,16 +302,16 @@ impl Request {
 impl Decisions {
     fn body(&self) -> Map<String, Value> {
         let quotas: Map<String, Value> = self.quotas.iter().cloned().collect();
-        let given = [
+        let fields = [
             ("durability", self.durability.as_ref().map(|text| json!(text))),
             ("consistency", self.consistency.as_ref().map(|text| json!(text))),
             ("eviction", self.eviction.map(|evicts| json!(evicts))),
             ("quotas", (!quotas.is_empty()).then_some(Value::Object(quotas))),
         ];
-        let given = given
+        let fields = fields
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        given.collect()
+        fields.collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A running server's admin API, as the commands of an operator ask it: over clear text or TLS.
+//! Calls of a running server's admin API by an operator's commands: over clear text or TLS.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ureq::http::Request;
 
 use crate::operator_key::OperatorKey;
 
-/// The server that is asked, and the key that it is shown.
+/// The server to call, and the key to present.
 #[derive(Args)]
 pub struct Server {
     /// Address of the server's HTTP listener, or its URL with https:// for TLS
@@ -27,7 +27,7 @@ pub struct Server {
     key: OperatorKey,
 }
 
-/// The certificates that a server over TLS is judged by.
+/// The certificates to verify a server over TLS with.
 #[derive(Args)]
 pub struct ServerRoots {
     /// PEM file of the certificates to trust in a server over TLS, instead of the public ones
@@ -36,7 +36,7 @@ pub struct ServerRoots {
     server_ca: Option<PathBuf>,
 }
 
-/// The variable in which programs that use OpenSSL have such a file.
+/// The environment variable of OpenSSL for such a file.
 const USUAL_VARIABLE: &str = "SSL_CERT_FILE";
 
 impl ServerRoots {

@@ -175,9 +175,9 @@ mod tests {
             bytes.truncate(size);
             bytes.shrink_to(size);
             bytes.reserve_exact(size - bytes.len());
-            let kept = bytes.len();
-            assert!((0..kept).step_by(4093).all(|index| bytes[index] == index as u8));
-            bytes.extend((kept..size).map(|index| index as u8));
+            let length = bytes.len();
+            assert!((0..length).step_by(4093).all(|index| bytes[index] == index as u8));
+            bytes.extend((length..size).map(|index| index as u8));
         }
         assert!(vec![0u8; 2 * LARGE].iter().all(|byte| *byte == 0));
     }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -53,7 +53,7 @@ pub struct BackupArguments {
 const ANSWER_BYTES: u64 = 4 << 20;
 
 pub fn backup(arguments: &BackupArguments) -> Result<()> {
-    // The server, if it is on this machine, and who asks it come first.
+    // The server, if it is on this machine, and its clients have priority.
     SystemRuntime::default().make_way();
     let mut server = Server::new(&arguments.server, arguments.partition)?;
     let partitions = match arguments.partition {
@@ -105,6 +105,11 @@ pub fn backup(arguments: &BackupArguments) -> Result<()> {
     Ok(())
 }
 
+/// Time for which `--follow` tries again after a step, while the server fails.
+const SERVER_PATIENCE: Duration = Duration::from_secs(300);
+/// Interval of its attempts.
+const SERVER_AGAIN: Duration = Duration::from_secs(1);
+
 fn take_into(
     target: &dyn Target,
     server: &mut Server,
@@ -113,21 +118,40 @@ fn take_into(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let mut told = 0;
-    let mut go_on = |taken: &BackupSummary| {
-        if taken.steps.len() > told {
-            warn_of_gap(taken.gap.filter(|_| told == 0));
-            told = taken.steps.len();
-            println!("{}", describe(taken));
+    let (mut options, mut failing_since) = (options.clone(), None::<Instant>);
+    let summary = loop {
+        let mut reported = 0;
+        let mut go_on = |summary: &BackupSummary| {
+            if summary.steps.len() > reported {
+                warn_of_gap(summary.gap.filter(|_| reported == 0));
+                reported = summary.steps.len();
+                println!("{}", describe(summary));
+            }
+            !stop.load(Ordering::Relaxed)
+        };
+        let result = take(target, server, &options, progress, &mut go_on);
+        server.end();
+        server.id = None;
+        if reported > 0 {
+            (options.full, failing_since) = (false, Some(Instant::now()));
         }
-        !stop.load(Ordering::Relaxed)
+        match result {
+            // Another node of a cluster becomes home, or the server is started again. The next step
+            // continues after the last one in the target.
+            Err(BackupError::Source(reason))
+                if follows
+                    && !stop.load(Ordering::Relaxed)
+                    && failing_since.is_some_and(|since| since.elapsed() < SERVER_PATIENCE) =>
+            {
+                eprintln!("warning: the server: {reason}: trying again");
+                std::thread::sleep(SERVER_AGAIN);
+            }
+            result => break result?,
+        }
     };
-    let taken = take(target, server, options, progress, &mut go_on);
-    server.end();
-    let taken = taken?;
     if !follows {
-        warn_of_gap(taken.gap);
-        println!("{}", describe(&taken));
+        warn_of_gap(summary.gap);
+        println!("{}", describe(&summary));
     }
     Ok(())
 }
@@ -146,15 +170,15 @@ fn warn_of_gap(gap: Option<Gap>) {
     }
 }
 
-fn describe(taken: &BackupSummary) -> String {
-    let kind = if taken.is_full {
+fn describe(summary: &BackupSummary) -> String {
+    let kind = if summary.is_full {
         "all rows and the log"
     } else {
         "the log"
     };
-    match taken.steps.is_empty() {
-        true => format!("nothing new since version {}", taken.version),
-        false => format!("{} bytes, {kind}, up to version {}", taken.bytes, taken.version),
+    match summary.steps.is_empty() {
+        true => format!("nothing new since version {}", summary.version),
+        false => format!("{} bytes, {kind}, up to version {}", summary.bytes, summary.version),
     }
 }
 
@@ -167,7 +191,7 @@ pub fn bar() -> ProgressBar {
 /// Returns a flag that is set once the process was requested to end.
 fn stop_flag() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = stop.clone();
+    let flag = stop.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::spawn(move || {
         runtime.block_on(async {
@@ -176,7 +200,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
             let interrupted = tokio::signal::ctrl_c();
             tokio::select! { _ = terminate.recv() => {}, _ = interrupted => {} }
         });
-        if asked.swap(true, Ordering::Relaxed) {
+        if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(1);
         }
     });
@@ -210,12 +234,12 @@ impl Server {
     /// Returns how many partitions the server has.
     fn partitions(&self) -> Result<u32> {
         let url = format!("{}/admin/v1/partitions", self.base);
-        let asked = self.agent.get(&url).header("authorization", &self.key).call();
+        let response = self.agent.get(&url).header("authorization", &self.key).call();
         // One that does not say has one, or refuses a backup that names none.
-        if asked.as_ref().is_ok_and(|answer| !answer.status().is_success()) {
+        if response.as_ref().is_ok_and(|answer| !answer.status().is_success()) {
             return Ok(1);
         }
-        let listed: Value = serde_json::from_slice(&read(asked)?)?;
+        let listed: Value = serde_json::from_slice(&read(response)?)?;
         let all = listed["partitions"].as_array().map_or(1, Vec::len);
         Ok(u32::try_from(all)?)
     }
@@ -224,11 +248,11 @@ impl Server {
         (self.partition, self.is_of_all, self.id) = (Some(partition), true, None);
     }
 
-    fn ask(&self, what: &str, wanted: &Value) -> Result<Vec<u8>, BackupError> {
+    fn ask(&self, action: &str, body: &Value) -> Result<Vec<u8>, BackupError> {
         let id = self.id.as_deref().unwrap_or_default();
-        let url = format!("{}/admin/v1/backups/{id}/{what}", self.base);
-        let asked = self.agent.post(&url).header("authorization", &self.key);
-        read(asked.send(wanted.to_string()))
+        let url = format!("{}/admin/v1/backups/{id}/{action}", self.base);
+        let request = self.agent.post(&url).header("authorization", &self.key);
+        read(request.send(body.to_string()))
     }
 
     fn end(&self) {
@@ -240,9 +264,9 @@ impl Server {
     }
 }
 
-fn read(asked: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, BackupError> {
+fn read(result: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, BackupError> {
     let failed = |error: &dyn std::fmt::Display| BackupError::Source(error.to_string());
-    let response = asked.map_err(|error| failed(&error))?;
+    let response = result.map_err(|error| failed(&error))?;
     let status = response.status();
     let announced = response.body().content_length().unwrap_or_default();
     let mut bytes = Vec::with_capacity(announced.min(ANSWER_BYTES) as usize);

@@ -30,14 +30,14 @@ impl Drop for Running {
     }
 }
 
-pub fn start_embedded(wanted: Wanted) -> Result<EmbeddedServer> {
+pub fn start_embedded(requirements: Wanted) -> Result<EmbeddedServer> {
     let data = TempDir::with_prefix("quartet-bench-")?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve");
     for listener in ["redis", "http", "fauna", "dynamodb", "keyvalue"] {
         command.args([format!("--listen-{listener}"), "127.0.0.1:0".to_owned()]);
     }
-    match wanted.is_guarded {
+    match requirements.is_guarded {
         true => command
             .env("QUARTET_ROOT_KEY", PASSWORD)
             .env("QUARTET_DYNAMODB_ACCESS_KEYS", format!("bench:{PASSWORD}"))
@@ -45,7 +45,7 @@ pub fn start_embedded(wanted: Wanted) -> Result<EmbeddedServer> {
             .args(["--dynamodb-throttling", "off"]),
         false => command.arg("--dev"),
     };
-    let roots = wanted
+    let roots = requirements
         .is_tls
         .then(|| make_certificate(data.path(), &mut command))
         .transpose()?;
@@ -61,13 +61,14 @@ pub fn start_embedded(wanted: Wanted) -> Result<EmbeddedServer> {
     let mut url = None;
     for line in output.lines() {
         let line = line?;
-        if let Some((name, told)) = line.split_once(' ')
-            && name == listener(wanted.protocol)
+        if let Some((name, address)) = line.split_once(' ')
+            && name == listener(requirements.protocol)
         {
-            url = Some(target(wanted, told.trim())?);
+            url = Some(target(requirements, address.trim())?);
         }
         if line == "ready" {
-            let url = url.with_context(|| format!("the embedded server does not listen for {:?}", wanted.protocol))?;
+            let url =
+                url.with_context(|| format!("the embedded server does not listen for {:?}", requirements.protocol))?;
             let server = EmbeddedServer::new(url, Some(pid), running);
             return Ok(match roots {
                 Some(roots) => server.trusted_by(roots),
@@ -93,17 +94,17 @@ fn listener(protocol: Protocol) -> &'static str {
 }
 
 /// The benchmark's URL from the server's output; for the key-value protocol it is the line itself.
-fn target(wanted: Wanted, told: &str) -> Result<String> {
-    let (scheme, credentials) = match wanted.protocol {
+fn target(requirements: Wanted, address: &str) -> Result<String> {
+    let (scheme, credentials) = match requirements.protocol {
         Protocol::Redis => ("redis", format!(":{PASSWORD}@")),
         Protocol::Rest => ("rest", format!("{PASSWORD}@")),
         Protocol::DynamoDb => ("dynamodb", format!("bench:{PASSWORD}@")),
         Protocol::Fauna => ("fauna", format!("{PASSWORD}@")),
-        Protocol::KeyValue => return Ok(told.to_owned()),
+        Protocol::KeyValue => return Ok(address.to_owned()),
     };
-    let (_, port) = told.rsplit_once(':').context("an address has a port")?;
-    let credentials = if wanted.is_guarded { &credentials } else { "" };
-    let secured = if wanted.is_tls { "s" } else { "" };
+    let (_, port) = address.rsplit_once(':').context("an address has a port")?;
+    let credentials = if requirements.is_guarded { &credentials } else { "" };
+    let secured = if requirements.is_tls { "s" } else { "" };
     Ok(format!("{scheme}{secured}://{credentials}127.0.0.1:{port}"))
 }
 

@@ -202,9 +202,9 @@ pub fn describe(report: &CheckReport, out: &mut dyn Write) -> std::io::Result<()
     match &report.checkpoint {
         None if report.base.is_some() => {}
         None => writeln!(out, "checkpoint  none")?,
-        Some(found) => {
-            let summary = &found.summary;
-            writeln!(out, "checkpoint  {}: {} bytes", found.file, summary.bytes)?;
+        Some(checkpoint) => {
+            let summary = &checkpoint.summary;
+            writeln!(out, "checkpoint  {}: {} bytes", checkpoint.file, summary.bytes)?;
             let position = summary.position;
             writeln!(
                 out,
@@ -465,8 +465,8 @@ pub mod tests {
             fs::remove_file(file).unwrap();
             let (code, text) = run(data.path());
             assert_eq!(code, EXIT_DAMAGED, "{text}");
-            let kept = text.split("but record ").nth(1).unwrap().split(' ').next().unwrap();
-            follow(data.path(), &text, kept.parse::<u64>().unwrap() - 1);
+            let last = text.split("but record ").nth(1).unwrap().split(' ').next().unwrap();
+            follow(data.path(), &text, last.parse::<u64>().unwrap() - 1);
         }
     }
 
@@ -474,10 +474,10 @@ pub mod tests {
     /// opened as sound.
     #[test]
     fn a_missing_end_is_damage() {
-        for kept in [0, 2] {
+        for count in [0, 2] {
             let (data, _) = directory();
             let files = log_files(data.path());
-            let removed = if kept == 0 {
+            let removed = if count == 0 {
                 &files[..]
             } else {
                 &files[files.len() - 1..]

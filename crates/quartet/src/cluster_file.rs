@@ -1,14 +1,17 @@
-//! The cluster file in the data directory, by which clients of FoundationDB find this server: one
-//! line, `quartet:CREDENTIAL@HOST:PORT`.
+//! The cluster file in the data directory, where clients of FoundationDB find the address of this
+//! server: one line, `quartet:CREDENTIAL@HOST:PORT`; a root key with other characters than letters,
+//! digits and `_` is in hexadecimal digits.
 //!
 //! The root key is known only when it is created, so the file is written then, readable only to its
 //! owner, and keeps its credential when the address changes.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use quartet_server::carried_credential;
 use quartet_server::credentials::file;
 
 const FILE: &str = "fdb.cluster";
@@ -25,20 +28,15 @@ pub fn write(data: &Path, address: SocketAddr, new_key: Option<&str>, is_dev: bo
     let path = path(data);
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     let credential = match (is_dev, new_key) {
-        (true, _) => Some(DEVELOPMENT_CREDENTIAL),
-        (false, Some(key)) => Some(key),
-        (false, None) => credential_of(&before).filter(|credential| *credential != DEVELOPMENT_CREDENTIAL),
+        (true, _) => Some(DEVELOPMENT_CREDENTIAL.into()),
+        (false, Some(key)) => Some(carried_credential(key)),
+        (false, None) => credential_of(&before)
+            .filter(|credential| *credential != DEVELOPMENT_CREDENTIAL)
+            .map(Cow::from),
     };
     let Some(credential) = credential else {
         return Ok(());
     };
-    if !can_carry(credential) {
-        tracing::warn!(
-            "the root key has signs other than letters, digits and _, which a cluster file cannot carry: clients of \
-             FoundationDB need another root key, or a database of their own (quartet admin create)"
-        );
-        return Ok(());
-    }
     let line = format!("quartet:{credential}@{}\n", reachable(address));
     if line == before {
         return Ok(());
@@ -46,17 +44,9 @@ pub fn write(data: &Path, address: SocketAddr, new_key: Option<&str>, is_dev: bo
     file::replace(&path, &line).with_context(|| format!("writing {}", path.display()))
 }
 
-/// FoundationDB's clients, and ours, read nothing else before the `@`.
-fn can_carry(credential: &str) -> bool {
-    !credential.is_empty()
-        && credential
-            .chars()
-            .all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
-}
-
 fn credential_of(line: &str) -> Option<&str> {
-    let (_, rest) = line.trim().split_once(':')?;
-    Some(rest.split_once('@')?.0)
+    let (_, location) = line.trim().split_once(':')?;
+    Some(location.split_once('@')?.0)
 }
 
 /// The address that a client on this machine connects to.
@@ -84,9 +74,11 @@ mod tests {
         assert_eq!(text(), "quartet:qk_1@127.0.0.1:4500\n");
         write(data.path(), address("127.0.0.1:4501"), None, false).unwrap();
         assert_eq!(text(), "quartet:qk_1@127.0.0.1:4501\n");
-        // No file is better than one that no client can read.
-        write(data.path(), address("127.0.0.1:4502"), Some("a key: @home"), false).unwrap();
-        assert_eq!(text(), "quartet:qk_1@127.0.0.1:4501\n");
+        // A key that no client could read as it is.
+        write(data.path(), address("127.0.0.1:4502"), Some("a @"), false).unwrap();
+        assert_eq!(text(), "quartet:hex_612040@127.0.0.1:4502\n");
+        write(data.path(), address("127.0.0.1:4501"), None, false).unwrap();
+        assert_eq!(text(), "quartet:hex_612040@127.0.0.1:4501\n");
         write(data.path(), address("127.0.0.1:4501"), None, true).unwrap();
         assert_eq!(text(), "quartet:dev@127.0.0.1:4501\n");
     }

@@ -31,14 +31,14 @@ pub fn rebuild(data: &Path, disk: &Arc<RealDisk>, error: &OpenError, report: &mu
     }
     let anew = Arc::new(RealDisk::open(&work).with_context(|| format!("creating {}", work.display()))?);
     let damaged: Arc<dyn Disk> = disk.clone();
-    let mut told = Ok(());
+    let mut result = Ok(());
     let mut tell = |damage| {
-        if told.is_ok() {
-            told = report.say(&in_words(&damage));
+        if result.is_ok() {
+            result = report.say(&in_words(&damage));
         }
     };
     let rebuilt = quartet_engine::rebuild(&damaged, anew.clone(), &mut tell);
-    told?;
+    result?;
     match rebuilt {
         Ok(salvaged) => {
             report.say(&sum_in_words(&salvaged))?;
@@ -112,7 +112,7 @@ pub fn foresee(disk: Arc<RealDisk>, tell: &mut dyn FnMut(String)) -> Result<(), 
 
 fn in_words(damage: &Damage) -> String {
     match damage {
-        Damage::Mended(what) => format!("mended: {what}"),
+        Damage::Mended(description) => format!("mended: {description}"),
         Damage::Lost(lost) => lost_in_words(lost),
     }
 }
@@ -141,19 +141,19 @@ fn lost_in_words(lost: &Lost) -> String {
 }
 
 fn sum_in_words(salvaged: &Salvaged) -> String {
-    let kept = format!("kept: {} rows", salvaged.rows);
+    let sum = format!("kept: {} rows", salvaged.rows);
     match salvaged.missing {
-        Some(missing) => format!("{kept}; {missing} rows are dropped in all"),
-        None => format!("{kept}; how many are dropped in all cannot be known"),
+        Some(missing) => format!("{sum}; {missing} rows are dropped in all"),
+        None => format!("{sum}; how many are dropped in all cannot be known"),
     }
 }
 
-/// Whose row it is, and the key as its layer knows it.
+/// The database and the layer of the row, and the key as its layer knows it.
 fn key_in_words(key: &[u8]) -> String {
     match key {
         [high, low, layer, key @ ..] => {
             let database = u16::from_be_bytes([*high, *low]);
-            let layer = LayerId::ALL.into_iter().find(|known| *known as u8 == *layer);
+            let layer = LayerId::ALL.into_iter().find(|id| *id as u8 == *layer);
             format!(
                 "database {database}, {}, {}",
                 layer.map_or("no layer", layer_name),

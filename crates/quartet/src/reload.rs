@@ -33,12 +33,13 @@ impl Reload {
         if names.is_empty() {
             return tracing::info!("the settings were read again: nothing has changed");
         }
-        let (certificate, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_about_certificate(name));
+        let (certificate, other_names): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| is_about_certificate(name));
         if !certificate.is_empty() {
             let changed = read.tls_files().and_then(|files| server.change_certificate(files));
             told(&certificate.join(", "), changed.map_err(|error| format!("{error:#}")));
         }
-        for name in others {
+        for name in other_names {
             match name.strip_prefix("redis.") {
                 None => tracing::warn!("{name} has changed, which needs a restart"),
                 Some(parameter) => match read.redis.parameter(parameter) {

@@ -64,12 +64,12 @@ fn repair_all(data: &Path, report: &mut Report, out: &mut dyn Write) -> Result<E
     for _ in 0..ROUNDS_MAX {
         let disk = Arc::new(RealDisk::open(data).with_context(|| format!("opening {}", data.display()))?);
         match quartet_engine::check(disk.clone(), &invariants(), &mut progress()) {
-            Ok(found) if found.findings.kept.iter().all(|finding| finding.repairs.is_empty()) => {
-                check::describe(&found, out)?;
-                check::tell(&found.findings, out)?;
-                return Ok(check::verdict(&found.findings));
+            Ok(checked) if checked.findings.kept.iter().all(|finding| finding.repairs.is_empty()) => {
+                check::describe(&checked, out)?;
+                check::tell(&checked.findings, out)?;
+                return Ok(check::verdict(&checked.findings));
             }
-            Ok(found) => repair_rows(disk, &found.findings, report)?,
+            Ok(checked) => repair_rows(disk, &checked.findings, report)?,
             Err(error) if error.is_damage() => {
                 let repaired = match check::damaged_end(&error, &check::log_files(disk.as_ref())?) {
                     Some(end) => give_up(data, &error, &end, report).map(|()| true)?,

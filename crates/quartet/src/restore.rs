@@ -1,17 +1,21 @@
-//! `quartet restore`: makes a data folder out of a backup (`docs/backup.md`).
+//! `quartet restore`: makes a data folder out of a backup, or another database of a running server
+//! (`docs/backup.md`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use quartet_backup::{Progress, open_target};
+use quartet_backup::{Progress, Restored, open_target};
 use quartet_engine::StoreKind;
 use quartet_model::Version;
 use quartet_server::{FolderRestore, restore_folder};
+use quartet_tenancy::DEFAULT_NAME;
 use time::UtcDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::admin_api;
 use crate::backup::bar;
+use crate::restore_into::{Source, restore_into};
 
 #[derive(Args)]
 pub struct RestoreArguments {
@@ -19,12 +23,18 @@ pub struct RestoreArguments {
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
     from: String,
     /// The folder to make: it is not there, or empty
-    #[arg(long)]
-    data: PathBuf,
+    #[arg(long, required_unless_present = "into")]
+    data: Option<PathBuf>,
+    /// The logical database to make instead, in a running server or cluster: its clients continue.
+    /// Prints its credentials, this once
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["data", "engine"])]
+    into: Option<String>,
+    #[command(flatten)]
+    server: admin_api::Server,
     /// The state as of a version, or of a time as 2026-11-22T18:00:00Z [default: the newest]
     #[arg(long, value_name = "VERSION|TIME")]
     at: Option<String>,
-    /// Only this logical database
+    /// Only this logical database [default: all; with --into: default]
     #[arg(long)]
     database: Option<String>,
     /// The engine that opens the folder
@@ -33,20 +43,24 @@ pub struct RestoreArguments {
 }
 
 pub fn restore(arguments: &RestoreArguments) -> Result<()> {
-    let data = &arguments.data;
-    let open = |address: &str| open_target(address, false);
-    let wanted = FolderRestore {
-        at: arguments.at.as_deref().map(version).transpose()?,
-        database: arguments.database.clone(),
-        engine: StoreKind::parse(&arguments.engine).context("an engine is memory or ssd")?,
-    };
-    let bar = bar();
-    let mut progress = |progress: Progress| {
-        bar.set_length(progress.bytes_total);
-        bar.set_position(progress.bytes);
-    };
-    let all = restore_folder(&arguments.from, &open, data, &wanted, &mut progress)?;
-    bar.finish_and_clear();
+    match (&arguments.into, &arguments.data) {
+        (Some(name), _) => {
+            let database = arguments.database.as_deref().unwrap_or(DEFAULT_NAME);
+            let source = Source {
+                server: &arguments.server,
+                database,
+                restore_folder: &|data| arguments.restore_folder(data, Some(database.to_owned()), StoreKind::Ssd),
+            };
+            restore_into(&source, name)
+        }
+        (None, Some(data)) => restore_to(data, arguments),
+        (None, None) => bail!("--data names the folder to make, and --into a database of a running server"),
+    }
+}
+
+fn restore_to(data: &Path, arguments: &RestoreArguments) -> Result<()> {
+    let engine = StoreKind::parse(&arguments.engine).context("an engine is memory or ssd")?;
+    let all = arguments.restore_folder(data, arguments.database.clone(), engine)?;
     for (number, restored) in all.iter().enumerate() {
         if all.len() > 1 {
             print!("partition {number} of ");
@@ -60,6 +74,25 @@ pub fn restore(arguments: &RestoreArguments) -> Result<()> {
         );
     }
     Ok(())
+}
+
+impl RestoreArguments {
+    fn restore_folder(&self, data: &Path, database: Option<String>, engine: StoreKind) -> Result<Vec<Restored>> {
+        let open = |address: &str| open_target(address, false);
+        let options = FolderRestore {
+            at: self.at.as_deref().map(version).transpose()?,
+            database,
+            engine,
+        };
+        let bar = bar();
+        let mut progress = |progress: Progress| {
+            bar.set_length(progress.bytes_total);
+            bar.set_position(progress.bytes);
+        };
+        let all = restore_folder(&self.from, &open, data, &options, &mut progress)?;
+        bar.finish_and_clear();
+        Ok(all)
+    }
 }
 
 /// Versions are microseconds since the Unix epoch.

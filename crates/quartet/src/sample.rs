@@ -1,6 +1,8 @@
 //! `quartet config`: the configuration file with every setting, from the structs that they are
 //! declared in, and the page of metrics, from their tables.
 
+use std::any::TypeId;
+
 use clap::{Arg, Args, Command, Subcommand};
 
 use crate::settings::ServeArguments;
@@ -58,8 +60,9 @@ fn arguments() -> Vec<Arg> {
 fn entry(argument: &Arg) -> String {
     let name = argument.get_long().unwrap_or_default();
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let is_text = argument.get_value_parser().type_id() == TypeId::of::<String>();
     let default = match help.rsplit_once("[default: ") {
-        Some((_, rest)) => literal(rest.trim_end_matches(']')),
+        Some((_, tail)) => literal(tail.trim_end_matches(']'), is_text),
         None if !argument.get_action().takes_values() => "false".into(),
         None => String::new(),
     };
@@ -68,10 +71,14 @@ fn entry(argument: &Arg) -> String {
 }
 
 /// A default as a value of TOML; nothing if it is said in words.
-fn literal(default: &str) -> String {
+fn literal(default: &str, is_text: bool) -> String {
     const NO_VALUE: &[&str] = &["nowhere", "none"];
     match default {
-        number if number.starts_with(|first: char| first.is_ascii_digit()) && number.parse::<f64>().is_ok() => {
+        number
+            if !is_text
+                && number.starts_with(|first: char| first.is_ascii_digit())
+                && number.parse::<f64>().is_ok() =>
+        {
             number.into()
         }
         word if !word.contains([' ', ',', ';']) && !NO_VALUE.contains(&word) => format!("\"{word}\""),
@@ -107,11 +114,11 @@ mod tests {
             .map(|line| format!("{}\n", &line[1..]))
             .collect();
         assert!(in_force.lines().count() > 15, "{in_force}");
-        let given: ServeArguments = toml::from_str(&in_force).unwrap();
+        let arguments: ServeArguments = toml::from_str(&in_force).unwrap();
         let validated = |settings: &ServeArguments| {
             let settings = settings.validated();
             format!("{:?}", settings.unwrap())
         };
-        assert_eq!(validated(&given), validated(&ServeArguments::default()));
+        assert_eq!(validated(&arguments), validated(&ServeArguments::default()));
     }
 }

@@ -15,8 +15,8 @@ use crate::reload::Reload;
 use crate::settings::{self, ServeArguments};
 
 pub fn serve(arguments: ServeArguments) -> Result<()> {
-    let given = arguments;
-    let arguments = given.clone().with_file()?;
+    let command_line = arguments;
+    let arguments = command_line.clone().with_file()?;
     start_logging(arguments.log_format.as_deref());
     warn_of_secrets_on_the_command_line(std::env::args());
     let mut ending = Ending::new(arguments.stops_with_stdin())?;
@@ -51,7 +51,7 @@ pub fn serve(arguments: ServeArguments) -> Result<()> {
     let stop_limit = arguments.stop_limit();
     println!("ready");
     notify::notify(SERVES);
-    ending.wait(&server, Reload::new(given, arguments));
+    ending.wait(&server, Reload::new(command_line, arguments));
     tracing::info!("stopping");
     notify::notify("STOPPING=1\nSTATUS=stopping");
     server.shutdown(stop_limit)
@@ -105,7 +105,7 @@ impl Ending {
     /// Ends the process on a signal during a long start: everything acknowledged is on disk.
     /// Process 1, as in a container, is not ended by an unhandled signal.
     fn may_come_before<T: Send>(&mut self, begin: impl FnOnce() -> T) -> T {
-        let (beginning, begun) = oneshot::channel::<()>();
+        let (beginning, begin_signal) = oneshot::channel::<()>();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let is_over = self.runtime.block_on(async {
@@ -113,7 +113,7 @@ impl Ending {
                         _ = self.terminate.recv() => true,
                         _ = self.interrupt.recv() => true,
                         _ = until(&mut self.stdin_ended) => true,
-                        _ = begun => false,
+                        _ = begin_signal => false,
                     }
                 });
                 if is_over {
@@ -128,14 +128,14 @@ impl Ending {
     }
 
     fn wait(mut self, server: &Server, mut reload: Reload) {
-        let asked = server.stop_requested();
+        let stop = server.stop_requested();
         let watchdog = notify::watchdog_interval();
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
                     _ = self.terminate.recv() => return,
                     _ = self.interrupt.recv() => return,
-                    _ = asked.requested() => return,
+                    _ = stop.requested() => return,
                     _ = until(&mut self.stdin_ended) => return,
                     Some(()) = self.hangup.recv() => {
                         notify::reloading();

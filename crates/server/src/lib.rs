@@ -41,18 +41,21 @@ use quartet_model::Version;
 use quartet_tenancy::Partitions;
 
 pub use cluster::adoption::AdoptedCluster;
+pub use cluster::ending::EndedCluster;
+pub use cluster::protocol;
 pub use connections::tls::{ClientCertificates, TlsFiles};
 pub use dynamodb::Verifier;
 pub use http::framing;
 pub use http::{Head, Header};
+pub use keyvalue::carried as carried_credential;
 pub use listeners::{Endpoint, invariants, layer_name};
 pub use metrics::page as metrics_page;
-pub use operations::restoring::{FolderRestore, OpenTarget, restore_folder};
+pub use operations::restoring::{FolderRestore, OpenTarget, read_database, restore_folder};
 pub use partition_folders::{check_complete, partition_folders};
 pub use process::stop_request::StopRequest;
 pub use quartet_layer_keyvalue::Options as KeyValueLimits;
-pub use quartet_layer_redis::Announcement;
 pub use quartet_layer_redis::command::migration::Targets;
+pub use quartet_layer_redis::{Announcement, RedisVersion};
 pub use quartet_log_etcd::{EtcdOptions, EtcdTls};
 pub use settings::{
     AccessKeys, BackupSettings, ClusterSettings, ConfigFile, ConnectionSettings, Credentials, Data, DynamoDbSettings,
@@ -60,7 +63,8 @@ pub use settings::{
     NodeCertificates, RedisSettings, RestTokens, SentinelSettings, Settings, StorageSettings, TelemetrySettings,
 };
 
-use crate::cluster::node::{Joined, Node};
+use crate::cluster::node::Node;
+use crate::cluster::node::joining::Joined;
 use crate::cluster::standby;
 use crate::connections::sockets::Sockets;
 use crate::connections::tls::Tls;
@@ -301,7 +305,12 @@ fn checkpoint_before_the_end(engine: &Engine, opened_version: Version) {
 
 /// Creates a new cluster from the folder of the node `from`. See [`cluster::adoption::adopt`].
 pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool) -> Result<AdoptedCluster> {
-    cluster::adoption::adopt(settings, from, accepts_loss, |folder| engine_parts(folder, settings))
+    cluster::adoption::adopt(settings, from, accepts_loss, &|folder| engine_parts(folder, settings))
+}
+
+/// Ends the cluster of this node's folder. See [`cluster::ending::end`].
+pub fn end_cluster(settings: &Settings) -> Result<EndedCluster> {
+    cluster::ending::end(settings, &|folder| engine_parts(folder, settings))
 }
 
 /// The parts that open a partition's folder at a node of a cluster before it serves.
@@ -316,8 +325,8 @@ fn engine_parts(folder: &Path, settings: &Settings) -> Result<EngineParts> {
 
 /// Returns the size of a partition's log files. Opening reads the newest file of each from its
 /// start, and each reserves two: all partitions together take the time and space of a single one.
-fn segment_bytes(wanted: u64, partitions: u64) -> u64 {
-    wanted.min((wanted / partitions).max(SEGMENT_BYTES_MIN))
+fn segment_bytes(configured: u64, partitions: u64) -> u64 {
+    configured.min((configured / partitions).max(SEGMENT_BYTES_MIN))
 }
 
 /// Only the setting makes files smaller than this.
@@ -329,13 +338,13 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Opens the partitions of the data folder, or the wanted number. `shared`: each partition's part
 /// of a cluster's log.
 fn open_partitions(settings: &Settings, budget: Budget, shared: Option<Vec<Replicated>>) -> Result<Partitions> {
-    let wanted = settings.storage.partitions;
+    let count = settings.storage.partitions;
     let data: Vec<Data> = match &settings.storage.data {
         Data::Folder(folder) => {
-            let folders = partition_folders::wanted_folders(folder, wanted)?;
+            let folders = partition_folders::wanted_folders(folder, count)?;
             folders.into_iter().map(Data::Folder).collect()
         }
-        Data::Memory => vec![Data::Memory; wanted.unwrap_or(1) as usize],
+        Data::Memory => vec![Data::Memory; count.unwrap_or(1) as usize],
     };
     // All folders exist before the first records that there are several.
     let memory_bytes = MEMORY_DISK_BYTES / data.len() as u64;
@@ -450,11 +459,11 @@ impl PartitionOpening<'_> {
 
 /// Reports the progress of opening from time to time.
 fn opening_progress(settings: &Settings, started: std::time::Instant) -> impl FnMut(OpenProgress) {
-    let (mut reported, mut told, status) = (started, None, settings.status);
+    let (mut reported, mut last_logged, status) = (started, None, settings.status);
     move |progress: OpenProgress| {
         let is_due = |last: Option<std::time::Instant>| last.is_none_or(|last| last.elapsed() >= PROGRESS_EVERY);
-        if is_due(told) {
-            told = Some(std::time::Instant::now());
+        if is_due(last_logged) {
+            last_logged = Some(std::time::Instant::now());
             status(&match progress {
                 OpenProgress::Checkpoint { rows } => format!("loading the checkpoint: {rows} rows"),
                 OpenProgress::Log { bytes, bytes_total } => {
@@ -521,7 +530,7 @@ mod tests {
 
     #[test]
     fn partitions_have_equal_parts_of_the_logs_room() {
-        let parts = |wanted: u64, partitions| segment_bytes(wanted << 20, partitions) >> 20;
+        let parts = |mebibytes: u64, partitions| segment_bytes(mebibytes << 20, partitions) >> 20;
         assert_eq!(
             [parts(64, 1), parts(64, 4), parts(64, 16), parts(64, 64)],
             [64, 16, 4, 4]

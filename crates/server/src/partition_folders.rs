@@ -55,18 +55,18 @@ pub fn check_complete(disk: &dyn Disk, data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folders of a server's partitions: `wanted`, or all existing ones.
-pub fn wanted_folders(data: &Path, wanted: Option<u32>) -> Result<Vec<PathBuf>> {
+/// The folders of a server's partitions: `configured`, or all existing ones.
+pub fn wanted_folders(data: &Path, configured: Option<u32>) -> Result<Vec<PathBuf>> {
     let mut folders = partition_folders(data)?;
-    let wanted = wanted.map_or(folders.len(), |wanted| wanted as usize);
+    let configured = configured.map_or(folders.len(), |configured| configured as usize);
     ensure!(
-        wanted >= folders.len(),
+        configured >= folders.len(),
         "{} has {} partitions, and they do not become fewer: start with --partitions {} or without it",
         data.display(),
         folders.len(),
         folders.len()
     );
-    folders.extend((folders.len()..wanted).map(|number| data.join(FOLDER).join(number.to_string())));
+    folders.extend((folders.len()..configured).map(|number| data.join(FOLDER).join(number.to_string())));
     Ok(folders)
 }
 
@@ -80,19 +80,19 @@ mod tests {
         let data = data.path();
         assert_eq!(partition_folders(data).unwrap(), [data.to_owned()]);
         assert_eq!(wanted_folders(data, None).unwrap().len(), 1);
-        let wanted = wanted_folders(data, Some(3)).unwrap();
-        assert_eq!(wanted[2], data.join("partitions/2"));
-        for folder in &wanted {
+        let folders = wanted_folders(data, Some(3)).unwrap();
+        assert_eq!(folders[2], data.join("partitions/2"));
+        for folder in &folders {
             fs::create_dir_all(folder).unwrap();
         }
-        assert_eq!(partition_folders(data).unwrap(), wanted);
+        assert_eq!(partition_folders(data).unwrap(), folders);
         assert!(
             wanted_folders(data, Some(2))
                 .unwrap_err()
                 .to_string()
                 .contains("do not become fewer")
         );
-        fs::remove_dir(&wanted[1]).unwrap();
+        fs::remove_dir(&folders[1]).unwrap();
         let missing = partition_folders(data).unwrap_err().to_string();
         assert!(missing.contains("partition 1 is missing"), "{missing}");
     }

@@ -28,7 +28,7 @@ use crate::layers::by_type::ByType;
 use crate::layers::parts::{Nodes, Parts, PushError};
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::memory::Budget;
-use crate::listeners::{self, Added, Assembly, Endpoint, MAINTENANCE_CYCLE, ServedLayer};
+use crate::listeners::{self, Added, Assembly, Endpoint, MAINTENANCE_CYCLE, ServedLayer, Waiting};
 use crate::observability::durations::OfLayers;
 use crate::observability::slow_requests::SlowRequests;
 use crate::observability::telemetry::spans::Spans;
@@ -85,7 +85,7 @@ pub struct Foundation {
 
 impl Foundation {
     /// The settings for new layers.
-    fn settings_now(&self) -> Settings {
+    pub fn settings_now(&self) -> Settings {
         let mut settings = self.settings.clone();
         if let Some(file) = &mut settings.redis.config_file {
             // The later one of two values holds.
@@ -122,11 +122,23 @@ impl Entrances {
     /// Admits the client at `peer` at the named listener. False: there is no such listener, or no
     /// free place.
     pub async fn admit(&self, listener: &str, socket: TcpStream, peer: SocketAddr) -> io::Result<bool> {
+        self.admit_carried(listener, socket, peer, Vec::new()).await
+    }
+
+    /// The same for a client that has left another home, with the state of its session.
+    pub async fn admit_carried(
+        &self,
+        listener: &str,
+        socket: TcpStream,
+        peer: SocketAddr,
+        state: Vec<u8>,
+    ) -> io::Result<bool> {
         let thread = &self.threads[usize::from(peer.port()) % self.threads.len()];
         let Some(entrance) = self.by_name.get(listener) else {
             return Ok(false);
         };
-        let admitted = entrance.admit(socket, peer, &thread.thread_waker).await?;
+        let admitting = entrance.admit_carried(socket, peer, &thread.thread_waker, state);
+        let admitted = admitting.await?;
         let is_admitted = admitted.is_some();
         // The thread of a closed channel was stopped.
         let _ = admitted.map(|arrival| thread.arrivals.send(arrival));
@@ -233,31 +245,18 @@ impl Serving {
             new_credentials,
             accepts,
         } = scope;
-        let engine = partitions.first().clone();
         let settings = Arc::new(settings);
         let stranger_bytes = foundation.tls.stranger_bytes().clone();
         let spans = settings.telemetry.as_ref().map(|telemetry| {
             let (spans, received) = Spans::new(telemetry.sampling_ratio);
             (Arc::new(spans), received)
         });
-        let measured = listeners::all(foundation.layers).filter_map(|row| row.measured.as_ref());
-        let parts = Parts {
-            partitions: partitions.clone(),
-            engine: engine.clone(),
-            settings: settings.clone(),
-            stop: foundation.stop_requested.clone(),
-            nodes: foundation.nodes.get().cloned(),
-            budget: foundation.budget,
-            startup_bytes: foundation.startup_bytes,
-            started_micros: engine.now_micros(),
-            login_guard: Arc::default(),
-            purges: watch::Sender::new(()),
-            tls: foundation.tls.clone(),
-            durations: OfLayers::new(measured),
-            slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
-            spans: spans.as_ref().map(|(spans, _)| spans.clone()),
-            of_kinds: ByType::default(),
-        };
+        let parts = parts_over(
+            foundation,
+            partitions,
+            &settings,
+            spans.as_ref().map(|(spans, _)| spans.clone()),
+        );
         let kinds = foundation.layers.iter().map(|layer| layer.kind).collect();
         let tenants = Tenants::new(catalogue, parts, kinds);
         let mut threads = Threads::new();
@@ -278,51 +277,27 @@ impl Serving {
         let redis = added.lent.get();
         let telemetry = match (&settings.telemetry, spans) {
             (Some(telemetry), Some((spans, received))) => {
-                let started_micros = tenants.parts.started_micros;
                 let metrics = write_metrics(redis.as_ref(), &tenants);
+                let started_micros = tenants.parts.started_micros;
                 Some(Telemetry::start(telemetry, spans, received, metrics, started_micros)?)
             }
             _ => None,
         };
-        let by_name = added
+        let entrances = added
             .listeners
             .iter()
             .map(|listener| (listener.name, listener.entrance.clone()));
-        let by_name = added.entrances.into_iter().chain(by_name).collect();
+        let entrances = added.entrances.into_iter().chain(entrances).collect();
         let listeners = if accepts { added.listeners } else { Vec::new() };
         let inboxes = threads.serve(listeners, foundation, &tenants.parts.partitions, &tenants.parts.purges)?;
-        for (name, work) in added.deferred_tasks {
-            let stopped = threads.stopped();
-            let thread = std::thread::Builder::new().name(name.into());
-            threads.running.push(thread.spawn(move || work(&stopped))?);
-        }
-        if tenants.catalogue.is_apart() {
-            let (telling, stopped) = (tenants.clone(), threads.stopped());
-            let telling = move || {
-                while !*stopped.borrow() {
-                    telling.tell_homes();
-                    std::thread::sleep(TELL_CYCLE);
-                }
-            };
-            let thread = std::thread::Builder::new().name("telling homes".into());
-            threads.running.push(thread.spawn(telling)?);
-        }
-        let mut cycles = added.cycles;
-        cycles.extend(own_cycles(&tenants));
-        let (measured, purge, stopped) = (engine, settings.memory.purge, threads.stopped());
-        let purges = tenants.parts.purges.clone();
-        threads.spawn("memory", move || {
-            limits::memory::watch(measured, purge, purges, stopped)
-        })?;
-        let stopped = threads.stopped();
-        threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
+        threads.work(&tenants, added.deferred_tasks, added.cycles)?;
         Ok(Serving {
             tenants,
             redis,
             endpoints: added.endpoints,
             new_credentials,
             entrances: Arc::new(Entrances {
-                by_name,
+                by_name: entrances,
                 threads: inboxes,
             }),
             at_stop: added.at_stop,
@@ -442,6 +417,37 @@ impl Threads {
         Ok(inboxes)
     }
 
+    /// Starts the work of the layers and of the process beside the connections.
+    fn work(
+        &mut self,
+        tenants: &Arc<Tenants>,
+        deferred_tasks: Vec<(&'static str, Waiting)>,
+        mut cycles: Vec<Cycle>,
+    ) -> Result<()> {
+        for (name, work) in deferred_tasks {
+            let stopped = self.stopped();
+            let thread = std::thread::Builder::new().name(name.into());
+            self.running.push(thread.spawn(move || work(&stopped))?);
+        }
+        if tenants.catalogue.is_apart() {
+            let (telling, stopped) = (tenants.clone(), self.stopped());
+            let telling = move || {
+                while !*stopped.borrow() {
+                    telling.tell_homes();
+                    std::thread::sleep(TELL_CYCLE);
+                }
+            };
+            let thread = std::thread::Builder::new().name("telling homes".into());
+            self.running.push(thread.spawn(telling)?);
+        }
+        cycles.extend(own_cycles(tenants));
+        let (engine, stopped) = (tenants.parts.engine.clone(), self.stopped());
+        let (purge, purges) = (tenants.parts.settings.memory.purge, tenants.parts.purges.clone());
+        self.spawn("memory", move || limits::memory::watch(engine, purge, purges, stopped))?;
+        let stopped = self.stopped();
+        self.spawn("cycles", move || process::cycles::run(cycles, stopped))
+    }
+
     /// Runs a future to its end on a thread of its own. It is made there, so it need not be able to
     /// move.
     pub fn spawn<F: Future<Output = ()>>(
@@ -492,6 +498,35 @@ impl Worker {
         thread_waker.abort();
         purging.abort();
         thread.waiters.stop();
+    }
+}
+
+/// Returns the parts that the layers of all databases share.
+pub fn parts_over(
+    foundation: &Foundation,
+    partitions: Arc<Partitions>,
+    settings: &Arc<Settings>,
+    spans: Option<Arc<Spans>>,
+) -> Parts {
+    let engine = partitions.first().clone();
+    let measured = listeners::all(foundation.layers).filter_map(|row| row.measured.as_ref());
+    Parts {
+        started_micros: engine.now_micros(),
+        partitions,
+        engine,
+        replica: None,
+        settings: settings.clone(),
+        stop: foundation.stop_requested.clone(),
+        nodes: foundation.nodes.get().cloned(),
+        budget: foundation.budget,
+        startup_bytes: foundation.startup_bytes,
+        login_guard: Arc::default(),
+        purges: watch::Sender::new(()),
+        tls: foundation.tls.clone(),
+        durations: OfLayers::new(measured),
+        slow_requests: Arc::new(SlowRequests::new(settings.slow_requests)),
+        spans,
+        of_kinds: ByType::default(),
     }
 }
 

@@ -107,13 +107,13 @@ async fn load(arguments: &KeyValueArguments, cluster: &Cluster, is_own: bool) ->
     let database = Database::open(cluster.clone());
     let is_empty = database
         .run(async |transaction| {
-            let one = RangeOptions {
+            let options = RangeOptions {
                 rows_max: 1,
                 ..RangeOptions::default()
             };
             let (begin, end) = whole();
-            let found = transaction.get_range(&begin, &end, one, true).await?;
-            Ok(found.rows.is_empty())
+            let range = transaction.get_range(&begin, &end, options, true).await?;
+            Ok(range.rows.is_empty())
         })
         .await?;
     if !is_empty && !is_own && !arguments.run.flush {

@@ -154,13 +154,13 @@ mod tests {
     fn vectors_have_length_one_and_neighbours() {
         let cloud = Cloud::new(1, 33);
         let vectors: Vec<_> = (0..200).map(|number| cloud.stored(number)).collect();
-        let asked = cloud.asked(0);
+        let query = cloud.asked(0);
         assert!(
             vectors
                 .iter()
                 .all(|vector| (product(vector, vector) - 1.0).abs() < 1e-5)
         );
-        assert_eq!((cloud.stored(7), asked.len()), (vectors[7].clone(), 33));
-        assert_eq!(bytes(&asked).len(), 4 * 33);
+        assert_eq!((cloud.stored(7), query.len()), (vectors[7].clone(), 33));
+        assert_eq!(bytes(&query).len(), 4 * 33);
     }
 }

@@ -13,8 +13,8 @@ pub enum OperationError {
 impl std::fmt::Display for OperationError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            OperationError::Refused(what) => write!(f, "the server refused: {what}"),
-            OperationError::Lost(what) => write!(f, "the connection was lost: {what}"),
+            OperationError::Refused(reason) => write!(f, "the server refused: {reason}"),
+            OperationError::Lost(reason) => write!(f, "the connection was lost: {reason}"),
         }
     }
 }

@@ -24,12 +24,12 @@ pub use self::target::{Connection, Records, Searches, ServerDescription, Target}
 
 /// The target of a URL; a scheme with an appended `s` is the same over TLS.
 pub fn of_url(url: &str, trust: &Trust) -> anyhow::Result<Box<dyn Target>> {
-    let (scheme, rest) = url.split_once("://").context("a target is SCHEME://HOST:PORT")?;
+    let (scheme, location) = url.split_once("://").context("a target is SCHEME://HOST:PORT")?;
     Ok(match scheme {
         "redis" | "rediss" => Box::new(redis::RedisTarget::new(url, trust)?),
-        "rest" | "rests" => Box::new(rest::RestTarget::new(rest, scheme == "rests", trust)?),
-        "dynamodb" | "dynamodbs" => Box::new(dynamodb::DynamoDbTarget::new(rest, scheme == "dynamodbs", trust)?),
-        "fauna" | "faunas" => Box::new(fauna::FaunaTarget::new(rest, scheme == "faunas", trust)?),
+        "rest" | "rests" => Box::new(rest::RestTarget::new(location, scheme == "rests", trust)?),
+        "dynamodb" | "dynamodbs" => Box::new(dynamodb::DynamoDbTarget::new(location, scheme == "dynamodbs", trust)?),
+        "fauna" | "faunas" => Box::new(fauna::FaunaTarget::new(location, scheme == "faunas", trust)?),
         _ => bail!("{scheme}:// is none of redis, rest, dynamodb and fauna, or those with an s for TLS"),
     })
 }

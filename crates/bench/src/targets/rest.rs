@@ -27,10 +27,10 @@ pub struct RestTarget {
 }
 
 impl RestTarget {
-    /// `rest` is the part after the scheme.
-    pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<RestTarget> {
-        let rest = rest.trim_end_matches('/');
-        let (token, host) = rest.rsplit_once('@').unwrap_or(("token", rest));
+    /// `location` is the part after the scheme.
+    pub fn new(location: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<RestTarget> {
+        let location = location.trim_end_matches('/');
+        let (token, host) = location.rsplit_once('@').unwrap_or(("token", location));
         Ok(RestTarget {
             token: token.to_owned(),
             host: host.to_owned(),

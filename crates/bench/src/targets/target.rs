@@ -96,7 +96,8 @@ pub trait Searches {
     async fn nearest(
         &mut self,
         kind: Vectors,
-        asked: (&[u8], usize),
+        vector: &[u8],
+        count: usize,
         candidates: Option<u64>,
         numbers: &mut Vec<u64>,
     ) -> Result<(), OperationError>;

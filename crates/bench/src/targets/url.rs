@@ -18,12 +18,12 @@ pub struct RedisUrl {
 
 impl RedisUrl {
     pub fn parse(url: &str) -> anyhow::Result<RedisUrl> {
-        let (is_tls, rest) = match url.split_once("://") {
-            Some(("redis", rest)) => (false, rest),
-            Some(("rediss", rest)) => (true, rest),
+        let (is_tls, location) = match url.split_once("://") {
+            Some(("redis", location)) => (false, location),
+            Some(("rediss", location)) => (true, location),
             _ => bail!("a target is redis[s]://[user:password@]host:port[/db]"),
         };
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (authority, path) = location.split_once('/').unwrap_or((location, ""));
         let (credentials, address) = match authority.rsplit_once('@') {
             Some((credentials, address)) => (Some(credentials), address),
             None => (None, authority),
@@ -59,8 +59,8 @@ impl RedisUrl {
 
 fn split_port(address: &str) -> anyhow::Result<(&str, u16)> {
     let (host, port) = match address.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']').context("an IPv6 host ends with ]")?;
+        Some(bracketed) => {
+            let (host, port) = bracketed.split_once(']').context("an IPv6 host ends with ]")?;
             (host, port.strip_prefix(':'))
         }
         None => match address.split_once(':') {
@@ -79,9 +79,9 @@ fn split_port(address: &str) -> anyhow::Result<(&str, u16)> {
 
 fn percent_decoded(text: &str) -> anyhow::Result<String> {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
+    let mut bytes = text.as_bytes();
+    while let [first, tail @ ..] = bytes {
+        bytes = tail;
         if *first != b'%' {
             decoded.push(*first);
             continue;
@@ -91,7 +91,7 @@ fn percent_decoded(text: &str) -> anyhow::Result<String> {
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .context("% needs two digits")?;
         decoded.push(u8::from_str_radix(digits, 16).context("% needs two hexadecimal digits")?);
-        rest = &tail[2..];
+        bytes = &tail[2..];
     }
     String::from_utf8(decoded).context("credentials are UTF-8")
 }

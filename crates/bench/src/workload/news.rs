@@ -77,12 +77,12 @@ fn article(index: u64, random: &mut Random) -> Article<'static> {
 
 fn section(random: &mut Random) -> &'static str {
     let total: u64 = SECTIONS.iter().map(|(_, weight)| weight).sum();
-    let mut left = random.below(total);
+    let mut remaining = random.below(total);
     for (name, weight) in SECTIONS {
-        if left < *weight {
+        if remaining < *weight {
             return name;
         }
-        left -= weight;
+        remaining -= weight;
     }
     unreachable!("the weights sum to the total")
 }

@@ -121,7 +121,8 @@ pub struct SearchWorker {
 
 impl SearchWorker {
     pub fn new(
-        (test, corpus): (Test, Arc<Corpus>),
+        test: Test,
+        corpus: Arc<Corpus>,
         connection: Box<dyn Connection>,
         seed: u64,
         index: u64,

@@ -64,18 +64,18 @@ pub struct Queries {
 impl Queries {
     /// The queries over `vectors` stored vectors.
     pub fn new(cloud: Cloud, vectors: u64, candidates: Option<u64>) -> Queries {
-        let asked: Vec<_> = (0..QUERIES).map(|number| cloud.asked(number)).collect();
-        let mut nearest = vec![Vec::with_capacity(NEAREST + 1); asked.len()];
+        let queries: Vec<_> = (0..QUERIES).map(|number| cloud.asked(number)).collect();
+        let mut nearest = vec![Vec::with_capacity(NEAREST + 1); queries.len()];
         for number in 0..vectors {
             let vector = cloud.stored(number);
-            for (asked, nearest) in asked.iter().zip(&mut nearest) {
-                keep(nearest, product(asked, &vector), number);
+            for (query, nearest) in queries.iter().zip(&mut nearest) {
+                keep(nearest, product(query, &vector), number);
             }
         }
         let numbers = |nearest: Vec<(f32, u64)>| nearest.into_iter().map(|(_, number)| number).collect();
-        let queries = asked
+        let queries = queries
             .iter()
-            .map(|asked| bytes(asked))
+            .map(|query| bytes(query))
             .zip(nearest.into_iter().map(numbers));
         Queries {
             queries: queries.collect(),
@@ -87,7 +87,7 @@ impl Queries {
 
 /// Keeps the nearest, the best first.
 fn keep(nearest: &mut Vec<(f32, u64)>, nearness: f32, number: u64) {
-    let at = nearest.partition_point(|(known, _)| *known >= nearness);
+    let at = nearest.partition_point(|(other, _)| *other >= nearness);
     if at < NEAREST {
         nearest.insert(at, (nearness, number));
         nearest.truncate(NEAREST);
@@ -134,7 +134,8 @@ pub struct VectorsWorker {
 
 impl VectorsWorker {
     pub fn new(
-        (test, queries): (Test, Arc<Queries>),
+        test: Test,
+        queries: Arc<Queries>,
         connection: Box<dyn Connection>,
         seed: u64,
         index: u64,
@@ -176,15 +177,15 @@ impl Worker for VectorsWorker {
         let (vector, _) = &self.queries.queries[self.query];
         let candidates = self.queries.candidates;
         searches
-            .nearest(kind, (vector, NEAREST), candidates, &mut self.answered)
+            .nearest(kind, vector, NEAREST, candidates, &mut self.answered)
             .await
     }
 
     async fn settle(&mut self) -> Result<(), OperationError> {
         if !self.test.adds() {
             let (_, nearest) = &self.queries.queries[self.query];
-            let found = nearest.iter().filter(|number| self.answered.contains(number)).count();
-            self.recall.found += found as u64;
+            let hits = nearest.iter().filter(|number| self.answered.contains(number)).count();
+            self.recall.found += hits as u64;
             self.recall.wanted += nearest.len() as u64;
         }
         Ok(())
@@ -204,9 +205,9 @@ mod tests {
     #[test]
     fn the_nearest_of_a_query_are_nearer_than_the_others() {
         let queries = Queries::new(Cloud::new(5, 8), 300, None);
-        for (number, (asked, nearest)) in (0..).zip(&queries.queries) {
+        for (number, (query, nearest)) in (0..).zip(&queries.queries) {
             let asked_vector = queries.cloud.asked(number);
-            assert_eq!(*asked, bytes(&asked_vector));
+            assert_eq!(*query, bytes(&asked_vector));
             let nearness = |number: u64| product(&asked_vector, &queries.cloud.stored(number));
             let least = nearest.iter().map(|number| nearness(*number)).fold(1.0, f32::min);
             let nearer = (0..300).filter(|number| nearness(*number) > least).count();

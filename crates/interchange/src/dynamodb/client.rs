@@ -69,6 +69,10 @@ impl Client {
         if answer.status != 200 {
             return Err(refusal(&answer));
         }
+        // Some operations answer nothing.
+        if answer.body.is_empty() {
+            return Ok(Value::Null);
+        }
         serde_json::from_slice(&answer.body).map_err(|error| Refused {
             kind: String::new(),
             text: format!("{operation} answers what is no JSON: {error}"),
@@ -87,7 +91,11 @@ impl Client {
     /// Makes the table, and waits until it may be used.
     pub fn create(&self, request: &Value) -> Result<(), Refused> {
         self.ask("CreateTable", request)?;
-        let name = request["TableName"].as_str().unwrap_or_default();
+        self.wait_until_active(request["TableName"].as_str().unwrap_or_default())
+    }
+
+    /// Waits until the table has applied what was changed of it.
+    pub fn wait_until_active(&self, name: &str) -> Result<(), Refused> {
         while self
             .describe(name)?
             .is_none_or(|table| table["TableStatus"] != "ACTIVE")

@@ -1,16 +1,17 @@
 //! An export in DynamoDB's layout (`quartet_dynamodb_export`), in a folder or a bucket. Next to the
-//! manifests there is a file of our own, `table.json`: the table's description, with which it can
-//! be created again.
+//! manifests there are two files of our own: `table.json`, the table's description, with which it
+//! can be created again, and `settings.json`, its other settings.
 
 use quartet_backup::{Target, open_target};
 use quartet_dynamodb_export::{DataFile, FILES, FULL_VERSION, FileLine, SUMMARY, Summary};
 use serde_json::{Value, json};
 
-use super::Client;
+use super::{Client, settings};
 use crate::error::{Error, Result, source, target};
 use crate::observer::{BEGUN_ANEW, Observer};
 
 const TABLE: &str = "table.json";
+const SETTINGS: &str = "settings.json";
 
 pub struct Export {
     manifests: Box<dyn Target>,
@@ -53,14 +54,24 @@ impl Export {
 
     /// The description of the table, if we wrote the export.
     pub fn schema(&self) -> Result<Option<Value>> {
+        self.own(TABLE)
+    }
+
+    /// The settings of the table, if we wrote the export.
+    pub fn settings(&self) -> Result<Option<Value>> {
+        self.own(SETTINGS)
+    }
+
+    /// A file that only our own exports have.
+    fn own(&self, name: &str) -> Result<Option<Value>> {
         let names = self.manifests.list().map_err(source)?;
-        if !names.iter().any(|name| name == TABLE) {
+        if !names.iter().any(|other| other == name) {
             return Ok(None);
         }
-        let table = serde_json::from_slice(&self.manifest(TABLE)?);
-        table
+        let value = serde_json::from_slice(&self.manifest(name)?);
+        value
             .map(Some)
-            .map_err(|error| Error::Source(format!("{TABLE}: {error}")))
+            .map_err(|error| Error::Source(format!("{name}: {error}")))
     }
 
     pub fn files(&self) -> Result<Vec<FileLine>> {
@@ -98,6 +109,7 @@ pub fn name_of(file: &FileLine) -> &str {
 pub fn export(client: &Client, table: &str, address: &str, observer: &mut dyn Observer) -> Result<u64> {
     let description = client.describe(table).map_err(source)?;
     let description = description.ok_or_else(|| Error::Source(format!("there is no table {table}")))?;
+    let settings = settings::read(client, &description, observer)?;
     let export = Export::at(address, true)?;
     if export
         .manifests
@@ -141,7 +153,7 @@ pub fn export(client: &Client, table: &str, address: &str, observer: &mut dyn Ob
             return Err(Error::ExportStopped);
         }
     }
-    writing.finish(&description)
+    writing.finish(&description, &settings)
 }
 
 /// True for the name of a file that an export writes, whole or not.
@@ -187,10 +199,11 @@ impl<'e> Writing<'e> {
     }
 
     /// The summary is written last: an export that was broken off has none.
-    fn finish(mut self, description: &Value) -> Result<u64> {
+    fn finish(mut self, description: &Value, settings: &Value) -> Result<u64> {
         self.end_file()?;
         let put = |name: &str, bytes: Vec<u8>| self.export.manifests.put(name, bytes).map_err(target);
         put(TABLE, description.to_string().into_bytes())?;
+        put(SETTINGS, settings.to_string().into_bytes())?;
         let mut lines = Vec::new();
         for line in &self.lines {
             serde_json::to_writer(&mut lines, line).map_err(target)?;

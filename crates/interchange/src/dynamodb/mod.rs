@@ -3,6 +3,7 @@
 
 mod client;
 mod export;
+mod settings;
 
 use std::sync::Mutex;
 
@@ -18,6 +19,8 @@ use crate::lines::{Lines, shown};
 use crate::observer::Observer;
 pub use quartet_sigv4::Credential;
 
+/// The journal's entry of a table that the copy has made.
+const MADE: &str = "the table";
 /// Items between two entries of the journal.
 const JOURNAL_EVERY: usize = 20 * BATCH_ITEMS;
 
@@ -49,18 +52,38 @@ pub fn import(
     journal: &mut Journal,
     observer: &mut (dyn Observer + Send),
 ) -> Result<()> {
-    let described = match from {
+    let (described, settings) = match from {
         From::Table { client, name, .. } => {
             let table = client.describe(name).map_err(source)?;
-            Some(table.ok_or_else(|| Error::Source(format!("there is no table {name}")))?)
+            let table = table.ok_or_else(|| Error::Source(format!("there is no table {name}")))?;
+            let settings = settings::read(client, &table, observer)?;
+            (Some(table), Some(settings))
         }
-        From::Export(export) => export.schema()?,
+        From::Export(export) => (export.schema()?, export.settings()?),
     };
     prepare(to, schema.or(described.as_ref()), journal)?;
+    copy(from, to, described.as_ref(), journal, observer)?;
+    match settings {
+        // An existing table keeps its own.
+        Some(settings) if journal.position(MADE).is_some() => {
+            let is_own = matches!(from, From::Export(_));
+            settings::apply(to.client, to.name, &settings, is_own, observer)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn copy(
+    from: &From<'_>,
+    to: &To<'_>,
+    described: Option<&Value>,
+    journal: &mut Journal,
+    observer: &mut (dyn Observer + Send),
+) -> Result<()> {
     match from {
         From::Export(export) => import_export(export, to, journal, observer),
         From::Table { client, name, segments } => {
-            let count = described.as_ref().and_then(|table| table["ItemCount"].as_u64());
+            let count = described.and_then(|table| table["ItemCount"].as_u64());
             observer.phase(&format!("copying {name}"), count.filter(|count| *count > 0));
             let shared = Mutex::new((journal, observer));
             let scan = |segment| {
@@ -87,7 +110,7 @@ pub fn import(
 }
 
 /// The table must exist and be empty, or is created; or an earlier run of this copy has started it.
-fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &Journal) -> Result<()> {
+fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &mut Journal) -> Result<()> {
     let name = to.name;
     if to.client.describe(name).map_err(target)?.is_none() {
         let schema = schema.ok_or_else(|| {
@@ -95,6 +118,7 @@ fn prepare(to: &To<'_>, schema: Option<&Value>, journal: &Journal) -> Result<()>
                 "there is no table {name}: make it, or let --schema name a file with the answer of DescribeTable"
             ))
         })?;
+        journal.note(MADE, true.into())?;
         return to.client.create(&like(schema, name)).map_err(target);
     }
     if to.merges || journal.goes_on() {
@@ -161,7 +185,7 @@ fn item_of(line: &[u8]) -> Option<Value> {
     Some(record["Item"].take()).filter(Value::is_object)
 }
 
-/// Puts all of these items, except refused ones.
+/// Puts all of these items, except refused items.
 fn put(to: &To<'_>, items: &[Value], observer: &mut dyn Observer) -> Result<()> {
     let is_of_items = |refused: &Refused| refused.kind == "ValidationException";
     match to.client.put(to.name, items) {
@@ -212,8 +236,8 @@ impl Segment<'_> {
                 put(to, items, &mut rejected)?;
                 let observer = &mut *lock();
                 observer.1.advance(items.len() as u64);
-                for (what, reason) in rejected.rejected {
-                    observer.1.reject(&what, &reason)?;
+                for (description, reason) in rejected.rejected {
+                    observer.1.reject(&description, &reason)?;
                 }
             }
             start = match page["LastEvaluatedKey"].take() {
@@ -241,8 +265,8 @@ impl Observer for Gathered {
 
     fn advance(&mut self, _: u64) {}
 
-    fn reject(&mut self, what: &str, reason: &str) -> Result<()> {
-        self.rejected.push((what.into(), reason.into()));
+    fn reject(&mut self, description: &str, reason: &str) -> Result<()> {
+        self.rejected.push((description.into(), reason.into()));
         Ok(())
     }
 

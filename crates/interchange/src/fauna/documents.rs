@@ -78,7 +78,7 @@ impl Lines<'_> {
         }
     }
 
-    fn of_wire(&self, document: &Json, known: &[&str]) -> Read<Json> {
+    fn of_wire(&self, document: &Json, members: &[&str]) -> Read<Json> {
         let reference = document.at(&["ref", "@ref"]);
         let id = match reference.and_then(|reference| reference.field("id")?.as_text()) {
             Some(id) => id.to_owned(),
@@ -92,7 +92,7 @@ impl Lines<'_> {
         let Json::Object(fields) = document else {
             return Err("it is no JSON object".into());
         };
-        if let Some((name, _)) = fields.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        if let Some((name, _)) = fields.iter().find(|(name, _)| !members.contains(&name.as_str())) {
             return Err(format!(
                 "it has the field {name}: what a document holds stands in its data (or beside its coll, as the service \
                  exports it)"

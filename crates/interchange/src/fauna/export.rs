@@ -14,7 +14,7 @@ use crate::error::{Error, Result, target};
 use crate::observer::{BEGUN_ANEW, Observer};
 use crate::whole_file::WholeFile;
 
-/// Documents whose versions one query shows, and versions of one document.
+/// Maximum number of documents in a query of versions, and of versions of one document.
 const HISTORIES: u32 = 20;
 const VERSIONS: u32 = 64;
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -104,28 +104,28 @@ impl History<'_> {
         let (mut file, _) = WholeFile::begin(&folder.join(format!("{name}.json"))).map_err(target)?;
         let mut output = BufWriter::new(file.file());
         let documents = json!({ "documents": { "collection": name } });
-        let shown = json!({ "map": self.shown_from(&Value::Null) });
+        let expression = json!({ "map": self.shown_from(&Value::Null) });
         self.client.pages(
             &documents,
             &json!({ "size": HISTORIES }),
             self.moment,
-            &shown,
-            &mut |shown| {
+            &expression,
+            &mut |document| {
                 // A document with one version is whole already.
-                if shown.field("after").is_none_or(Json::is_null)
-                    && let Some([only]) = shown.at(&["versions"]).map(Json::items)
+                if document.field("after").is_none_or(Json::is_null)
+                    && let Some([only]) = document.at(&["versions"]).map(Json::items)
                     && only.field("action").is_none()
                 {
                     return Ok(());
                 }
-                self.write(shown, &mut output)
+                self.write(document, &mut output)
             },
         )?;
         for id in self.deleted()? {
             let reference = json!({ "ref": { "collection": name }, "id": id });
-            let shown = json!({ "let": { "ref": reference }, "in": self.shown_from(&Value::Null)["expr"] });
-            let shown = json!({ "at": self.moment, "expr": shown });
-            self.write(&self.client.ask(&shown, Error::Source)?, &mut output)?;
+            let expression = json!({ "let": { "ref": reference }, "in": self.shown_from(&Value::Null)["expr"] });
+            let expression = json!({ "at": self.moment, "expr": expression });
+            self.write(&self.client.ask(&expression, Error::Source)?, &mut output)?;
         }
         output.flush().map_err(target)?;
         drop(output);
@@ -138,12 +138,12 @@ impl History<'_> {
         if !after.is_null() {
             page["after"] = after.clone();
         }
-        let of_event = |name: &str| json!({ "select": name, "from": { "var": "event" } });
+        let event_field = |name: &str| json!({ "select": name, "from": { "var": "event" } });
         let get = |ts: Value| json!({ "get": { "var": "ref" }, "ts": ts });
-        let deleted = json!({ "object": { "ref": { "var": "ref" }, "ts": of_event("ts"), "action": "delete" } });
-        let is_deletion = json!({ "equals": [of_event("action"), "delete"] });
-        let version = json!({ "if": is_deletion, "then": deleted, "else": get(of_event("ts")) });
-        let is_readable = json!({ "gt": [of_event("ts"), self.floor] });
+        let deleted = json!({ "object": { "ref": { "var": "ref" }, "ts": event_field("ts"), "action": "delete" } });
+        let is_deletion = json!({ "equals": [event_field("action"), "delete"] });
+        let version = json!({ "if": is_deletion, "then": deleted, "else": get(event_field("ts")) });
+        let is_readable = json!({ "gt": [event_field("ts"), self.floor] });
         let events = json!({ "select": "data", "from": { "var": "page" } });
         let events = json!({ "filter": { "lambda": "event", "expr": is_readable }, "collection": events });
         let versions = json!({ "map": { "lambda": "event", "expr": version }, "collection": events });
@@ -155,19 +155,19 @@ impl History<'_> {
             false => json!([]),
         };
         let next = json!({ "select": "after", "from": { "var": "page" }, "default": null });
-        let shown = json!({ "object": { "ref": { "var": "ref" }, "after": next,
+        let document = json!({ "object": { "ref": { "var": "ref" }, "after": next,
             "versions": { "append": versions, "collection": floor } } });
-        json!({ "lambda": "ref", "expr": { "let": { "page": page }, "in": shown } })
+        json!({ "lambda": "ref", "expr": { "let": { "page": page }, "in": document } })
     }
 
     /// Writes a document's versions, which may take more queries.
-    fn write(&self, shown: &Json, output: &mut impl Write) -> Result<()> {
-        let mut shown = shown.clone();
+    fn write(&self, document: &Json, output: &mut impl Write) -> Result<()> {
+        let mut document = document.clone();
         loop {
-            for version in shown.field("versions").map(Json::items).unwrap_or_default() {
+            for version in document.field("versions").map(Json::items).unwrap_or_default() {
                 writeln!(output, "{version}").map_err(target)?;
             }
-            let (Some(reference), Some(after)) = (shown.field("ref"), shown.field("after")) else {
+            let (Some(reference), Some(after)) = (document.field("ref"), document.field("after")) else {
                 return Ok(());
             };
             if after.is_null() {
@@ -177,7 +177,7 @@ impl History<'_> {
             let reference: Value = serde_json::from_str(&reference.to_string()).map_err(target)?;
             let query = json!({ "let": { "ref": reference }, "in": self.shown_from(&after)["expr"] });
             let query = json!({ "at": self.moment, "expr": query });
-            shown = self.client.ask(&query, Error::Source)?;
+            document = self.client.ask(&query, Error::Source)?;
         }
     }
 
@@ -187,12 +187,13 @@ impl History<'_> {
         let set = json!({ "documents": { "collection": self.name } });
         let options = json!({ "events": true, "size": super::PAGE });
         let is_gone = json!({ "not": { "exists": { "select": "document", "from": { "var": "event" } } } });
-        let gone = json!({ "filter": { "lambda": "event", "expr": is_gone } });
-        self.client.pages(&set, &options, self.moment, &gone, &mut |event| {
-            let id = event.at(&["document", "@ref", "id"]).and_then(Json::as_text);
-            ids.extend(id.map(str::to_owned));
-            Ok(())
-        })?;
+        let removals = json!({ "filter": { "lambda": "event", "expr": is_gone } });
+        self.client
+            .pages(&set, &options, self.moment, &removals, &mut |event| {
+                let id = event.at(&["document", "@ref", "id"]).and_then(Json::as_text);
+                ids.extend(id.map(str::to_owned));
+                Ok(())
+            })?;
         Ok(ids)
     }
 }

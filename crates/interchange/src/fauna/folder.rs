@@ -49,9 +49,9 @@ pub struct DataFile {
 impl Folder {
     pub fn open(root: &Path) -> Result<Folder> {
         if root.join(UNFINISHED).exists() {
-            let what = "its collections may be of different moments, or missing. Begin the export anew";
+            let reason = "its collections may be of different moments, or missing. Begin the export anew";
             return Err(Error::Source(format!(
-                "the export in {} ended in the middle: {what}",
+                "the export in {} ended in the middle: {reason}",
                 root.display()
             )));
         }
@@ -131,10 +131,10 @@ impl Folder {
         let number = |part: &Json, name: &str| part.field(name)?.to_string().parse::<usize>().ok();
         let parts_expected = number(first, "total_parts").unwrap_or(parts.len());
         let expected: usize = parts.iter().filter_map(|part| number(part, "files_count")).sum();
-        let found = self.documents.len() + self.credentials.len();
-        if parts.len() != parts_expected || found != expected {
+        let count = self.documents.len() + self.credentials.len();
+        if parts.len() != parts_expected || count != expected {
             return Err(Error::Source(format!(
-                "the export in {} is not whole: {} of {parts_expected} metadata files are there, and {found} of the \
+                "the export in {} is not whole: {} of {parts_expected} metadata files are there, and {count} of the \
                  {expected} data files that these name",
                 root.display(),
                 parts.len()
@@ -181,8 +181,8 @@ fn histories(files: &[PathBuf]) -> Vec<DataFile> {
 fn is_part_of(collection: &str, name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let numbers = collection_of(name).and_then(|stem| {
-        let rest = stem.strip_prefix(collection)?.strip_prefix('_')?.to_owned();
-        let (part, file) = rest.split_once('_')?;
+        let name = stem.strip_prefix(collection)?.strip_prefix('_')?.to_owned();
+        let (part, file) = name.split_once('_')?;
         Some(digits(part) && digits(file))
     });
     numbers == Some(true)
@@ -191,7 +191,7 @@ fn is_part_of(collection: &str, name: &str) -> bool {
 fn is_metadata(name: &str) -> bool {
     let number = name
         .strip_prefix("metadata_")
-        .and_then(|rest| rest.strip_suffix(".json"));
+        .and_then(|name| name.strip_suffix(".json"));
     number.is_some_and(|number| number.len() >= 2 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -222,16 +222,16 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let folder = Folder::open(root.path())?;
-        let shown = |kind: &str, files: &[DataFile]| -> Vec<String> {
-            let shown = files
+        let written = |kind: &str, files: &[DataFile]| -> Vec<String> {
+            let names = files
                 .iter()
                 .map(|file| format!("{kind} {} {}", file.collection, file.name));
-            shown.collect()
+            names.collect()
         };
         Ok([
-            shown("documents", &folder.documents),
-            shown("history", &folder.history),
-            shown("credentials", &folder.credentials),
+            written("documents", &folder.documents),
+            written("history", &folder.history),
+            written("credentials", &folder.credentials),
             folder.definitions.iter().map(|_| "definitions".to_owned()).collect(),
             folder.form.iter().map(|form| format!("{form:?}")).collect(),
         ]

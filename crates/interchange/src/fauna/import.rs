@@ -170,7 +170,8 @@ impl Batch {
         self.queries.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES
     }
 
-    /// Imports all in one transaction; if it is refused, each in its own, without the refused ones.
+    /// Imports all lines in one transaction; if it is refused, each line in its own transaction,
+    /// without refused lines.
     /// Returns the number of imported lines.
     fn bring(&mut self, client: &Client, observer: &mut dyn Observer) -> Result<u64> {
         let mut batch = std::mem::take(self);

@@ -37,7 +37,7 @@ impl Json {
 
     pub fn field(&self, name: &str) -> Option<&Json> {
         let Json::Object(fields) = self else { return None };
-        fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        fields.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// Returns the value that a path of names leads to.

@@ -105,9 +105,9 @@ impl Client {
     fn each_of(&self, set: &Value, moment: i64, each: &mut dyn FnMut(&Json) -> Result<()>) -> Result<u64> {
         let get = json!({ "map": { "lambda": "ref", "expr": { "get": { "var": "ref" } } } });
         let mut count = 0;
-        self.pages(set, &json!({ "size": PAGE }), moment, &get, &mut |shown| {
+        self.pages(set, &json!({ "size": PAGE }), moment, &get, &mut |element| {
             count += 1;
-            each(shown)
+            each(element)
         })?;
         Ok(count)
     }
@@ -125,13 +125,13 @@ impl Client {
         let mut page = options.clone();
         page["paginate"] = set.clone();
         loop {
-            let mut shown = function.clone();
-            shown["collection"] = page.clone();
-            let found = self.ask(&json!({ "at": moment, "expr": shown }), Error::Source)?;
-            for element in found.field("data").map(Json::items).unwrap_or_default() {
+            let mut projection = function.clone();
+            projection["collection"] = page.clone();
+            let reply = self.ask(&json!({ "at": moment, "expr": projection }), Error::Source)?;
+            for element in reply.field("data").map(Json::items).unwrap_or_default() {
                 each(element)?;
             }
-            match found.field("after") {
+            match reply.field("after") {
                 Some(after) => page["after"] = cursor(after)?,
                 None => return Ok(()),
             }

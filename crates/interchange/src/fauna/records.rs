@@ -17,7 +17,7 @@ pub enum Records {
 }
 
 impl Records {
-    /// The first byte tells lines from an array: `.json` is either.
+    /// The first byte distinguishes lines from an array: `.json` is either.
     pub fn open(path: &Path) -> Result<Records> {
         let failed = |error: io::Error| Error::Source(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(failed)?;
@@ -152,11 +152,11 @@ mod tests {
             let mut input = BufReader::with_capacity(capacity, text.as_bytes());
             assert_eq!(first_byte(&mut input)?, Some(b'['));
             let mut elements = Elements::after_bracket(input);
-            let mut found = Vec::new();
+            let mut texts = Vec::new();
             while let Some(element) = elements.read()? {
-                found.push(String::from_utf8(element).unwrap());
+                texts.push(String::from_utf8(element).unwrap());
             }
-            Ok(found)
+            Ok(texts)
         };
         let text = "[ {\"a\":[1,2],\"b\":\"],}\\\\\\\"\"} ,\n7,[[]] ]\n";
         // A buffer of one byte ends everywhere.

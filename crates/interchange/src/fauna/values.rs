@@ -155,8 +155,8 @@ fn reference(value: &Json) -> Option<Json> {
 }
 
 fn native(name: &str) -> Option<&'static str> {
-    let known = NATIVE.iter().find(|(known, _)| *known == name);
-    known.map(|(_, kind)| *kind)
+    let row = NATIVE.iter().find(|(word, _)| *word == name);
+    row.map(|(_, kind)| *kind)
 }
 
 /// The ref of a schema object of a kind, such as `collections`.

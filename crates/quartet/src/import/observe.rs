@@ -88,9 +88,9 @@ impl Observer for Observed {
         self.bar.set_position(self.done);
     }
 
-    fn reject(&mut self, what: &str, reason: &str) -> quartet_interchange::Result<()> {
+    fn reject(&mut self, description: &str, reason: &str) -> quartet_interchange::Result<()> {
         self.rejected += 1;
-        let line = format!("{reason}: {what}");
+        let line = format!("{reason}: {description}");
         let written = self.file.as_mut().map(|file| writeln!(file, "{line}"));
         if !matches!(written, Some(Ok(()))) {
             match std::io::stderr().is_terminal() {

@@ -14,7 +14,7 @@ use quartet_redis_copy::follow::{self, CopyOptions};
 use quartet_redis_copy::link::{self, LinkStart};
 use quartet_redis_copy::records::Records;
 use quartet_redis_copy::verify::Verdict;
-use quartet_redis_copy::{Address, Error};
+use quartet_redis_copy::{Address, Error, users};
 
 use super::records;
 use super::watch::Watch;
@@ -59,6 +59,10 @@ pub struct RedisArguments {
     /// Copies into a target that is not empty, and replaces keys of the same name
     #[arg(long)]
     merge: bool,
+    /// File of users, as `quartet export redis --acl-file` and the aclfile of Redis have them; they
+    /// are made once the keys have arrived
+    #[arg(long)]
+    acl_file: Option<PathBuf>,
     /// File that what was rejected is added to [default: standard error]
     #[arg(long)]
     rejected: Option<PathBuf>,
@@ -71,7 +75,7 @@ pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
         arguments.to_password_file.as_deref(),
         arguments.to_tls_roots.as_deref(),
     )?;
-    let mut target = Connection::open(&to).context("the target")?;
+    let mut target = Connection::open_target(&to)?;
     let mut watch = Watch::new(arguments.rejected.as_deref(), arguments.follow, arguments.cut_over)?;
     let outcome = if arguments.from.contains("://") {
         let from = arguments.from.parse().map_err(anyhow::Error::msg)?;
@@ -88,9 +92,20 @@ pub fn import(arguments: &RedisArguments) -> Result<ExitCode> {
         append_only::copy(Path::new(&arguments.from), &mut target, &mut watch, arguments.merge)
             .map(|copied| (copied, None))
     };
+    let users = match (&outcome, &arguments.acl_file) {
+        (Ok(_), Some(file)) => {
+            let lines = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+            users::bring(&lines, &mut target, &mut watch)
+        }
+        _ => Ok(0),
+    };
     watch.end();
+    let rejected_users = users?;
     match outcome {
-        Ok((copied, verdict)) => Ok(told(copied, verdict)),
+        Ok((mut copied, verdict)) => {
+            copied.rejected += rejected_users;
+            Ok(told(copied, verdict))
+        }
         Err(Error::Stopped) => {
             println!("{}", Error::Stopped);
             Ok(ExitCode::FAILURE)
@@ -170,12 +185,20 @@ enum Export {
         /// The file; an existing file is replaced when the new file is whole
         #[arg(long)]
         to: PathBuf,
+        /// File that gets the users, as the aclfile of Redis has them
+        #[arg(long)]
+        acl_file: Option<PathBuf>,
     },
 }
 
 pub fn export(arguments: &ExportArguments) -> Result<()> {
     let (from, to) = match &arguments.what {
-        Export::Redis { from, to } => (from, to),
+        Export::Redis { from, to, acl_file } => {
+            if let Some(file) = acl_file {
+                export_users(&mut Connection::open(from)?, file)?;
+            }
+            (from, to)
+        }
         Export::Dynamodb(arguments) => return records::export_dynamodb(arguments),
         Export::Fauna(arguments) => return records::export_fauna(arguments),
         Export::Keyvalue(arguments) => return records::export_keyvalue(arguments),
@@ -208,6 +231,15 @@ pub fn export(arguments: &ExportArguments) -> Result<()> {
     file.finish().with_context(writing)?;
     println!("wrote {keys} keys, {bytes} bytes, to {}", to.display());
     Ok(())
+}
+
+fn export_users(server: &mut Connection, path: &Path) -> Result<()> {
+    let writing = || format!("writing {}", path.display());
+    let (mut file, _) = WholeFile::begin(path).with_context(writing)?;
+    for line in users::list(server)? {
+        writeln!(file.file(), "{line}").with_context(writing)?;
+    }
+    file.finish().with_context(writing)
 }
 
 /// Keeps what is read.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use quartet_redis_copy::connection::Connection;
 use quartet_redis_copy::upstash::{self, Rest};
@@ -37,7 +37,7 @@ pub struct UpstashArguments {
 }
 
 pub fn import(arguments: &UpstashArguments) -> Result<ExitCode> {
-    let mut target = Connection::open(&arguments.to).context("the target")?;
+    let mut target = Connection::open_target(&arguments.to)?;
     let mut watch = Watch::new(arguments.rejected.as_deref(), false, false)?;
     let source = Rest::new(&arguments.from, &arguments.token);
     let outcome = upstash::copy(&source, &mut target, &mut watch, arguments.merge);

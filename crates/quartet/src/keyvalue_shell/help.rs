@@ -153,6 +153,6 @@ impl Entry {
 }
 
 fn capitalized(text: &str) -> String {
-    let (first, rest) = text.split_at(text.len().min(1));
-    first.to_uppercase() + rest
+    let (first, tail) = text.split_at(text.len().min(1));
+    first.to_uppercase() + tail
 }

@@ -156,7 +156,7 @@ impl Options {
             (Number(_), None) => return Err("option expected a parameter".to_owned()),
             (Number(option), Some(text)) => option(number(text)?),
         };
-        self.0.retain(|(known, _, _)| *known != entry.name);
+        self.0.retain(|(listed, _, _)| *listed != entry.name);
         self.0.push((entry.name, argument.map(str::to_owned), option));
         self.0.sort_by_key(|(name, _, _)| *name);
         Ok(option)
@@ -164,15 +164,15 @@ impl Options {
 
     pub fn switch_off(&mut self, name: &str) -> Result<(), Refused> {
         let entry = find(name)?;
-        self.0.retain(|(known, _, _)| *known != entry.name);
+        self.0.retain(|(listed, _, _)| *listed != entry.name);
         Ok(())
     }
 }
 
 fn find(name: &str) -> Result<&'static Entry, Refused> {
     let mut table = TABLE.iter();
-    let found = table.find(|entry| entry.name.eq_ignore_ascii_case(name));
-    found.ok_or_else(|| format!("invalid option '{name}'. Try `help options' for a list of available options."))
+    let entry = table.find(|entry| entry.name.eq_ignore_ascii_case(name));
+    entry.ok_or_else(|| format!("invalid option '{name}'. Try `help options' for a list of available options."))
 }
 
 fn number(text: &str) -> Result<i64, Refused> {

@@ -19,18 +19,18 @@ pub type Words = Vec<Vec<u8>>;
 /// The commands of a line, in order.
 pub fn commands(line: &str) -> Result<Vec<Words>, Malformed> {
     let mut reading = Reading::default();
-    let mut rest = line.as_bytes();
-    while let [byte, after @ ..] = rest {
-        rest = after;
+    let mut remaining = line.as_bytes();
+    while let [byte, after @ ..] = remaining {
+        remaining = after;
         match byte {
             b'"' => {
                 reading.quoted = !reading.quoted;
                 reading.word.get_or_insert_default();
             }
             b'\\' => {
-                let (byte, after) = escape(rest).ok_or(Malformed::Escape)?;
+                let (byte, after) = escape(remaining).ok_or(Malformed::Escape)?;
                 reading.push(byte);
-                rest = after;
+                remaining = after;
             }
             b';' if !reading.quoted => reading.end_command(),
             b' ' | b'\t' | b'\r' | b'\n' if !reading.quoted => reading.end_word(),
@@ -72,17 +72,17 @@ impl Reading {
 
 /// The byte of an escape, and the text after it. `text` starts after the backslash.
 fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
-    let (digits, rest) = match text {
-        [b'x', rest @ ..] => rest.split_at_checked(2)?,
-        [b'u', rest @ ..] => rest.split_at_checked(4)?,
-        [byte @ (b'"' | b'\\' | b' ' | b';'), rest @ ..] => return Some((*byte, rest)),
+    let (digits, tail) = match text {
+        [b'x', tail @ ..] => tail.split_at_checked(2)?,
+        [b'u', tail @ ..] => tail.split_at_checked(4)?,
+        [byte @ (b'"' | b'\\' | b' ' | b';'), tail @ ..] => return Some((*byte, tail)),
         _ => return None,
     };
     if !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     let number = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    Some((u8::try_from(number).ok()?, rest))
+    Some((u8::try_from(number).ok()?, tail))
 }
 
 /// A key or value: what can be printed as it is, a backslash twice, everything else as `\xNN`.

@@ -87,7 +87,7 @@ fn days(count: u32) -> Duration {
 }
 
 impl ClusterOptions {
-    /// The settings of a node whose log is at this `etcd://` address.
+    /// The settings of a node that has its log at this `etcd://` address.
     pub fn validated(&self, log: &str) -> Result<ClusterSettings> {
         let (mut etcd, root) = EtcdOptions::parse(log).context("log")?;
         etcd.tls = self.etcd_tls()?;
@@ -97,7 +97,7 @@ impl ClusterOptions {
         etcd.allow_stale_reads = self.etcd_allow_stale_reads;
         etcd.allow_clear_text = self.etcd_allow_clear_text;
         let place =
-            |option, given: &Option<String>| given.as_deref().map(|given| absolute_place(option, given)).transpose();
+            |option, value: &Option<String>| value.as_deref().map(|place| absolute_place(option, place)).transpose();
         let listen = self.node_listen.as_deref().unwrap_or("127.0.0.1:7000");
         Ok(ClusterSettings {
             etcd,

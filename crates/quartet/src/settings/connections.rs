@@ -71,7 +71,7 @@ impl ConnectionOptions {
             "tls-only needs tls-certificate and tls-key"
         );
         one_of("tls-clients", &self.tls_clients, &["no", "optional", "yes"])?;
-        let path = |given: &Option<PathBuf>| given.as_deref().map(absolute).unwrap_or_default();
+        let path = |file: &Option<PathBuf>| file.as_deref().map(absolute).unwrap_or_default();
         let usual = if self.tls_client_roots.is_some() { "yes" } else { "no" };
         let clients = self.tls_clients.as_deref().unwrap_or(usual);
         Ok(TlsFiles {

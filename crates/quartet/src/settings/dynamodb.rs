@@ -47,10 +47,7 @@ impl DynamoDbOptions {
         Ok(DynamoDbSettings {
             listen: listen("listen-dynamodb", &self.listen_dynamodb, "127.0.0.1:8000")?,
             access_keys: self.access_keys(is_dev)?,
-            throttling: self
-                .dynamodb_throttling
-                .as_deref()
-                .map_or(!is_dev, |given| given == "on"),
+            throttling: self.dynamodb_throttling.as_deref().map_or(!is_dev, |word| word == "on"),
             regions_are_separate: self.dynamodb_regions.as_deref() == Some("separate"),
             buckets: named_places("dynamodb-buckets", self.dynamodb_buckets.as_deref())?,
             bucket_bytes_max: self.dynamodb_bucket_bytes_max,
@@ -59,7 +56,7 @@ impl DynamoDbOptions {
 
     fn access_keys(&self, is_dev: bool) -> Result<AccessKeys> {
         match self.dynamodb_access_keys.as_deref() {
-            Some(given) => Ok(AccessKeys::Given(access_keys(given)?)),
+            Some(text) => Ok(AccessKeys::Given(access_keys(text)?)),
             None if is_dev => Ok(AccessKeys::Any),
             None => Ok(AccessKeys::Kept),
         }
@@ -74,8 +71,8 @@ impl DynamoDbOptions {
     }
 }
 
-fn access_keys(given: &str) -> Result<Vec<(String, String)>> {
-    let pairs = given.split(',').map(|pair| match pair.trim().split_once(':') {
+fn access_keys(text: &str) -> Result<Vec<(String, String)>> {
+    let pairs = text.split(',').map(|pair| match pair.trim().split_once(':') {
         Some((id, secret)) if !id.is_empty() && !secret.is_empty() => Ok((id.to_owned(), secret.to_owned())),
         _ => anyhow::bail!("dynamodb-access-keys: an access key is ID:SECRET"),
     });

@@ -35,8 +35,8 @@ impl FaunaOptions {
     }
 }
 
-fn rate_limits(given: &str) -> Result<[u64; 3]> {
-    let numbers: Option<Vec<u64>> = given.split(',').map(|number| number.trim().parse().ok()).collect();
+fn rate_limits(text: &str) -> Result<[u64; 3]> {
+    let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
     let limits = numbers.and_then(|numbers| numbers.try_into().ok());
     limits
         .filter(|limits: &[u64; 3]| !limits.contains(&0))

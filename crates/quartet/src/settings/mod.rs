@@ -145,8 +145,8 @@ impl ServeArguments {
     }
 
     fn named(&self) -> BTreeMap<String, Value> {
-        let given = self.given().expect("it was read from texts");
-        let flat = given.into_iter().flat_map(|(name, value)| match value {
+        let settings = self.given().expect("it was read from texts");
+        let flat = settings.into_iter().flat_map(|(name, value)| match value {
             Value::Object(inner) => inner
                 .into_iter()
                 .map(|(parameter, value)| (format!("{name}.{parameter}"), value))

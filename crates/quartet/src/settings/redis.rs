@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use quartet_server::{Announcement, ConfigFile, RedisSettings, Targets};
+use quartet_server::{Announcement, ConfigFile, RedisSettings, RedisVersion, Targets};
 use serde::{Deserialize, Serialize};
 
 use super::values::{absolute, listen, one_of};
@@ -21,6 +21,10 @@ pub struct RedisOptions {
     /// text anyway where there is a certificate [default: off]
     #[arg(long, env = "QUARTET_LISTEN_REDIS_TLS")]
     listen_redis_tls: Option<String>,
+    /// Version of Redis reported to clients; many choose their commands by it: 8.2 or 7.4
+    /// [default: 8.2]
+    #[arg(long, env = "QUARTET_REDIS_VERSION", value_parser = ["8.2", "7.4"])]
+    redis_version: Option<String>,
     /// Whether Redis' protocol answers as a cluster of one node, for clients of clusters: off or
     /// emulated [default: off]
     #[arg(long, env = "QUARTET_REDIS_CLUSTER_MODE", value_parser = ["off", "emulated"])]
@@ -52,11 +56,16 @@ impl RedisOptions {
     /// `config` is the file that the server is started with.
     pub fn validated(&self, config: Option<&Path>, is_dev: bool) -> Result<RedisSettings> {
         one_of("redis-cluster-mode", &self.redis_cluster_mode, &["off", "emulated"])?;
+        one_of("redis-version", &self.redis_version, &["8.2", "7.4"])?;
         let parameters = self.parameters.iter();
         let parameters = parameters.map(|(name, value)| (name.clone(), value.text()));
         Ok(RedisSettings {
             listen: listen("listen-redis", &self.listen_redis, "127.0.0.1:6379")?,
             listen_tls: listen("listen-redis-tls", &self.listen_redis_tls, "off")?,
+            redis_version: match self.redis_version.as_deref() {
+                Some("7.4") => RedisVersion::Redis7,
+                _ => RedisVersion::Redis8,
+            },
             emulates_cluster: self.redis_cluster_mode.as_deref() == Some("emulated"),
             announcement: self.announcement()?,
             migration_targets: self.migration_targets(is_dev)?,
@@ -76,10 +85,10 @@ impl RedisOptions {
     }
 
     fn announcement(&self) -> Result<Announcement> {
-        let Some(given) = self.redis_announce.as_deref() else {
+        let Some(announced) = self.redis_announce.as_deref() else {
             return Ok(Announcement::default());
         };
-        let (host, port) = match given.rsplit_once(':') {
+        let (host, port) = match announced.rsplit_once(':') {
             // An IPv6 address has colons of its own, and is in brackets before a port.
             Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
                 let port = port
@@ -88,7 +97,7 @@ impl RedisOptions {
                     .with_context(|| format!("redis-announce: '{port}' is no port"))?;
                 (host.trim_matches(['[', ']']), Some(port))
             }
-            _ => (given.trim_matches(['[', ']']), None),
+            _ => (announced.trim_matches(['[', ']']), None),
         };
         anyhow::ensure!(!host.is_empty(), "redis-announce: a host is missing");
         Ok(Announcement {
@@ -99,7 +108,7 @@ impl RedisOptions {
 
     fn migration_targets(&self, is_dev: bool) -> Result<Targets> {
         match &self.migrate_targets {
-            Some(given) => given
+            Some(list) => list
                 .parse()
                 .map_err(|reason: String| anyhow::anyhow!("migrate-targets: {reason}")),
             None if is_dev => Ok(Targets::Any),

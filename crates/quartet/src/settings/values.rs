@@ -57,22 +57,22 @@ impl<'de> Deserialize<'de> for ByteCount {
     }
 }
 
-pub fn listen(name: &str, given: &Option<String>, default: &str) -> Result<Listen> {
-    let text = given.as_deref().unwrap_or(default);
+pub fn listen(name: &str, value: &Option<String>, default: &str) -> Result<Listen> {
+    let text = value.as_deref().unwrap_or(default);
     text.parse()
         .map_err(|reason: String| anyhow::anyhow!("{name}: {reason}"))
 }
 
-pub fn one_of(name: &str, given: &Option<String>, known: &[&str]) -> Result<()> {
-    match given.as_deref() {
-        Some(word) if !known.contains(&word) => anyhow::bail!("{name}: '{word}' is none of {}", known.join(", ")),
+pub fn one_of(name: &str, value: &Option<String>, words: &[&str]) -> Result<()> {
+    match value.as_deref() {
+        Some(word) if !words.contains(&word) => anyhow::bail!("{name}: '{word}' is none of {}", words.join(", ")),
         _ => Ok(()),
     }
 }
 
 /// Names of places, with the places' addresses.
-pub fn named_places(option: &str, given: Option<&str>) -> Result<Vec<(String, String)>> {
-    let places = given.map(|given| given.split(',')).into_iter().flatten();
+pub fn named_places(option: &str, list: Option<&str>) -> Result<Vec<(String, String)>> {
+    let places = list.map(|list| list.split(',')).into_iter().flatten();
     let named = places.map(|place| match place.trim().split_once('=') {
         Some((name, address)) if !name.is_empty() && !address.is_empty() => Ok((name.to_owned(), address.to_owned())),
         _ => anyhow::bail!("{option}: each is NAME=FOLDER or NAME=s3://BUCKET/PREFIX"),

@@ -1,11 +1,11 @@
 //! A new cluster from this node's folder, after etcd has lost the node's cluster or was restored to
 //! an older state. For a stopped node.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use quartet_engine::{OwnLog, Parts};
+use quartet_engine::OwnLog;
 use quartet_log_etcd::Etcd;
 use quartet_log_replicated::copies;
 use quartet_log_replicated::drive::{self, DriveError, ask};
@@ -14,11 +14,12 @@ use quartet_log_replicated::{
 };
 use quartet_model::{LogSequence, Version};
 
-use super::identity;
+use super::identity::{self, OpenParts, of_partition};
 use super::members::now_us;
-use super::node::random;
 use super::object_store::EtcdWithStore;
+use super::{ending, founding};
 use crate::partition_folders::partition_folders;
+use crate::process::system::random;
 use crate::settings::{ClusterSettings, Settings};
 
 /// The origin of a new cluster.
@@ -28,8 +29,8 @@ pub struct AdoptedCluster {
     pub cluster: String,
     /// The id of the cluster that it continues the history of.
     pub from: String,
-    /// The last record of that history which is kept.
-    pub last: u64,
+    /// The last record of that history which is kept, of each partition.
+    pub lasts: Vec<u64>,
     /// The new term.
     pub term: u64,
 }
@@ -39,12 +40,7 @@ const TRIES: u32 = 20;
 
 /// Creates a new cluster from the data in the folder of this node, `from`. `accepts_loss`: even if
 /// other nodes have more records, or etcd's log has grown without this node.
-pub fn adopt(
-    settings: &Settings,
-    from: &str,
-    accepts_loss: bool,
-    parts: impl FnOnce(&Path) -> Result<Parts>,
-) -> Result<AdoptedCluster> {
+pub fn adopt(settings: &Settings, from: &str, accepts_loss: bool, parts: &OpenParts<'_>) -> Result<AdoptedCluster> {
     let cluster = settings.cluster.as_ref().context("log: give etcd://HOST:PORT/ROOT")?;
     cluster.check(settings)?;
     ensure!(
@@ -53,14 +49,24 @@ pub fn adopt(
         cluster.node_name
     );
     let folder = settings.storage.data.folder().context("data: a node has a folder")?;
-    let own = identity::of(folder)?.with_context(|| format!("{} is of no cluster", folder.display()))?;
-    ensure!(
-        partition_folders(folder)?.len() == 1,
-        "data: {} has several partitions, and a cluster of several is not adopted: restore it from backups",
-        folder.display()
-    );
+    let partitions = partition_folders(folder)?;
+    let own = match (identity::of(folder)?, ending::left(folder)?) {
+        (Some(own), _) => own,
+        (None, Some(origin)) if partitions.len() > 1 => origin.from,
+        _ => bail!("{} is of no cluster", folder.display()),
+    };
     let etcd = Etcd::open(&cluster.etcd).context("log")?;
     let mut sequencer = EtcdWithStore::new(etcd, cluster.store.as_deref(), own, Arc::new(|| {}))?;
+    if partitions.len() > 1 {
+        let several = Several {
+            settings: cluster,
+            data: folder,
+            partitions: &partitions,
+            parts,
+            accepts_loss,
+        };
+        return several.adopt(&mut sequencer, own);
+    }
     let lost = Place::new(&cluster.root, own, PartitionId(0));
     let log = OwnLog::open(parts(folder)?, None, &lost)?;
     go_on(&mut sequencer, cluster, &lost, log, accepts_loss, |id| {
@@ -102,15 +108,21 @@ impl Case<'_> {
         let reports = ask(sequencer, copies::reports_request(self.lost)).context("log")?;
         let has = self.log.position().sequence;
         let me = self.settings.node();
+        let partition = self.lost.partition;
         for (node, report) in copies::reports(self.lost, &reports) {
-            let reached = report
-                .partitions
-                .first()
-                .map_or(LogSequence::ZERO, |reached| reached.applied);
+            let mut reached = report.partitions.iter();
+            let reached = reached.find(|reached| reached.partition == partition);
+            let reached = reached.map_or(LogSequence::ZERO, |reached| reached.applied);
+            let instead = match partition.0 {
+                0 => String::new(),
+                number => format!(", replace the folder partitions/{number} by that node's"),
+            };
             ensure!(
                 self.accepts_loss || node == me || reached <= has,
-                "node {:016x} has records up to {}, this one up to {}: adopt from that one, or say --accept-loss",
+                "node {:016x} has records{} up to {}, this one up to {}: adopt from that one{instead}, or say \
+                 --accept-loss",
                 node.0,
+                of_partition(partition),
                 reached.0,
                 has.0
             );
@@ -118,7 +130,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Removes a cluster at the root whose state is older than this node's, or whose adoption is
+    /// Removes a cluster at the root if its state is older than this node's, or its adoption is
     /// incomplete. Returns the end of the old history according to that adoption, or to this node.
     fn make_room(&self, sequencer: &mut dyn Sequencer) -> Result<Option<LogSequence>> {
         let root = &self.settings.root;
@@ -130,7 +142,7 @@ impl Case<'_> {
             self.has_gone_back(sequencer)?;
         } else {
             let origin = identity::origin(sequencer, root)?;
-            let is_own = origin.is_some_and(|origin| origin.from == self.lost.cluster);
+            let is_own = origin.as_ref().is_some_and(|origin| origin.from == self.lost.cluster);
             ensure!(
                 is_own && identity::is_unused(sequencer, &place)?,
                 "log: etcd holds cluster {:032x} below {root}: begin the new one below another root",
@@ -140,13 +152,13 @@ impl Case<'_> {
                 let has = self.log.tail();
                 // It may belong to another node, which was not started afterwards.
                 ensure!(
-                    self.accepts_loss || origin.last <= has,
+                    self.accepts_loss || origin.last(PartitionId(0)) <= has,
                     "log: a node that has records up to {} was adopted and not started, this one has them up to {}: \
                      start that one, or say --accept-loss",
-                    origin.last.0,
+                    origin.last(PartitionId(0)).0,
                     has.0
                 );
-                ended = Some(origin.last.min(has));
+                ended = Some(origin.last(PartitionId(0)).min(has));
             }
         }
         match ask(sequencer, Adoption::clear(&place)).context("log")? {
@@ -157,19 +169,102 @@ impl Case<'_> {
 
     /// Refuses unless etcd's log is older than this node's history.
     fn has_gone_back(&self, sequencer: &mut dyn Sequencer) -> Result<()> {
+        ensure!(self.is_older(sequencer)?, NOTHING_TO_ADOPT);
+        Ok(())
+    }
+
+    /// Returns true if etcd's log is older than this node's history; false if it has all of it.
+    fn is_older(&self, sequencer: &mut dyn Sequencer) -> Result<bool> {
         let mut follower = Follower::new(self.lost.clone(), self.log.position());
         match drive::catch_up(&mut follower, sequencer) {
-            Err(DriveError::Stopped(StopReason::EndsBefore { .. })) => Ok(()),
+            Err(DriveError::Stopped(StopReason::EndsBefore { .. })) => Ok(true),
             Err(DriveError::Stopped(reason)) => {
                 ensure!(
                     self.accepts_loss,
                     "log: etcd's log has gone on without this node ({reason}): what it has would be lost; \
                      --accept-loss says so"
                 );
-                Ok(())
+                Ok(true)
             }
             Err(DriveError::Failed(failure)) => Err(failure).context("log"),
-            Ok(_) => bail!("log: etcd has all records of this node: there is nothing to adopt, start the nodes"),
+            Ok(_) => Ok(false),
+        }
+    }
+}
+
+const NOTHING_TO_ADOPT: &str = "log: etcd has all records of this node: there is nothing to adopt, start the nodes";
+
+/// A cluster of several partitions. The lost cluster ends in this folder, and the folder's data
+/// found the next, as any folder's do.
+struct Several<'s> {
+    settings: &'s ClusterSettings,
+    data: &'s Path,
+    partitions: &'s [PathBuf],
+    parts: &'s OpenParts<'s>,
+    accepts_loss: bool,
+}
+
+impl Several<'_> {
+    /// The process may be killed after any step: the same command continues.
+    fn adopt(&self, sequencer: &mut dyn Sequencer, own: ClusterId) -> Result<AdoptedCluster> {
+        if identity::of(self.data)?.is_some() {
+            let logs = ending::open_logs(&self.settings.root, own, self.partitions, self.parts)?;
+            if !logs.iter().any(OwnLog::has_ended) {
+                self.judge(sequencer, own, &logs)?;
+            }
+            ending::leave(self.data, own, logs)?;
+        }
+        let origin = ending::left(self.data)?;
+        let lasts = origin.map_or_else(Vec::new, |origin| origin.lasts.iter().map(|last| last.0).collect());
+        let folder = founding::Folder {
+            data: self.data,
+            partitions: self.partitions,
+            parts: self.parts,
+            kind: None,
+        };
+        let founded = folder.found(sequencer, self.settings)?;
+        let founded = founded.context("data: the folder holds nothing")?;
+        Ok(AdoptedCluster {
+            cluster: format!("{:032x}", founded.cluster.0),
+            from: format!("{:032x}", own.0),
+            lasts,
+            term: 1,
+        })
+    }
+
+    /// Refuses if another node has more, or etcd has all of it. Removes a cluster that is older
+    /// than the folder.
+    fn judge(&self, sequencer: &mut dyn Sequencer, own: ClusterId, logs: &[OwnLog]) -> Result<()> {
+        let root = &self.settings.root;
+        let lost = Place::new(root, own, PartitionId(0)).with_partitions(logs.len() as u32);
+        let places: Vec<Place> = (0..lost.partitions())
+            .map(|number| lost.of(PartitionId(number)))
+            .collect();
+        let cases = || {
+            places.iter().zip(logs).map(|(lost, log)| Case {
+                settings: self.settings,
+                lost,
+                log,
+                accepts_loss: self.accepts_loss,
+            })
+        };
+        cases().try_for_each(|case| case.judge_others(sequencer))?;
+        let Some(place) = drive::cluster(sequencer, root).context("log")? else {
+            return Ok(());
+        };
+        ensure!(
+            place.cluster == own,
+            "log: etcd holds cluster {:032x} below {root}: begin the new one below another root",
+            place.cluster.0
+        );
+        let mut is_older = false;
+        for case in cases() {
+            is_older |= case.is_older(sequencer)?;
+        }
+        ensure!(is_older, NOTHING_TO_ADOPT);
+        match ask(sequencer, Adoption::clear(&place)).context("log")? {
+            Answer::Done { .. } => Ok(()),
+            _ => bail!("log: the cluster below {root} has changed meanwhile"),
         }
     }
 }
@@ -201,7 +296,7 @@ fn begin(
     }
     let is_begun = match answer.context("log: the same command may be given again")? {
         Answer::Done { .. } => true,
-        Answer::Refused { found } => found.iter().flatten().any(|meta| cluster_of(meta) == Some(cluster)),
+        Answer::Refused { values } => values.iter().flatten().any(|meta| cluster_of(meta) == Some(cluster)),
         _ => false,
     };
     ensure!(
@@ -215,14 +310,14 @@ fn begin(
     Ok(AdoptedCluster {
         cluster: format!("{:032x}", cluster.0),
         from: format!("{:032x}", lost.cluster.0),
-        last: kept.0,
+        lasts: vec![kept.0],
         term: position.term.0,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use quartet_engine::StoreKind;
+    use quartet_engine::{Parts, StoreKind};
     use quartet_env::{Fault, FaultyDisk, ManualClock, Operation};
     use quartet_log_replicated::model::Store;
     use quartet_log_replicated::{Position, RecordHash, Request, Term, TermValue};
@@ -309,7 +404,7 @@ mod tests {
             let mut sequencer = self.all_of_it();
             let settings = ClusterSettings::for_test(name);
             let new = Place::new("/test", ClusterId(1), PartitionId(0));
-            let joined = identity::join(&mut sequencer, &settings, folder, &new, || Ok(parts_on(disk)));
+            let joined = identity::join(&mut sequencer, &settings, folder, &new, &|_| Ok(parts_on(disk)));
             joined.map(|place| place.cluster)
         }
 
@@ -336,7 +431,11 @@ mod tests {
             }
             let (adopted, _) = self.adopt(usize::MAX, usize::MAX, true);
             let adopted = adopted.unwrap_or_else(|error| panic!("{case}: {error:#}"));
-            assert_eq!((adopted.last, adopted.from), (1, format!("{:032x}", LOST.0)), "{case}");
+            assert_eq!(
+                (adopted.lasts, adopted.from),
+                (vec![1], format!("{:032x}", LOST.0)),
+                "{case}"
+            );
             self.crash();
             let (folder, disk) = (self.folder.path().to_owned(), self.disk.clone());
             let cluster = self.join("a", &folder, &disk).unwrap();
@@ -388,7 +487,7 @@ mod tests {
 
         outside.accepts_loss = true;
         let adopted = outside.adopt(usize::MAX, usize::MAX, true).0.unwrap();
-        assert_eq!(adopted.last, 1);
+        assert_eq!(adopted.lasts, [1]);
     }
 
     #[test]

@@ -1,17 +1,16 @@
-//! A copy of another node's whole state, for a node that has none or whose own can no longer be
-//! continued.
+//! A copy of another node's whole state, for a node without a state, or with a state that can no
+//! longer be continued.
 //!
 //! ```text
-//!   the verb `copy`, or `copy P` for a partition other than the first:
+//!   the request `copy PARTITION`:
 //!                     repeated: length u32 | that many bytes      opaque: `CopySource`, `CopyTarget`
 //!                     0 u32                                        the end
 //! ```
 //!
-//! Each partition is copied by itself. A node copies before it opens its data: an empty folder
-//! while the cluster has a home, or one
-//! with the file [`NEEDS_COPY`], whose content goes. That file is there until the copy is whole. A
-//! hold keeps the sequencer's records meanwhile, while what was copied is opened, and until the
-//! node has caught up.
+//! Each partition is copied by itself, before the node opens its data: into an empty folder while
+//! the cluster has a home, or into a folder that has the file [`NEEDS_COPY`] and is emptied first.
+//! That file stays until the copy is whole. A hold retains the sequencer's records meanwhile, while
+//! the copy is opened, and until the node has caught up.
 
 use std::fs;
 use std::path::Path;
@@ -26,6 +25,7 @@ use quartet_log_replicated::{Hold, PartitionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::link::{self, Link};
+use super::protocol::NodeRequest;
 use crate::connections::stream::Stream;
 
 /// Marks a folder: a copy must replace its content.
@@ -45,7 +45,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(3);
 
 /// Returns true if the folder has no data that a node can continue from.
 pub fn is_needed(folder: &Path) -> Result<bool> {
-    if folder.join(NEEDS_COPY).exists() {
+    if is_marked(folder) {
         return Ok(true);
     }
     match fs::read_dir(folder) {
@@ -55,6 +55,11 @@ pub fn is_needed(folder: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error).with_context(|| format!("reading {}", folder.display())),
     }
+}
+
+/// Returns true if a copy must replace the folder's content, which may be a part of another copy.
+pub fn is_marked(folder: &Path) -> bool {
+    folder.join(NEEDS_COPY).exists()
 }
 
 /// Makes the next start replace the folder's content by a copy. `has_differed`: its state is
@@ -130,11 +135,7 @@ impl Drop for KeptHold {
 pub fn fetch(link: &Link, address: &str, partition: PartitionId, parts: Parts, kind: StoreKind) -> Result<()> {
     let mut target = CopyTarget::begin(parts, kind)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let verb = match partition.0 {
-        0 => "copy".to_owned(),
-        number => format!("copy {number}"),
-    };
-    let mut stream = runtime.block_on(link.call(address, &verb))?;
+    let mut stream = runtime.block_on(link.call(address, &NodeRequest::Copy(partition)))?;
     let mut bytes = 0;
     loop {
         let piece = async { tokio::time::timeout(PIECE_TIMEOUT, read_piece(stream.as_mut())).await };

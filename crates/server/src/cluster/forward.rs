@@ -7,16 +7,17 @@
 //! | HTTP, DynamoDB, Fauna | whole requests of HTTP/1.1, one after the other; HTTP/2 with prior |
 //! |                       | knowledge as the connections above                                 |
 //!
+//! A planned change of home ends none of them (`carrying`), and neither does the node's becoming
+//! home itself. Connections with TLS that the home answers, and those of HTTP/2, end with their
+//! home: TLS and HTTP/2 have state that stays there.
+//!
 //! There is one hop: only a home accepts forwarded connections, and any other node refuses them
 //! before it reads a byte. So a client can distinguish two failures. *Not executed*: no home was
 //! found within [`PATIENCE`], or its connection failed before it had the whole request. *Unknown*:
 //! its connection failed between the request's last byte and the answer's head. After that head,
 //! and for connections that are forwarded by bytes, the connection ends as in direct contact with
-//! the home. A reachable home ends it on its deposition; for an unreachable home this node waits
-//! until [`FAREWELL`] after another node has become home.
-//!
-//! When this node becomes home itself, a request over HTTP that was passed on still gets its
-//! answer: in a hand-over the old home has executed it.
+//! the home; HTTP/2 by a reset, so that a client does not wait for streams that have no end. For an
+//! unreachable home this node waits until another node has been home for a moment.
 //!
 //! The home counts and authenticates the connection as the client's own, by the client's address;
 //! its certificate, its credentials and its limits apply.
@@ -30,25 +31,26 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use quartet_log_replicated::{NodeId, PartitionId};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::link::Link;
-use super::members::Members;
+use super::carrying::{CALL_AGAIN, Carriers, Ended, HomeCaller, PATIENCE};
+use super::forward_http2;
+use super::protocol::NodeRequest;
+use super::replica_reads::Connection;
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
-use crate::connections::stream::{Stream, exchange, is_silent};
+use crate::connections::stream::{Stream, end_by_reset, exchange, is_silent};
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
-use crate::http::Head;
 use crate::http::framing::{self, BodyReader, HTTP2_PREFACE, HeaderRoom};
+use crate::http::{FIRST_BYTES_WITHIN, Head};
+use crate::layers::parts::Leaving;
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::redis::NO_PLACE;
 
-/// Time for which a client waits for a home.
-pub const PATIENCE: Duration = Duration::from_secs(3);
 /// Time limit for a request's head, and for each part of its body.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle limit of a client after a request that the home has executed: the same limit as the home's.
@@ -56,9 +58,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
 /// Time for which a connection to the home waits for the client's next request. The home ends no
 /// younger connection.
 const KEPT: Duration = Duration::from_secs(20);
-/// Time during which a former home's answers are accepted after a change of home: answers of
-/// executed requests may still be on their way.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time for which a node that ends waits for the replies to what it has passed on by bytes.
+const LAST_REPLIES: Duration = Duration::from_millis(200);
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// A protocol's way to the home.
@@ -72,12 +73,6 @@ pub enum Protocol {
     Fauna,
 }
 
-/// Finds the home and calls it.
-pub struct HomeCaller {
-    pub link: Link,
-    pub members: Arc<Members>,
-}
-
 /// The way in through a listener of a node that is not home.
 pub struct ForwardEntrance {
     /// The listener's name, which the home has too.
@@ -88,8 +83,8 @@ pub struct ForwardEntrance {
     pub tls: Arc<Tls>,
     /// Answers the node's own pages; `None`: the request is for the home.
     pub pages: Option<Arc<Pages>>,
-    /// Becomes true when nothing is waited for any more.
-    pub hurry: watch::Receiver<bool>,
+    /// The threads of the connections, which outlive the listener.
+    pub carriers: Arc<Carriers>,
 }
 
 /// The node's own answer to a request with this head: status, content type, body.
@@ -99,14 +94,13 @@ struct Forwarded {
     socket: std::net::TcpStream,
     tls: Option<TlsEntrance>,
     client: Client,
-    hurry: watch::Receiver<bool>,
+    carriers: Arc<Carriers>,
     _permit: Permit,
 }
 
-/// A connection to the home.
+/// A connection to the home, and to each next one.
 struct HomeStream {
-    home: NodeId,
-    stream: Box<dyn Stream>,
+    stream: DuplexStream,
     /// The time of its last use.
     used: Instant,
 }
@@ -155,37 +149,60 @@ struct Client {
 }
 
 impl HomeCaller {
-    /// A connection to the listener of this name at the home, for the client at `peer`. `None`: no
-    /// home took it in time.
-    async fn call(&self, listener: &str, peer: SocketAddr) -> Option<HomeStream> {
-        let (verb, until) = (format!("forward {listener} {peer}"), Instant::now() + PATIENCE);
-        loop {
-            if let Some((home, member)) = self.members.other_home_and_id(PartitionId(0))
-                && let Ok(stream) = self.link.call(&member.address, &verb).await
-            {
-                let used = Instant::now();
-                return Some(HomeStream { home, stream, used });
+    /// The home's connection for a client of HTTP. `None`: no home took it in time.
+    async fn open(self: &Arc<HomeCaller>, client: &Client) -> Option<HomeStream> {
+        let (listener, peer, protocol) = (client.listener, client.peer, client.protocol);
+        let reached = self.reach(listener, peer, &[]).await?;
+        let (near, far) = tokio::io::duplex(4 * BUFFER_BYTES);
+        let caller = self.clone();
+        tokio::spawn(async move {
+            let (far, mut answers) = (far, Vec::new());
+            let (mut from_client, mut to_client) = tokio::io::split(far);
+            let carried = caller
+                .carry(
+                    tokio::io::join(&mut from_client, &mut to_client),
+                    listener,
+                    peer,
+                    reached,
+                    Vec::new(),
+                )
+                .await;
+            if let Ok(Ended::NoHome) = carried {
+                let (status, kind, body) = Ending::NotExecuted.answer(protocol);
+                answers = written_answer(status, kind, body, false);
             }
-            if Instant::now() >= until {
+            // The client may have closed the connection.
+            let _ = to_client.write_all(&answers).await;
+            let _ = to_client.shutdown().await;
+        });
+        let used = Instant::now();
+        Some(HomeStream { stream: near, used })
+    }
+
+    /// A connection to the listener at the home, which may be this node. It ends with that home.
+    async fn call_home(&self, listener: &'static str, peer: SocketAddr) -> Option<(NodeId, Box<dyn Stream>)> {
+        let until = Instant::now() + PATIENCE;
+        let request = NodeRequest::Forward {
+            listener: listener.to_owned(),
+            peer,
+            partition: PartitionId(0),
+        };
+        loop {
+            if let Some(enter) = self.enter.get()
+                && let Ok(Some(entered)) = enter(listener, peer, Vec::new()).await
+            {
+                return Some((self.members.me(), entered.into_stream()));
+            }
+            if let Some((home, member)) = self.members.other_home_and_id(PartitionId(0))
+                && let Ok(stream) = self.call(home, &member.address, &request).await
+            {
+                return Some((home, stream));
+            }
+            if Instant::now() >= until || *self.over.borrow() {
                 return None;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(CALL_AGAIN).await;
         }
-    }
-}
-
-impl HomeCaller {
-    /// Completes when `home` can send no more answers.
-    async fn farewell(&self, partition: PartitionId, home: NodeId) {
-        let mut homes = self.members.homes();
-        let is_another = |known: &Vec<Option<NodeId>>| {
-            let known = known.get(partition.0 as usize);
-            known.is_some_and(|known| known.is_some_and(|known| known != home))
-        };
-        if homes.wait_for(is_another).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        tokio::time::sleep(FAREWELL).await;
     }
 
     /// Connects to the named listener of another node that is home of a partition, on behalf of the
@@ -198,8 +215,12 @@ impl HomeCaller {
         peer: SocketAddr,
     ) -> Option<Box<dyn Stream>> {
         let (home, member) = self.members.other_home_and_id(partition)?;
-        let verb = format!("forward {listener} {peer} {}", partition.0);
-        let stream = self.link.call(&member.address, &verb).await.ok()?;
+        let request = NodeRequest::Forward {
+            listener: listener.to_owned(),
+            peer,
+            partition,
+        };
+        let stream = self.link.call(&member.address, &request).await.ok()?;
         let caller = self.clone();
         let farewell = Box::pin(async move { caller.farewell(partition, home).await });
         Some(Box::new(UntilFarewell {
@@ -221,7 +242,7 @@ impl HomeCaller {
 impl HomeStream {
     /// False if the home has closed it, or may soon.
     async fn is_usable(&mut self) -> bool {
-        self.used.elapsed() < KEPT && is_silent(self.stream.as_mut()).await
+        self.used.elapsed() < KEPT && is_silent(&mut self.stream).await
     }
 }
 
@@ -229,17 +250,19 @@ impl Entrance for ForwardEntrance {
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.limit.admit(Place::Any).await else {
-                if self.protocol == Protocol::Redis {
-                    let _ = socket.try_write(NO_PLACE);
-                }
+                // The client gets the answer if its socket takes it at once.
+                let _ = match self.protocol {
+                    Protocol::Redis => socket.try_write(NO_PLACE),
+                    Protocol::KeyValue => Ok(0),
+                    _ if self.tls.is_on() => Ok(0),
+                    _ => socket.try_write(crate::http::NO_PLACE),
+                };
                 return Ok(None);
             };
             socket.set_nodelay(true)?;
-            let is_http = self.protocol.is_http();
             let forwarded = Forwarded {
                 socket: socket.into_std()?,
-                // The home answers the handshakes of connections that are passed on.
-                tls: is_http.then(|| self.tls.entrance(Speaks::Other, peer.ip())).flatten(),
+                tls: self.tls.entrance(Speaks::Other, peer.ip()),
                 client: Client {
                     peer,
                     listener: self.listener,
@@ -247,7 +270,7 @@ impl Entrance for ForwardEntrance {
                     home: self.home.clone(),
                     pages: self.pages.clone(),
                 },
-                hurry: self.hurry.clone(),
+                carriers: self.carriers.clone(),
                 _permit: permit,
             };
             Ok(Some(Box::new(forwarded) as Box<dyn Arrival>))
@@ -256,78 +279,194 @@ impl Entrance for ForwardEntrance {
 }
 
 impl Arrival for Forwarded {
-    fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
-        tasks.spawn(serve(*self, thread.stop.clone()));
+    fn start(self: Box<Self>, _thread: &IoThread, _tasks: &mut JoinSet<()>) {
+        let carriers = self.carriers.clone();
+        carriers.spawn(serve(*self));
     }
 }
 
-async fn serve(forwarded: Forwarded, mut stop: watch::Receiver<bool>) {
+async fn serve(forwarded: Forwarded) {
     let Forwarded {
         socket,
         tls,
         client,
-        mut hurry,
         _permit,
+        ..
     } = forwarded;
-    let (mut stopped, is_http) = (stop.clone(), client.protocol.is_http());
-    let serving = async {
-        let socket = TcpStream::from_std(socket)?;
-        if !is_http {
-            return client.pass_on(socket, &[]).await;
-        }
-        match Transport::open(socket, tls).await? {
-            Transport::Clear(socket) => client.converse(socket, &mut stop).await,
-            Transport::Encrypted(stream) => client.converse(stream, &mut stop).await,
-        }
-    };
-    let over = async {
-        let _ = stopped.wait_for(|stops| *stops).await;
-        if is_http {
-            // The request that is being answered.
-            let _ = tokio::time::timeout(FAREWELL, hurry.wait_for(|hurries| *hurries)).await;
-        }
-    };
-    tokio::select! {
-        served = serving => if let Err(error) = served {
-            tracing::debug!(%error, "a connection that was passed on ended");
-        },
-        () = over => {}
-    }
+    client
+        .until_over(async {
+            let socket = TcpStream::from_std(socket)?;
+            if client.protocol.is_http() {
+                let first_bytes_by = Instant::now() + FIRST_BYTES_WITHIN;
+                return match Transport::open(socket, tls).await? {
+                    Transport::Clear(socket) => client.converse(socket, Vec::new(), first_bytes_by).await,
+                    Transport::Encrypted(stream) => client.converse(stream, Vec::new(), first_bytes_by).await,
+                };
+            }
+            match tls {
+                // The home answers the handshakes of connections that are passed on.
+                Some(tls) if client.listener == TLS_ONLY || tls.is_asked_for(&socket).await? => {
+                    client.pass_on(socket, &[]).await
+                }
+                _ => client.carry(socket).await,
+            }
+        })
+        .await;
 }
 
+/// Continues a connection that the layers of this node have left.
+pub async fn continue_elsewhere(home: Arc<HomeCaller>, leaving: Leaving, pages: Arc<Pages>) {
+    let Leaving {
+        listener,
+        peer,
+        socket,
+        state,
+        input,
+        is_new,
+        ..
+    } = leaving;
+    let first_bytes_by = Instant::now() + if is_new { FIRST_BYTES_WITHIN } else { Duration::ZERO };
+    let protocol = Protocol::of(listener);
+    let client = Client {
+        peer,
+        listener,
+        protocol,
+        home,
+        pages: (protocol == Protocol::Http).then_some(pages),
+    };
+    client
+        .until_over(async {
+            let socket = TcpStream::from_std(socket)?;
+            match protocol.is_http() {
+                true => client.converse(socket, input, first_bytes_by).await,
+                false => client.carry_session(socket, &state, input).await,
+            }
+        })
+        .await;
+}
+
+/// A listener without clear text.
+const TLS_ONLY: &str = "redis-tls";
+
 impl Protocol {
+    fn of(listener: &str) -> Protocol {
+        match listener {
+            "keyvalue" => Protocol::KeyValue,
+            "http" => Protocol::Http,
+            "dynamodb" => Protocol::DynamoDb,
+            "fauna" => Protocol::Fauna,
+            _ => Protocol::Redis,
+        }
+    }
+
     fn is_http(self) -> bool {
         !matches!(self, Protocol::Redis | Protocol::KeyValue)
     }
 }
 
 impl Client {
-    /// Forwards bytes both ways until the home's side ends. `seen` was received before.
-    async fn pass_on(&self, mut socket: impl AsyncRead + AsyncWrite + Unpin, seen: &[u8]) -> io::Result<()> {
-        let Some(mut home) = self.home.call(self.listener, self.peer).await else {
-            if self.protocol == Protocol::Redis {
-                socket.write_all(self.home.no_home_redis().as_bytes()).await?;
+    /// Serves it until the node ends; over HTTP also the request that is being answered.
+    async fn until_over(&self, serving: impl Future<Output = io::Result<()>>) {
+        let mut over = self.home.over.clone();
+        let over = async {
+            let _ = over.wait_for(|over| *over).await;
+            if self.protocol.is_http() {
+                // It ends after the answer that it waits for, or with its thread.
+                std::future::pending::<()>().await;
             }
-            return socket.shutdown().await;
+            tokio::time::sleep(LAST_REPLIES).await;
         };
-        home.stream.write_all(seen).await?;
         tokio::select! {
-            exchanged = exchange(socket, home.stream) => exchanged,
-            () = self.home.farewell(PartitionId(0), home.home) => Ok(()),
+            served = serving => if let Err(error) = served {
+                tracing::debug!(%error, "a connection that was passed on ended");
+            },
+            () = over => {}
         }
+    }
+
+    /// Forwards bytes both ways, at each next home as well.
+    async fn carry(&self, socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+        self.carry_session(socket, &[], Vec::new()).await
+    }
+
+    async fn carry_session(
+        &self,
+        mut socket: impl AsyncRead + AsyncWrite + Unpin,
+        state: &[u8],
+        input: Vec<u8>,
+    ) -> io::Result<()> {
+        if let Some(reached) = self.home.reach(self.listener, self.peer, state).await {
+            let carried = self
+                .home
+                .carry(&mut socket, self.listener, self.peer, reached, input)
+                .await?;
+            if !matches!(carried, Ended::NoHome) {
+                return Ok(());
+            }
+        }
+        self.say_no_home(&mut socket).await
+    }
+
+    async fn say_no_home(&self, socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if self.protocol == Protocol::Redis {
+            socket.write_all(self.home.no_home_redis().as_bytes()).await?;
+        }
+        socket.shutdown().await
+    }
+
+    /// Forwards bytes both ways until the home's side ends. `seen` was received before.
+    async fn pass_on(&self, mut socket: impl AsyncRead + AsyncWrite + Unpin + 'static, seen: &[u8]) -> io::Result<()> {
+        if self.protocol.is_http() {
+            return self.pass_http2_on(socket, seen).await;
+        }
+        let Some((home, mut stream)) = self.home.call_home(self.listener, self.peer).await else {
+            return self.say_no_home(&mut socket).await;
+        };
+        stream.write_all(seen).await?;
+        tokio::select! {
+            exchanged = exchange(socket, stream) => exchanged,
+            () = self.home.farewell(PartitionId(0), home) => Ok(()),
+        }
+    }
+
+    /// The same for HTTP/2, frame by frame.
+    async fn pass_http2_on(
+        &self,
+        socket: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        seen: &[u8],
+    ) -> io::Result<()> {
+        end_by_reset(&socket);
+        let mut is_over = self.home.over.clone();
+        let over = async move { drop(is_over.wait_for(|over| *over).await) };
+        let ends = *self.home.over.borrow();
+        let reached = match ends {
+            true => None,
+            false => self.home.call_home(self.listener, self.peer).await,
+        };
+        let Some((home, stream)) = reached else {
+            return forward_http2::refuse(socket).await;
+        };
+        let lost = self.home.farewell(PartitionId(0), home);
+        forward_http2::pass_on(socket, seen, stream, lost, over).await
     }
 
     /// Answers requests of HTTP one after the other.
     async fn converse(
         &self,
-        mut socket: impl AsyncRead + AsyncWrite + Unpin,
-        stop: &mut watch::Receiver<bool>,
+        mut socket: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        mut input: Vec<u8>,
+        mut first_bytes_by: Instant,
     ) -> io::Result<()> {
-        let (mut input, mut kept, mut idle_timeout) = (Vec::new(), None, INPUT_TIMEOUT);
+        let (mut kept, mut idle_timeout) = (None, INPUT_TIMEOUT);
+        let mut over = self.home.over.clone();
         loop {
-            let Some(next) = self.read_head(&mut socket, &mut input, idle_timeout, stop).await? else {
+            let Some(next) = self
+                .read_head(&mut socket, &mut input, idle_timeout, &mut over, first_bytes_by)
+                .await?
+            else {
                 return Ok(());
             };
+            first_bytes_by = Instant::now();
             match next {
                 Next::Refuse(status) => return answer(&mut socket, status, TEXT, "", false).await,
                 Next::PassOn => return self.pass_on(socket, &input).await,
@@ -345,11 +484,20 @@ impl Client {
                     }
                 }
                 Next::Request(request) => {
+                    if let Some(reads) = self.home.reads.get()
+                        && let Some(connection) = reads.answer(self.listener, &mut socket, &mut input).await?
+                    {
+                        match connection {
+                            Connection::Kept => idle_timeout = IDLE_TIMEOUT,
+                            Connection::Closed => return Ok(()),
+                        }
+                        continue;
+                    }
                     let Some((home, status)) = self.forward(&mut socket, request, &mut input, kept.take()).await?
                     else {
                         return Ok(());
                     };
-                    kept = Some(home);
+                    kept = home;
                     if matches!(status, 200..300) {
                         idle_timeout = IDLE_TIMEOUT;
                     }
@@ -359,13 +507,15 @@ impl Client {
     }
 
     /// Reads until the next request's head is complete; `None` if the client has no further
-    /// request, is idle for too long, or must retry later.
+    /// request, is idle for too long, or must retry later: this node ends, and it is not before
+    /// `first_bytes_by`.
     async fn read_head(
         &self,
         socket: &mut (impl AsyncRead + Unpin),
         input: &mut Vec<u8>,
         idle_timeout: Duration,
         stop: &mut watch::Receiver<bool>,
+        first_bytes_by: Instant,
     ) -> io::Result<Option<Next>> {
         let mut until = None;
         loop {
@@ -377,9 +527,13 @@ impl Client {
             }
             let deadline = until.unwrap_or_else(|| Instant::now() + idle_timeout);
             input.reserve(BUFFER_BYTES);
+            let stopped = async {
+                let _ = stop.wait_for(|stops| *stops).await;
+                tokio::time::sleep_until(first_bytes_by.into()).await;
+            };
             let read = tokio::select! {
                 read = tokio::time::timeout_at(deadline.into(), socket.read_buf(input)) => read,
-                _ = stop.wait_for(|stops| *stops) => return Ok(None),
+                () = stopped => return Ok(None),
             };
             if read.unwrap_or(Ok(0))? == 0 {
                 return Ok(None);
@@ -436,15 +590,15 @@ impl Client {
         }))
     }
 
-    /// Passes one request on, and its answer back. Returns the connection to the home and the
-    /// answer's status; `None` if the client's connection ends.
+    /// Passes one request on, and its answer back. Returns the connection to the home, if it takes
+    /// more requests, and the answer's status; `None` if the client's connection ends.
     async fn forward(
         &self,
         socket: &mut (impl AsyncRead + AsyncWrite + Unpin),
         request: Request,
         input: &mut Vec<u8>,
         kept: Option<HomeStream>,
-    ) -> io::Result<Option<(HomeStream, u16)>> {
+    ) -> io::Result<Option<(Option<HomeStream>, u16)>> {
         let (mut from_client, mut to_client) = tokio::io::split(socket);
         let mut home = kept;
         let is_usable = match &mut home {
@@ -452,29 +606,28 @@ impl Client {
             None => false,
         };
         if !is_usable {
-            home = self.home.call(self.listener, self.peer).await;
+            home = self.home.open(self).await;
         }
         let Some(mut home) = home else {
             self.say(&mut to_client, Ending::NotExecuted).await?;
             return Ok(None);
         };
         let (is_sent, is_answered) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut has_ended = false;
         let relayed = {
-            let (mut from_home, to_home) = tokio::io::split(&mut home.stream);
+            let (mut from_home, mut to_home) = tokio::io::split(&mut home.stream);
             let relaying = relay(&mut from_home, &mut to_client, request.is_for_head, &is_answered);
-            let sending = send(&mut from_client, to_home, request, input, &is_sent);
-            let farewell = self.home.farewell(PartitionId(0), home.home);
-            let (mut sending, mut relaying, mut farewell) = (pin!(sending), pin!(relaying), pin!(farewell));
+            let asking = ask(&mut from_client, &mut to_home, request, input, &is_sent);
+            let (mut asking, mut relaying) = (pin!(asking), pin!(relaying));
             tokio::select! {
                 relayed = &mut relaying => relayed.ok(),
-                () = &mut farewell => None,
-                sent = &mut sending => match sent {
-                    // The home may have answered before it had everything.
-                    Ok(()) | Err(Side::Home) => tokio::select! {
-                        relayed = &mut relaying => relayed.ok(),
-                        () = &mut farewell => None,
-                    },
+                asked = &mut asking => match asked {
                     Err(Side::Client) => return Ok(None),
+                    // The home may have answered before it had everything.
+                    ended => {
+                        has_ended = ended.is_ok();
+                        relaying.await.ok()
+                    }
                 },
             }
         };
@@ -485,7 +638,7 @@ impl Client {
                 keeps_alive: true,
             }) if is_sent => {
                 home.used = Instant::now();
-                return Ok(Some((home, status)));
+                return Ok(Some(((!has_ended).then_some(home), status)));
             }
             _ if is_answered.load(Ordering::Relaxed) => to_client.shutdown().await?,
             _ if is_sent => self.say(&mut to_client, Ending::Unknown).await?,
@@ -546,11 +699,30 @@ enum Relayed {
     Part,
 }
 
+/// Sends the request, then reads the client's next bytes. At the client's end it closes its side of
+/// the connection to the home, and the home ends an answer that streams.
+async fn ask<C: AsyncRead, H: AsyncWrite>(
+    client: &mut ReadHalf<C>,
+    home: &mut WriteHalf<H>,
+    request: Request,
+    input: &mut Vec<u8>,
+    is_sent: &AtomicBool,
+) -> Result<(), Side> {
+    send(client, home, request, input, is_sent).await?;
+    while input.len() < BUFFER_BYTES {
+        input.reserve(BUFFER_BYTES);
+        if !matches!(client.read_buf(input).await, Ok(1..)) {
+            return home.shutdown().await.map_err(|_| Side::Home);
+        }
+    }
+    std::future::pending().await
+}
+
 /// Sends the request at the start of `input` to the home; sets `is_sent` after its last byte. Bytes
 /// after the request remain in `input`.
 async fn send<C: AsyncRead, H: AsyncWrite>(
     client: &mut ReadHalf<C>,
-    mut home: WriteHalf<H>,
+    home: &mut WriteHalf<H>,
     mut request: Request,
     input: &mut Vec<u8>,
     is_sent: &AtomicBool,
@@ -671,6 +843,16 @@ impl Ending {
     }
 }
 
+fn written_answer(status: u16, kind: &str, body: &str, keeps_alive: bool) -> Vec<u8> {
+    let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
+    let connection = if keeps_alive { "" } else { "connection: close\r\n" };
+    let text = format!(
+        "HTTP/1.1 {status} \r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{retry}{connection}\r\n{body}",
+        body.len()
+    );
+    text.into_bytes()
+}
+
 pub async fn answer(
     socket: &mut (impl AsyncWrite + Unpin),
     status: u16,
@@ -678,13 +860,78 @@ pub async fn answer(
     body: &str,
     keeps_alive: bool,
 ) -> io::Result<()> {
-    let retry = if status == 503 { "retry-after: 1\r\n" } else { "" };
-    let connection = if keeps_alive { "" } else { "connection: close\r\n" };
-    let text = format!(
-        "HTTP/1.1 {status} \r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{retry}{connection}\r\n{body}",
-        body.len()
-    );
-    socket.write_all(text.as_bytes()).await?;
+    socket
+        .write_all(&written_answer(status, kind, body, keeps_alive))
+        .await?;
     socket.flush().await?;
     if keeps_alive { Ok(()) } else { socket.shutdown().await }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use quartet_log_replicated::{ClusterId, Place};
+
+    use super::*;
+    use crate::cluster::carrying::{Carried, Entering};
+    use crate::cluster::link::Link;
+    use crate::cluster::members::Members;
+    use crate::http::http2::frames::SETTINGS;
+
+    /// A client of HTTP/2 connected, and before its first bytes the node became home: the
+    /// node looked for another node that was home, for three seconds, and reset the connection.
+    /// The same for a connection of Redis with TLS.
+    #[tokio::test]
+    async fn a_connection_that_is_passed_on_enters_its_own_node_once_that_is_home() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let carried = Arc::<Carried>::default();
+        // HTTP/2 is passed on frame by frame.
+        for (protocol, listens, request, reply) in [
+            (Protocol::Fauna, "fauna", HTTP2_PREFACE, &SETTINGS[..]),
+            (Protocol::Redis, TLS_ONLY, &b"hello"[..], &b"world"[..]),
+        ] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let passed = listener.accept().await.unwrap().0;
+            let to_layers = TcpStream::connect(address).await.unwrap();
+            let mut layers = listener.accept().await.unwrap().0;
+            let place = Place::new("/test", ClusterId(1), PartitionId(0));
+            let over = watch::Sender::new(false);
+            let home = HomeCaller {
+                link: Link::new(place.cluster, None).unwrap(),
+                members: Members::new(place, NodeId(2), 3),
+                enter: OnceLock::new(),
+                reads: OnceLock::new(),
+                over: over.subscribe(),
+            };
+            let entered = std::sync::Mutex::new(Some(carried.enter(to_layers).unwrap()));
+            let enter = move |name: &'static str, _, state: Vec<u8>| {
+                assert_eq!((name, state), (listens, Vec::new()));
+                let entered = entered.lock().unwrap().take();
+                Box::pin(std::future::ready(Ok(entered))) as Entering
+            };
+            assert!(home.enter.set(Box::new(enter)).is_ok());
+            let passing = Client {
+                peer: client.local_addr().unwrap(),
+                listener: listens,
+                protocol,
+                home: Arc::new(home),
+                pages: None,
+            };
+            let passing = async move { passing.pass_on(passed, request).await };
+            let talking = async {
+                let mut read = vec![0; request.len()];
+                layers.read_exact(&mut read).await.unwrap();
+                assert_eq!(read, request);
+                layers.write_all(reply).await.unwrap();
+                let mut read = vec![0; reply.len()];
+                client.read_exact(&mut read).await.unwrap();
+                assert_eq!(read, reply);
+                drop(layers);
+            };
+            let (passed, ()) = tokio::join!(passing, talking);
+            passed.unwrap();
+        }
+    }
 }

@@ -20,9 +20,10 @@ use quartet_engine::{Founder, StoreKind};
 use quartet_log_replicated::drive::{self, ask};
 use quartet_log_replicated::{ClusterId, FOUNDED_PARTITIONS_MAX, Founding, PartitionId, Place, Sequencer, Writer};
 
+use super::identity::OpenParts;
 use super::members::now_us;
-use super::node::{OpenParts, random};
-use super::{copying, identity};
+use super::{copying, ending, identity};
+use crate::process::system::random;
 use crate::settings::ClusterSettings;
 
 const FOUNDING: &str = "founding";
@@ -69,6 +70,7 @@ impl Folder<'_> {
             incarnation: random() as u64,
         };
         let founding = Founding::new(ClusterId(random()), founder, &states, now_us());
+        let founding = founding.after(ending::left(self.data)?);
         self.begin(&founding)?;
         self.end(sequencer, settings, &founding, founders).map(Some)
     }
@@ -151,6 +153,7 @@ impl Folder<'_> {
         }
         identity::keep(self.data, place.cluster)?;
         self.forget()?;
+        ending::forget_left(self.data)?;
         tracing::info!(
             cluster = format!("{:032x}", place.cluster.0),
             "founded a cluster with the data of this folder"
@@ -195,7 +198,7 @@ impl Folder<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::sync::Arc;
 
     use quartet_engine::{Durability, Engine, EngineOptions, OwnLog, Parts, Space};
@@ -208,22 +211,22 @@ mod tests {
     use super::*;
     use crate::cluster::killed::UntilKilled;
 
-    const ROWS: u8 = 20;
+    pub const ROWS: u8 = 20;
 
     /// All that outlives a process: etcd, and the node's folder and disk.
-    struct Outside {
-        etcd: Store,
-        folder: TempDir,
-        disk: FaultyDisk,
+    pub struct Outside {
+        pub etcd: Store,
+        pub folder: TempDir,
+        pub disk: FaultyDisk,
     }
 
-    fn parts_on(disk: &FaultyDisk) -> Parts {
+    pub fn parts_on(disk: &FaultyDisk) -> Parts {
         Parts::on_one_machine(Arc::new(disk.clone()), Arc::new(ManualClock::new(1)))
     }
 
     impl Outside {
         /// A server's data, each row a record, and an etcd with nothing.
-        fn new() -> Outside {
+        pub fn new() -> Outside {
             let (folder, disk) = (tempfile::tempdir().unwrap(), FaultyDisk::new());
             fs::write(folder.path().join("data"), "").unwrap();
             let options = EngineOptions {
@@ -251,7 +254,7 @@ mod tests {
         }
 
         /// One start. Returns how many requests it has sent.
-        fn found(&mut self, executes: usize, answers: usize) -> (Result<Option<Place>>, usize) {
+        pub fn found(&mut self, executes: usize, answers: usize) -> (Result<Option<Place>>, usize) {
             let mut sequencer = UntilKilled::new(&mut self.etcd, executes, answers);
             let partitions = [self.folder.path().to_owned()];
             let folder = Folder {
@@ -264,13 +267,13 @@ mod tests {
             (found, sequencer.sent())
         }
 
-        fn crash(&mut self) {
+        pub fn crash(&mut self) {
             self.disk.clear_faults();
             self.disk = self.disk.fork();
             self.disk.crash();
         }
 
-        fn get(&mut self, key: Vec<u8>) -> Option<Vec<u8>> {
+        pub fn get(&mut self, key: Vec<u8>) -> Option<Vec<u8>> {
             let mut sequencer = UntilKilled::new(&mut self.etcd, usize::MAX, usize::MAX);
             match ask(&mut sequencer, Request::Get { key }).unwrap() {
                 Answer::Value(value) => value,

@@ -3,9 +3,9 @@
 //! ```text
 //!   caller                                    node
 //!     | -- TLS, each shows a certificate ----> |     of the cluster's own authority
-//!     | -- "quartet 1 CLUSTER VERB\n" -------> |     CLUSTER: 32 hexadecimal digits
+//!     | -- "quartet 1 CLUSTER REQUEST\n" ----> |     the agreed format; 32 hexadecimal digits
 //!     | <- "ok\n", or "no REASON\n" ---------- |
-//!     |    what the verb says                  |
+//!     |    what the request says               |
 //! ```
 //!
 //! Without certificates a node connects and listens only on loopback (`settings`). A peer without a
@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use quartet_log_replicated::ClusterId;
+use quartet_model::format;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -30,6 +31,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::cluster::protocol::{NodeRequest, UnknownRequest};
 use crate::connections::stream::Stream;
 use crate::settings::NodeCertificates;
 
@@ -61,18 +63,18 @@ impl Link {
 
     /// Calls the node at `address` (host:port). Errors: it is not there, is no node of this
     /// cluster, or refuses (`ErrorKind::PermissionDenied`). In each case it has done nothing.
-    pub async fn call(&self, address: &str, verb: &str) -> io::Result<Box<dyn Stream>> {
-        within(CALL_TIMEOUT, self.call_now(address, verb)).await
+    pub async fn call(&self, address: &str, request: &NodeRequest) -> io::Result<Box<dyn Stream>> {
+        within(CALL_TIMEOUT, self.call_now(address, request)).await
     }
 
-    async fn call_now(&self, address: &str, verb: &str) -> io::Result<Box<dyn Stream>> {
+    async fn call_now(&self, address: &str, request: &NodeRequest) -> io::Result<Box<dyn Stream>> {
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some((connector, _)) => Box::new(connector.connect(server_name(address)?, socket).await?),
             None => Box::new(socket),
         };
-        let greeting = format!("{} {verb}\n", self.greeting());
+        let greeting = format!("{} {request}\n", self.greeting(format::written()));
         stream.write_all(greeting.as_bytes()).await?;
         stream.flush().await?;
         let answer = read_line(&mut stream).await?;
@@ -82,30 +84,31 @@ impl Link {
         }
     }
 
-    /// Reads the request of the caller at the other end of `socket`: its verb, and the connection
-    /// for the answer. Errors: the caller is outside of this cluster.
-    pub async fn hear(&self, socket: TcpStream) -> io::Result<(String, Box<dyn Stream>)> {
+    /// Reads the request of the caller at the other end of `socket`, and returns it with the
+    /// connection for the answer. Errors: the caller is outside of this cluster.
+    pub async fn hear(&self, socket: TcpStream) -> io::Result<(Result<NodeRequest, UnknownRequest>, Box<dyn Stream>)> {
         within(GREETING_TIMEOUT, self.hear_now(socket)).await
     }
 
-    async fn hear_now(&self, socket: TcpStream) -> io::Result<(String, Box<dyn Stream>)> {
+    async fn hear_now(&self, socket: TcpStream) -> io::Result<(Result<NodeRequest, UnknownRequest>, Box<dyn Stream>)> {
         socket.set_nodelay(true)?;
         let mut stream: Box<dyn Stream> = match &self.tls {
             Some((_, acceptor)) => Box::new(acceptor.accept(socket).await?),
             None => Box::new(socket),
         };
         let line = read_line(&mut stream).await?;
-        let verb = line
-            .strip_prefix(&self.greeting())
-            .and_then(|rest| rest.strip_prefix(' '));
-        match verb {
-            Some(verb) => Ok((verb.to_owned(), stream)),
+        let request = (format::oldest()..=format::newest()).find_map(|format| {
+            line.strip_prefix(&self.greeting(format))
+                .and_then(|rest| rest.strip_prefix(' '))
+        });
+        match request {
+            Some(request) => Ok((request.parse(), stream)),
             None => Err(io::Error::new(ErrorKind::InvalidData, "no node of this cluster")),
         }
     }
 
-    fn greeting(&self) -> String {
-        format!("quartet 1 {:032x}", self.cluster.0)
+    fn greeting(&self, format: u32) -> String {
+        format!("quartet {format} {:032x}", self.cluster.0)
     }
 }
 
@@ -140,19 +143,19 @@ impl Callers {
     }
 }
 
-/// Takes a caller's verb: what it says follows on the stream.
+/// Accepts a caller's request; the stream continues with its answer.
 pub async fn accept(stream: &mut dyn Stream) -> io::Result<()> {
     stream.write_all(b"ok\n").await?;
     stream.flush().await
 }
 
-/// Refuses a caller's verb: nothing was done.
+/// Refuses a caller's request: nothing was done.
 pub async fn refuse(stream: &mut dyn Stream, reason: &str) -> io::Result<()> {
     stream.write_all(format!("no {reason}\n").as_bytes()).await?;
     stream.shutdown().await
 }
 
-/// Sends the result of a verb.
+/// Sends the result of a request.
 pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Result<()> {
     match ended {
         Ok(()) => accept(stream).await?,
@@ -166,7 +169,7 @@ pub async fn say(stream: &mut dyn Stream, ended: Result<(), String>) -> io::Resu
     stream.shutdown().await
 }
 
-/// Receives the result of a verb.
+/// Receives the result of a request.
 pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
     match read_line(stream).await?.as_str() {
         "ok" => Ok(()),
@@ -174,7 +177,7 @@ pub async fn hear_said(stream: &mut dyn Stream) -> io::Result<()> {
     }
 }
 
-/// One byte at a time: any input after the line belongs to the verb.
+/// One byte at a time: any input after the line belongs to the request.
 async fn read_line(stream: &mut dyn Stream) -> io::Result<String> {
     let mut line = Vec::new();
     loop {
@@ -263,21 +266,25 @@ mod tests {
         }
     }
 
-    /// Returns the answer of a node that takes every verb of its cluster and says it back, or the
-    /// bytes that reached a refused caller.
+    /// Returns the answer of a node that repeats each request of its cluster, or the bytes that
+    /// reached a refused caller.
     async fn calls(caller: Link, node: Link) -> io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let serving = tokio::spawn(async move {
             let (socket, _) = listener.accept().await.unwrap();
-            let (verb, mut stream) = node.hear(socket).await?;
+            let (request, mut stream) = node.hear(socket).await?;
             accept(stream.as_mut()).await?;
-            stream.write_all(verb.as_bytes()).await?;
+            stream.write_all(request.unwrap().to_string().as_bytes()).await?;
             stream.shutdown().await
         });
         let called = async {
             let mut said = String::new();
-            caller.call(&address, "say it").await?.read_to_string(&mut said).await?;
+            caller
+                .call(&address, &NodeRequest::MayTakeOver)
+                .await?
+                .read_to_string(&mut said)
+                .await?;
             Ok(said)
         };
         let said = called.await;
@@ -291,9 +298,9 @@ mod tests {
         let (ours, theirs) = (made(folder.path(), "ours"), made(folder.path(), "theirs"));
         let link = |cluster, certificates| Link::new(cluster, certificates).unwrap();
         let said = calls(link(CLUSTER, Some(&ours)), link(CLUSTER, Some(&ours))).await;
-        assert_eq!(said.unwrap(), "say it");
+        assert_eq!(said.unwrap(), "may-take-over");
         let said = calls(link(CLUSTER, None), link(CLUSTER, None)).await;
-        assert_eq!(said.unwrap(), "say it");
+        assert_eq!(said.unwrap(), "may-take-over");
         let strangers = [
             (link(CLUSTER, Some(&theirs)), link(CLUSTER, Some(&ours))),
             (link(CLUSTER, None), link(CLUSTER, Some(&ours))),

@@ -8,7 +8,11 @@
 //!                   clock_us (microseconds since 1970 when it was written), lag_records, lag_millis, hears
 //!                   (the number of the home that it hears, null if it hears none), hears_others (the
 //!                   same for each partition behind the first), process (another number for each
-//!                   process)
+//!                   process, and its number as a writer of the log), is_strict (durability
+//!                   `always` for the default database), applied and synced (records of the first partition), condition
+//!                   (what it does, in a word), disk_free_bytes, state_mismatches, state_hashes
+//!                   (of each partition the record of its last state hash, and that hash),
+//!                   formats (oldest and newest that its program writes and reads, and the written one)
 //! ```
 //!
 //! and reads those of all others, which nodes are configured, the nodes' reports to the log, and
@@ -17,22 +21,28 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use quartet_cluster::divergence::Hashes;
+use quartet_cluster::silence::{BEAT_EVERY, SILENCE, Turn};
+use quartet_cluster::state::Outlook;
+use quartet_engine::{Replication, StateHash};
 use quartet_log_replicated::copies::{self, Reached};
 use quartet_log_replicated::drive::ask;
 use quartet_log_replicated::{
     Answer, Compare, Configured, Failure, LeaseId, NodeId, Operation, PartitionId, Place, Request, Sequencer,
-    TermValue, configured, configured_request, configures, remove_request,
+    TermValue, UnfitFormat, Writer, configured, configured_request, configures, remove_request,
 };
 use quartet_model::LogSequence;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::silence::Turn;
+use super::clocks;
+use super::formats::{self, Formats, NotLearned};
 use crate::layers::parts::OtherNode;
 
 /// A node's key goes this long after its last renewal.
@@ -51,8 +61,8 @@ const MEMBERS_MAX: u32 = 1000;
 /// up to two seconds old.
 const CLOCK_OFF_MICROS: i64 = 5_000_000;
 
-/// A node whose lag exceeds this becomes home of no partition. Without writes the lag is measured
-/// once a second.
+/// A node with a greater lag becomes home of no partition. Without writes the lag is measured once
+/// a second.
 const LAG_RECORDS_MAX: u64 = 100;
 const LAG_MILLIS_MAX: u64 = 5000;
 
@@ -77,15 +87,36 @@ pub struct Member {
     /// The number of records between the node and the log's end.
     pub lag_records: u64,
     pub lag_millis: u64,
-    /// Another number for each process, by which two of one name see each other.
+    /// A different number for each process: two processes of one name detect each other by it.
     #[serde(default)]
     pub process: u64,
+    /// As home of the first partition it acknowledges writes of the default database only once they
+    /// are in the log. `process` is its number as a writer of the log.
+    #[serde(default)]
+    pub is_strict: bool,
     /// False while its disk is full.
     #[serde(default = "has_room")]
     pub has_room: bool,
     /// How often its state has differed from a home's, since the process before it ended.
     #[serde(default)]
     pub state_mismatches: u64,
+    /// The last records of the first partition that it has applied, and that are on its disk.
+    #[serde(default)]
+    pub applied: u64,
+    #[serde(default)]
+    pub synced: u64,
+    /// Whether it commits as home, or what it does otherwise, in a word or two.
+    #[serde(default)]
+    pub condition: String,
+    /// Free space where its data are; `None` if it is not known.
+    #[serde(default)]
+    pub disk_free_bytes: Option<u64>,
+    /// The formats that its program reads and writes.
+    #[serde(default)]
+    pub formats: Formats,
+    /// Its last state hash of each partition: the record, and 32 hexadecimal digits.
+    #[serde(default)]
+    pub state_hashes: Vec<Option<(u64, String)>>,
 }
 
 /// The default for a node that does not report it.
@@ -113,10 +144,29 @@ impl fmt::Display for NameTaken {
 
 impl std::error::Error for NameTaken {}
 
+/// Why a node must end.
+#[derive(Debug, thiserror::Error)]
+pub enum MustEnd {
+    #[error("{0}")]
+    Name(NameTaken),
+    /// Its program does not read what other nodes write.
+    #[error("{0}")]
+    Format(UnfitFormat),
+}
+
 /// Why a look at the other nodes has failed.
 enum LookError {
     Failed(Failure),
-    Taken(NameTaken),
+    Ends(MustEnd),
+}
+
+impl From<NotLearned> for LookError {
+    fn from(error: NotLearned) -> LookError {
+        match error {
+            NotLearned::Failed(failure) => LookError::Failed(failure),
+            NotLearned::Unfit(unfit) => LookError::Ends(MustEnd::Format(unfit)),
+        }
+    }
 }
 
 impl From<Failure> for LookError {
@@ -136,6 +186,8 @@ struct Kept {
     /// Another process's value in this node's key, and the number of consecutive reads that
     /// returned it.
     foreign: Option<(Vec<u8>, u32)>,
+    /// The last look had no answer.
+    has_failed: bool,
 }
 
 impl Kept {
@@ -182,15 +234,22 @@ pub struct View {
     reports: BTreeMap<(PartitionId, u64), Reached>,
     /// The term of each partition, as far as it was read.
     terms: Vec<ReadTerm>,
-    /// Each member's clock minus this node's, in microseconds.
+    /// The last record of each partition that any node had at the read before.
+    had: BTreeMap<PartitionId, LogSequence>,
+    /// Each member's clock minus this node's, in microseconds: the reading, or without one the
+    /// clock in the member's key, up to two seconds old.
     clocks_ahead: BTreeMap<u64, i64>,
+    /// The readings of the members' clocks.
+    read_clocks: BTreeMap<u64, i64>,
     /// The time of the first read of each member's present state.
     read_first: BTreeMap<u64, Instant>,
+    /// The members of etcd, as they described themselves last.
+    etcd: Vec<Value>,
 }
 
 /// The cluster as one node sees it.
 pub struct Members {
-    /// The place of the first partition, whose home is the cluster's home.
+    /// The place of the first partition. Its home is the cluster's home.
     place: Place,
     me: NodeId,
     /// As many nodes as the operator has said there are.
@@ -200,6 +259,10 @@ pub struct Members {
     redis_home: watch::Sender<Option<String>>,
     /// The home of each partition.
     homes: watch::Sender<Vec<Option<NodeId>>>,
+    /// The last heartbeat of each home, also of past homes.
+    heard: Mutex<BTreeMap<(PartitionId, u64), Instant>>,
+    /// A home may have changed: the next look is due.
+    is_due: AtomicBool,
 }
 
 impl Members {
@@ -211,12 +274,35 @@ impl Members {
             view: RwLock::default(),
             redis_home: watch::Sender::new(None),
             homes: watch::Sender::default(),
+            heard: Mutex::default(),
+            is_due: AtomicBool::new(false),
         })
+    }
+
+    /// The place of the first partition.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Makes the thread of [`Members::keep`] read the homes now: the log has shown another.
+    pub fn look_soon(&self) {
+        self.is_due.store(true, Ordering::SeqCst);
     }
 
     /// Watches the address of the home for Redis clients.
     pub fn redis_home(&self) -> watch::Receiver<Option<String>> {
         self.redis_home.subscribe()
+    }
+
+    /// Notes a heartbeat of a partition's home.
+    pub fn note_heard(&self, partition: PartitionId, home: NodeId, now: Instant) {
+        self.heard.lock().insert((partition, home.0), now);
+    }
+
+    /// Returns true if the node had sent no heartbeat as home for so long that it was suspected.
+    pub fn is_silent(&self, partition: PartitionId, home: NodeId, now: Instant) -> bool {
+        let heard = self.heard.lock().get(&(partition, home.0)).copied();
+        heard.is_some_and(|at| now.saturating_duration_since(at) >= SILENCE - BEAT_EVERY)
     }
 
     /// Watches the home of each partition.
@@ -228,17 +314,17 @@ impl Members {
         let view = self.view.read();
         let homes = view.homes(self.place.partitions());
         let home = homes[0];
-        self.homes.send_if_modified(|known| {
-            let is_news = *known != homes;
-            *known = homes;
+        self.homes.send_if_modified(|current| {
+            let is_news = *current != homes;
+            *current = homes;
             is_news
         });
         let redis = home.and_then(|home| view.members.get(&home.0)?.redis.clone());
         // One that is not known for a moment is no change.
-        self.redis_home.send_if_modified(|known| {
-            let is_news = redis.is_some() && *known != redis;
+        self.redis_home.send_if_modified(|current| {
+            let is_news = redis.is_some() && *current != redis;
             if is_news {
-                *known = redis;
+                *current = redis;
             }
             is_news
         });
@@ -262,8 +348,8 @@ impl Members {
         self.fit().iter().any(|node| *node != self.me)
     }
 
-    /// The nodes that could be home of any partition: they run, are not behind, their disks have
-    /// room, and their clocks are right.
+    /// The nodes that could be home of any partition: they run, do not lag, their disks have room,
+    /// and their clocks are right.
     pub fn fit(&self) -> Vec<NodeId> {
         self.view.read().fit(Instant::now())
     }
@@ -273,8 +359,21 @@ impl Members {
         self.view.read().homes(self.place.partitions())
     }
 
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
     pub fn member(&self, node: NodeId) -> Option<Member> {
         self.view.read().members.get(&node.0).cloned()
+    }
+
+    /// Returns true if the home with this number acknowledges writes of the default database only
+    /// once they are in the log. False: it does not, or it is not known.
+    pub fn is_strict(&self, home: Writer) -> bool {
+        let view = self.view.read();
+        let member = view.members.get(&home.node.0);
+        member.is_some_and(|member| member.is_strict && member.process == home.incarnation)
     }
 
     /// Returns true if an operator has removed this node.
@@ -329,16 +428,33 @@ impl Members {
         Some((home, member.clone()))
     }
 
-    /// This node's rank among the candidates to replace the `home` of a partition.
-    pub fn turn(&self, partition: PartitionId, home: Option<NodeId>) -> Turn {
-        self.view.read().turn(self.me, partition, home)
+    /// The newest reads of a partition. `own`: the figures of this node's log.
+    pub fn outlook(&self, partition: PartitionId, own: &Replication) -> Outlook {
+        let view = self.view.read();
+        let home = view.term(partition).map(|term| term.writer);
+        let node = home.map(|home| home.node);
+        Outlook {
+            home,
+            read_began: view.term_read_began(partition),
+            is_heard_elsewhere: node
+                .is_some_and(|node| view.is_heard_elsewhere(self.me, partition, node, Instant::now())),
+            turn: view.turn(self.me, partition, node),
+            hashes: Hashes {
+                own: own.own_hash,
+                recorded: own.recorded_hash,
+                other_hashes: view.other_hashes(self.me, partition),
+            },
+        }
     }
 
-    /// Returns true if another node has recently reported, within a few renewals, that it hears
-    /// this home of a partition.
-    pub fn is_heard_elsewhere(&self, partition: PartitionId, home: NodeId) -> bool {
-        let view = self.view.read();
-        view.is_heard_elsewhere(self.me, partition, home, Instant::now())
+    /// The members of etcd, as they described themselves last.
+    pub fn etcd(&self) -> Vec<Value> {
+        self.view.read().etcd.clone()
+    }
+
+    /// Notes the members of etcd, as they describe themselves.
+    pub fn note_etcd(&self, members: Vec<Value>) {
+        self.view.write().etcd = members;
     }
 
     /// Keeps this node's key and its hold, and reads the others' keys, until `is_over`.
@@ -357,20 +473,24 @@ impl Members {
         needed: impl Fn() -> Vec<LogSequence>,
         is_home_silent: impl Fn() -> bool,
         is_over: impl Fn() -> bool,
-    ) -> Result<(), NameTaken> {
+    ) -> Result<(), MustEnd> {
         let (mut kept, mut looked, mut was_silent) = (Kept::default(), None::<Instant>, false);
         while !is_over() {
             let is_silent = is_home_silent();
             if was_silent != is_silent || looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
                 (looked, was_silent) = (Some(Instant::now()), is_silent);
-                match self.look(sequencer, &mut kept, &own(), &needed()) {
+                let result = self.look(sequencer, &mut kept, &own, &needed());
+                kept.has_failed = result.is_err();
+                match result {
                     Ok(()) => {}
-                    Err(LookError::Taken(taken)) => return Err(taken),
+                    Err(LookError::Ends(reason)) => return Err(reason),
                     Err(LookError::Failed(error)) => {
                         tracing::debug!(%error, "the cluster's members could not be read");
+                        // The others wait until this node's key says that the home is silent.
+                        looked = looked.filter(|_| !is_silent);
                     }
                 }
-            } else if is_silent {
+            } else if self.is_due.swap(false, Ordering::SeqCst) || is_silent {
                 let _ = self.look_once(sequencer);
             }
             std::thread::sleep(LOOK_AT_TERM_EVERY);
@@ -405,13 +525,20 @@ impl Members {
         &self,
         sequencer: &mut dyn Sequencer,
         kept: &mut Kept,
-        own: &Member,
+        own: &dyn Fn() -> Member,
         needed: &[LogSequence],
     ) -> Result<(), LookError> {
-        match self.keep_own(sequencer, kept, own, needed) {
+        // An etcd that elects a leader answers a waiting read as soon as it has one. A write that
+        // it got before is lost, and a renewal waits for a second.
+        if kept.has_failed {
+            self.read_terms(sequencer)?;
+        }
+        match self.keep_own(sequencer, kept, &own(), needed) {
             Ok(()) | Err(LookError::Failed(Failure::NoRoom)) => {}
             Err(error) => return Err(error),
         }
+        // After this node's own key: `Agreed` has the reason.
+        formats::learn(sequencer, &self.place)?;
         self.read_terms(sequencer)?;
         Ok(self.read_members(sequencer)?)
     }
@@ -457,11 +584,11 @@ impl Members {
         for _ in 0..3 {
             let value = serde_json::to_vec(own).expect("texts and numbers are JSON");
             let answer = ask(sequencer, self.put(kept.value.clone(), value.clone(), lease))?;
-            let Answer::Refused { found } = answer else {
+            let Answer::Refused { values } = answer else {
                 (kept.value, kept.is_written, kept.foreign) = (Some(value), true, None);
                 return Ok(());
             };
-            let found = found.into_iter().next().flatten();
+            let found = values.into_iter().next().flatten();
             if let Some((value, other)) = found.as_ref().and_then(|value| Some((value, member_of(value)?)))
                 && other.process != own.process
             {
@@ -471,7 +598,7 @@ impl Members {
                     false => Foreign::LeftOver,
                 };
                 match foreign {
-                    Foreign::Alive => return Err(LookError::Taken(other.has_the_name())),
+                    Foreign::Alive => return Err(LookError::Ends(MustEnd::Name(other.has_the_name()))),
                     Foreign::Unknown => return Ok(()),
                     Foreign::LeftOver => {}
                 }
@@ -501,7 +628,7 @@ impl Members {
         let rows = ask(sequencer, configured_request(&self.place))?;
         let mut view = self.view.write();
         view.take_members(&self.keys().0, &members, began, now_us());
-        view.reports = reports;
+        view.take_reports(reports);
         view.configured = configured(&self.place, &rows).unwrap_or_default();
         drop(view);
         self.tell_of_home();
@@ -556,12 +683,20 @@ impl Members {
 }
 
 impl Member {
-    /// The home of a partition as heard by the node.
+    /// The home of a partition as the node reports it.
     fn hears(&self, partition: PartitionId) -> Option<u64> {
         match partition.0.checked_sub(1) {
             None => self.hears,
             Some(index) => *self.hears_others.get(index as usize)?,
         }
+    }
+
+    /// Its last state hash of a partition.
+    fn state_hash(&self, partition: PartitionId) -> Option<StateHash> {
+        let (at, hash) = self.state_hashes.get(partition.0 as usize)?.as_ref()?;
+        let hash = u128::from_str_radix(hash, 16).ok()?;
+        let at = LogSequence(*at);
+        Some(StateHash { at, hash })
     }
 
     fn has_the_name(self) -> NameTaken {
@@ -590,8 +725,42 @@ impl View {
             self.read_first.entry(*id).or_insert(now);
         }
         self.members = members;
-        let ahead = |member: &Member| member.clock_us as i64 - now_us as i64;
-        self.clocks_ahead = self.members.iter().map(|(id, member)| (*id, ahead(member))).collect();
+        let key_offset = |member: &Member| member.clock_us as i64 - now_us as i64;
+        let ahead = |(id, member): (&u64, &Member)| {
+            let reading = self.read_clocks.get(id).copied();
+            (*id, reading.unwrap_or_else(|| key_offset(member)))
+        };
+        self.clocks_ahead = self.members.iter().map(ahead).collect();
+    }
+
+    fn take_reports(&mut self, reports: BTreeMap<(PartitionId, u64), Reached>) {
+        self.had.clear();
+        for ((partition, _), reached) in &self.reports {
+            let had = self.had.entry(*partition).or_insert(LogSequence::ZERO);
+            *had = reached.applied.max(*had);
+        }
+        self.reports = reports;
+    }
+
+    /// The number of records that another node had a second ago and this node still does not have.
+    /// A node that is cut off from the log reports a lag of zero.
+    fn missing_records(&self, id: u64) -> u64 {
+        let missing = self.had.iter().filter_map(|(partition, had)| {
+            let applied = match self.reports.get(&(*partition, id)) {
+                Some(reached) => reached.applied.0,
+                // It has not reported yet.
+                None if *partition == PartitionId(0) => self.members.get(&id)?.applied,
+                None => return None,
+            };
+            Some(had.0.saturating_sub(applied))
+        });
+        missing.max().unwrap_or_default()
+    }
+
+    /// How far a clock is ahead of the median of all.
+    fn clock_ahead(&self, ahead: i64) -> i64 {
+        let mut all: Vec<i64> = self.clocks_ahead.values().copied().collect();
+        ahead - clocks::median(&mut all).unwrap_or_default()
     }
 
     fn take_term(&mut self, partition: PartitionId, term: Option<TermValue>, began: Instant) {
@@ -653,9 +822,15 @@ impl View {
                 .reports
                 .get(&(partition, id))
                 .map_or(0, |reached| reached.applied.0);
-            // The most advanced node is first, then the node with fewer homes, then the lower
-            // number.
-            (std::cmp::Reverse(applied), self.homes_of(NodeId(id)), id)
+            let hash = self.members.get(&id).and_then(|member| member.state_hash(partition));
+            // A node without a comparison of its state since its start is after all others. The
+            // most advanced node is first, then the node with fewer homes, then the lower number.
+            (
+                hash.is_none(),
+                std::cmp::Reverse(applied),
+                self.homes_of(NodeId(id)),
+                id,
+            )
         };
         let others = self
             .members
@@ -675,11 +850,20 @@ impl View {
         others.any(|(id, member)| member.hears(partition) == Some(home.0) && is_recent(id))
     }
 
+    /// The last state hash of each other configured node. One that does not run has none: it may
+    /// return, and decide.
+    fn other_hashes(&self, me: NodeId, partition: PartitionId) -> BTreeMap<NodeId, Option<StateHash>> {
+        let configured = self.configured.iter().filter(|(_, row)| !row.is_removed);
+        let ids = self.members.keys().copied().map(NodeId);
+        let others = ids.chain(configured.map(|(id, _)| *id)).filter(|id| *id != me);
+        let hash = |id: NodeId| self.members.get(&id.0)?.state_hash(partition);
+        others.map(|id| (id, hash(id))).collect()
+    }
+
     fn fit(&self, now: Instant) -> Vec<NodeId> {
         let is_right = |id: &u64| {
-            self.clocks_ahead
-                .get(id)
-                .is_some_and(|ahead| ahead.abs() <= CLOCK_OFF_MICROS)
+            let ahead = self.clocks_ahead.get(id);
+            ahead.is_some_and(|ahead| self.clock_ahead(*ahead).abs() <= CLOCK_OFF_MICROS)
         };
         let is_recent = |id: &u64| self.read_first.get(id).is_some_and(|first| now - *first < 2 * RECENT);
         let is_fit = |(id, member): &(&u64, &Member)| {
@@ -704,9 +888,26 @@ impl Members {
         self.view.read().home_of(partition).map(str::to_owned)
     }
 
-    /// The cluster as this node sees it, for an operator.
-    pub fn describe(&self) -> Value {
-        let view = self.view.read();
+    /// Notes how far the other nodes' clocks are ahead of this node's, in microseconds.
+    pub fn note_clocks(&self, readings: BTreeMap<u64, i64>) {
+        let mut view = self.view.write();
+        view.read_clocks = readings;
+        view.read_clocks.insert(self.me.0, 0);
+        let View {
+            clocks_ahead,
+            read_clocks,
+            members,
+            ..
+        } = &mut *view;
+        let readings = read_clocks.iter().filter(|(id, _)| members.contains_key(id));
+        clocks_ahead.extend(readings.map(|(id, ahead)| (*id, *ahead)));
+    }
+
+    /// The cluster as this node sees it, for an operator. `own`: this node's present record, newer
+    /// than the one in etcd.
+    pub fn describe(&self, own: Member) -> Value {
+        let mut view = self.view();
+        view.members.insert(self.me.0, own);
         let home = view.home(PartitionId(0));
         let node = |(id, member): (&u64, &Member)| {
             let reached = view.reports.get(&(PartitionId(0), *id));
@@ -717,13 +918,16 @@ impl Members {
                 "address": member.address,
                 "endpoints": member.endpoints,
                 "is_home": home == Some(NodeId(*id)),
-                "applied": reached.map(|reached| reached.applied.0),
-                "synced": reached.map(|reached| reached.synced.0),
-                "lag_records": member.lag_records,
+                "condition": member.condition,
+                "applied": reached.map_or(member.applied, |reached| reached.applied.0),
+                "synced": reached.map_or(member.synced, |reached| reached.synced.0),
+                "lag_records": member.lag_records.max(view.missing_records(*id)),
                 "lag_milliseconds": member.lag_millis,
                 "has_room": member.has_room,
+                "disk_free_bytes": member.disk_free_bytes,
+                "formats": member.formats,
                 "state_mismatches": member.state_mismatches,
-                "clock_ahead_milliseconds": view.clocks_ahead.get(id).map(|micros| micros / 1000),
+                "clock_ahead_milliseconds": view.read_clocks.get(id).map(|ahead| view.clock_ahead(*ahead) / 1000),
             })
         };
         let is_away = |(id, row): &&(NodeId, Configured)| !row.is_removed && !view.members.contains_key(&id.0);
@@ -784,8 +988,15 @@ mod tests {
                 lag_records: 0,
                 lag_millis: 0,
                 process: 0,
+                is_strict: false,
                 has_room: true,
                 state_mismatches: 0,
+                applied: 0,
+                synced: 0,
+                condition: String::new(),
+                disk_free_bytes: None,
+                formats: Formats::default(),
+                state_hashes: Vec::new(),
             };
             let key = [PREFIX, format!("{id:016x}").as_bytes()].concat();
             (key, serde_json::to_vec(&member).unwrap())
@@ -794,6 +1005,33 @@ mod tests {
             entries: hears.iter().map(entry).collect(),
             more: false,
         }
+    }
+
+    /// A node compares its state with the hashes in the keys of the others.
+    #[test]
+    fn state_hashes_of_other_nodes_are_read_from_their_keys() {
+        let mut view = View::default();
+        view.take_members(
+            PREFIX,
+            &members(&[(1, None), (2, None), (3, None)], 1),
+            Instant::now(),
+            0,
+        );
+        let hash = |digits: &str| vec![None, Some((7, digits.to_owned()))];
+        view.members.get_mut(&1).unwrap().state_hashes = hash("ff");
+        view.members.get_mut(&3).unwrap().state_hashes = hash("no digits");
+        let at = LogSequence(7);
+        let of_first = Some(StateHash { at, hash: 255 });
+        let others = |of_first| BTreeMap::from([(NodeId(1), of_first), (NodeId(3), None)]);
+        assert_eq!(view.other_hashes(ME, PartitionId(1)), others(of_first));
+        assert_eq!(view.other_hashes(ME, PartitionId(0)), others(None));
+        // A node that was compared with others is the first to take over.
+        let rank = |partition| view.turn(ME, PartitionId(partition), None).rank;
+        assert_eq!([rank(0), rank(1)], [1, 1]);
+        let rank = |partition| view.turn(NodeId(3), PartitionId(partition), Some(ME)).rank;
+        assert_eq!([rank(0), rank(1)], [1, 1]);
+        let rank = |partition| view.turn(NodeId(1), PartitionId(partition), Some(ME)).rank;
+        assert_eq!([rank(0), rank(1)], [0, 0]);
     }
 
     /// A single node without contact to the home does not depose it if another node hears it.
@@ -859,6 +1097,52 @@ mod tests {
         reaches(3, partition, 6);
         reaches(3, PartitionId(0), 100);
         assert_eq!([rank(&view, 2), rank(&view, 3)], [0, 1]);
+    }
+
+    /// A node that was cut off reported a lag of zero, and status showed it.
+    #[test]
+    fn a_node_misses_records_that_another_had_before() {
+        let mut view = View::default();
+        let reports = |home: u64, other: u64| {
+            let reached = |applied| Reached {
+                partition: PartitionId(0),
+                applied: LogSequence(applied),
+                synced: LogSequence(applied),
+            };
+            BTreeMap::from([
+                ((PartitionId(0), 1), reached(home)),
+                ((PartitionId(0), 2), reached(other)),
+            ])
+        };
+        view.take_reports(reports(2_000, 100));
+        assert_eq!(view.missing_records(2), 0, "not known yet");
+        view.take_reports(reports(2_500, 100));
+        assert_eq!([view.missing_records(1), view.missing_records(2)], [0, 1_900]);
+        // Records of the last second are no lag.
+        view.take_reports(reports(3_000, 2_500));
+        assert_eq!(view.missing_records(2), 0);
+    }
+
+    /// A home with a wrong clock took every other node for unfit, and handed over to none.
+    #[test]
+    fn clocks_are_compared_with_the_median() {
+        let (mut view, start) = (View::default(), Instant::now());
+        let hour = 3_600_000_000_u64;
+        view.take_members(
+            PREFIX,
+            &members(&[(1, Some(1)), (2, Some(1)), (3, Some(1))], hour),
+            start,
+            2 * hour,
+        );
+        view.read_clocks = BTreeMap::from([(1, 0), (2, -(hour as i64)), (3, -(hour as i64))]);
+        view.take_members(
+            PREFIX,
+            &members(&[(1, Some(1)), (2, Some(1)), (3, Some(1))], hour),
+            start,
+            2 * hour,
+        );
+        assert_eq!(view.fit(start), [NodeId(2), NodeId(3)]);
+        assert!(view.is_clock_off(NodeId(1)));
     }
 
     /// Nodes of earlier versions report only the first partition.
@@ -959,8 +1243,15 @@ mod tests {
                     lag_records: 0,
                     lag_millis: 0,
                     process,
+                    is_strict: false,
                     has_room: true,
                     state_mismatches: 0,
+                    applied: 0,
+                    synced: 0,
+                    condition: String::new(),
+                    disk_free_bytes: None,
+                    formats: Formats::default(),
+                    state_hashes: Vec::new(),
                 },
             }
         }
@@ -974,8 +1265,8 @@ mod tests {
             self.own.clock_us += 1;
             let looked = self
                 .members
-                .look(&mut self.etcd, &mut self.kept, &self.own, &[LogSequence(1)]);
-            !matches!(looked, Err(LookError::Taken(_)))
+                .look(&mut self.etcd, &mut self.kept, &|| self.own.clone(), &[LogSequence(1)]);
+            !matches!(looked, Err(LookError::Ends(_)))
         }
     }
 

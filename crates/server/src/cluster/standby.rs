@@ -8,7 +8,8 @@ use anyhow::Result;
 use quartet_layer_redis::Identity;
 use tokio::sync::watch;
 
-use super::forward::{ForwardEntrance, HomeCaller, Pages, Protocol};
+use super::carrying::{Carriers, HomeCaller};
+use super::forward::{ForwardEntrance, Pages, Protocol};
 use crate::connections::accept::Listener;
 use crate::listeners::Endpoint;
 use crate::process;
@@ -20,17 +21,21 @@ use crate::settings::{Listen, Settings};
 /// The listeners of a node that is not home, and their threads.
 pub struct Standby {
     threads: Threads,
-    /// Ends what is still waited for.
-    hurry: watch::Sender<bool>,
     /// Never signalled: such a node has no buffers to purge.
     _purges: watch::Sender<()>,
 }
 
 impl Standby {
-    pub fn begin(foundation: &Foundation, home: &Arc<HomeCaller>, pages: Arc<Pages>) -> Result<Standby> {
+    /// `carriers` serve the connections, which outlive the listeners.
+    pub fn begin(
+        foundation: &Foundation,
+        home: &Arc<HomeCaller>,
+        pages: &Arc<Pages>,
+        carriers: &Arc<Carriers>,
+    ) -> Result<Standby> {
         let tls = foundation.tls.clone();
         let stranger_bytes = tls.stranger_bytes().clone();
-        let (mut listeners, hurry) = (Vec::new(), watch::Sender::new(false));
+        let mut listeners = Vec::new();
         for (name, protocol, listens) in passed_on(&foundation.settings) {
             let Some((socket, _)) = foundation.sockets.bind(listens.address(), name)? else {
                 continue;
@@ -42,7 +47,7 @@ impl Standby {
                 limit: foundation.limit.clone(),
                 tls: tls.clone(),
                 pages: (protocol == Protocol::Http).then(|| pages.clone()),
-                hurry: hurry.subscribe(),
+                carriers: carriers.clone(),
             };
             listeners.push(Listener {
                 name,
@@ -70,25 +75,12 @@ impl Standby {
         threads.spawn("cycles", move || process::cycles::run(cycles, stopped))?;
         Ok(Standby {
             threads,
-            hurry,
             _purges: purges,
         })
     }
 
-    /// Accepts no more clients and closes all connections, except for HTTP requests that the home
-    /// is answering.
-    pub fn stop(&self) {
-        self.threads.stop();
-    }
-
-    /// Returns true once nothing is left of it.
-    pub fn has_ended(&self) -> bool {
-        self.threads.have_ended()
-    }
-
-    /// Closes all connections.
+    /// Accepts no more clients. Forwarded connections stay open.
     pub fn end(self) {
-        self.hurry.send_replace(true);
         self.threads.end();
     }
 }
@@ -101,6 +93,7 @@ fn sentinel_of(foundation: &Foundation) -> Sentinel {
     let identity = Identity {
         run_id: random_hexadecimal(40),
         process_id: std::process::id(),
+        redis_version: settings.redis.redis_version,
         ..Identity::default()
     };
     Sentinel {
@@ -111,7 +104,7 @@ fn sentinel_of(foundation: &Foundation) -> Sentinel {
     }
 }
 
-/// The listeners whose clients are passed on.
+/// The listeners that forward their clients.
 fn passed_on(settings: &Settings) -> [(&'static str, Protocol, Listen); 6] {
     [
         ("redis", Protocol::Redis, settings.redis.listen),

@@ -50,7 +50,7 @@ impl Waiting {
         let (what, stop) = (waiting.what.clone(), waiting.stop.subscribe());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let serve = move || {
-            let served = runtime.block_on(serve(socket, tls, what, stop));
+            let served = runtime.block_on(serve(socket.socket, tls, what, stop));
             if let Err(error) = served {
                 tracing::warn!(%error, "health cannot be asked for while the node joins");
             }

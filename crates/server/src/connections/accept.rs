@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::connections::handoff::{Arrival, Inbox};
+use crate::connections::sockets::{LISTEN_BACKLOG, Listening};
 use crate::connections::waker::ThreadWaker;
 use crate::limits::connection_limit::{ACCEPT_RETRY, AcceptErrors};
 
@@ -18,6 +19,18 @@ pub trait Entrance: Send + Sync {
     /// The other end of the socket may be another node, which passes the client's bytes on. `None`:
     /// there is no place left.
     fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e>;
+
+    /// Admits a connection that has left another home. `_state` is the state of its session, which
+    /// is empty for a new session or a protocol without sessions.
+    fn admit_carried<'e>(
+        &'e self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        thread_waker: &'e Arc<ThreadWaker>,
+        _state: Vec<u8>,
+    ) -> Admitting<'e> {
+        self.admit(socket, peer, thread_waker)
+    }
 
     /// No new connections arrive any more.
     fn closed(&self) {}
@@ -30,25 +43,35 @@ pub type Admitting<'e> = Pin<Box<dyn Future<Output = io::Result<Option<Box<dyn A
 pub struct Listener {
     /// As in `--listen-NAME`.
     pub name: &'static str,
-    pub socket: std::net::TcpListener,
+    pub socket: Listening,
     pub entrance: Arc<dyn Entrance>,
 }
 
 impl Listener {
     pub async fn accept(self, threads: Vec<Inbox>, mut stop: watch::Receiver<bool>) {
-        let listener = match self
-            .socket
-            .set_nonblocking(true)
-            .and_then(|()| tokio::net::TcpListener::from_std(self.socket))
-        {
+        let listener = match self.socket.socket.try_clone().and_then(in_runtime) {
             Ok(listener) => listener,
             Err(error) => return tracing::error!(%error, "cannot accept connections"),
         };
-        let (mut turn, mut errors) = (0, AcceptErrors::default());
-        while !*stop.borrow() {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.changed() => continue,
+        let (mut turn, mut errors, mut waiting_max) = (0, AcceptErrors::default(), LISTEN_BACKLOG);
+        loop {
+            let is_stopped = *stop.borrow();
+            let accepted = match is_stopped {
+                // A connection that waits when the socket is closed is reset, perhaps while its
+                // client sends: some clients take no notice of that.
+                true if self.socket.is_last() && waiting_max > 0 => match self.socket.socket.accept() {
+                    Ok((socket, peer)) => {
+                        waiting_max -= 1;
+                        connection_in_runtime(socket).map(|socket| (socket, peer))
+                    }
+                    Err(_) => break,
+                },
+                // The next service accepts them.
+                true => break,
+                false => tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    _ = stop.changed() => continue,
+                },
             };
             let thread = &threads[turn % threads.len()];
             let admitted = match accepted {
@@ -68,6 +91,18 @@ impl Listener {
                 }
             }
         }
+        // At once: no connection is to arrive between the last look and the end of the socket.
+        drop((listener, self.socket));
         self.entrance.closed();
     }
+}
+
+fn in_runtime(socket: std::net::TcpListener) -> io::Result<tokio::net::TcpListener> {
+    socket.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(socket)
+}
+
+fn connection_in_runtime(socket: std::net::TcpStream) -> io::Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    TcpStream::from_std(socket)
 }

@@ -30,7 +30,7 @@ pub struct ThreadWaiters {
     are_shared: bool,
 }
 
-/// The arrival of a request whose partition is not known yet.
+/// The arrival of a request before its partition is known.
 #[derive(Clone, Debug, Default)]
 pub struct Arrivals {
     first: Arrival,
@@ -53,6 +53,7 @@ pub struct DurableWaiters {
 
 /// The longest wait for the engine's signal that the lock is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOOK_AGAIN_HELD: Duration = Duration::from_millis(5);
 const LOOK_AGAIN_SOON: Duration = Duration::from_millis(1);
 /// A shorter sync costs less than the way to the flusher's thread and back.
 const SYNC_MICROS_LONG: u64 = 200;
@@ -107,22 +108,22 @@ impl ThreadWaiters {
         &self.all[self.partitions.place(partition)]
     }
 
-    /// The connection whose turn it is has this thread to itself.
+    /// True if no other connection waits for this thread.
     pub fn is_alone(&self) -> bool {
         self.all[0].is_alone()
     }
 
-    /// The arrival of requests whose partition is not known yet. Only logs that nodes share need
+    /// The arrival of requests before their partition is known. Only logs that nodes share need
     /// one.
     #[inline]
     pub fn arrivals(&self, durability: Durability) -> Arrivals {
         if !self.are_shared {
             return Arrivals::default();
         }
-        let others = self.all[1..].iter().map(|waiters| waiters.arrival(durability));
+        let further = self.all[1..].iter().map(|waiters| waiters.arrival(durability));
         Arrivals {
             first: self.all[0].arrival(durability),
-            others: others.collect(),
+            others: further.collect(),
         }
     }
 
@@ -172,7 +173,7 @@ impl DurableWaiters {
         }
     }
 
-    /// The connection whose turn it is has this thread to itself.
+    /// True if no other connection waits for this thread.
     pub fn is_alone(&self) -> bool {
         self.thread_turns.is_alone()
     }
@@ -215,6 +216,18 @@ impl DurableWaiters {
         .await
     }
 
+    /// Completes once it is shown that this node was home after the arrival: the condition of an
+    /// answer that is no execution's and rests on what the node believes. An error if it is not
+    /// home.
+    pub async fn shown_home(&self, arrival: Arrival) -> Result<(), Lost> {
+        // Where this node is not home, nothing will show it.
+        if !self.is_home() {
+            return Err(Lost);
+        }
+        let dependency = Dependency::ZERO;
+        self.released(Hold { dependency, arrival }).await
+    }
+
     /// Completes once `dependency` is durable, with an error if it never will be.
     pub async fn durable(&self, dependency: Dependency) -> Result<(), Lost> {
         let arrival = self.engine.arrival(Durability::Always);
@@ -224,6 +237,11 @@ impl DurableWaiters {
     /// False while requests of the partition are refused here.
     pub fn is_home(&self) -> bool {
         self.engine.is_home()
+    }
+
+    /// Requests wait for a hand-over.
+    pub fn are_requests_held(&self) -> bool {
+        self.engine.are_requests_held()
     }
 
     /// Writers wait until the store has been flushed.
@@ -236,7 +254,10 @@ impl DurableWaiters {
     pub async fn free(&self) {
         let mut released = pin!(self.released.notified());
         released.as_mut().enable();
-        if self.engine.is_behind() {
+        if self.engine.are_requests_held() {
+            // The end of the layers notifies no waiting task.
+            tokio::time::sleep(LOOK_AGAIN_HELD).await;
+        } else if self.engine.is_behind() {
             let _ = tokio::time::timeout(LOOK_AGAIN, released).await;
         } else if !self.engine.is_busy() {
             // It was released just now, and may be busy again.
@@ -277,9 +298,9 @@ async fn wake_when_settled(engine: Arc<Engine>, moved: Arc<Notify>, waiting: Arc
         // The remaining holds wait for the next round; the queries keep the engine's notifications
         // coming.
         let first = waiting.durable.peek().map(|Reverse(first)| first.hold);
-        let asked = [first, waiting.confirmed.first().map(|first| first.hold)];
+        let holds = [first, waiting.confirmed.first().map(|first| first.hold)];
         let is_settled = |hold: &Hold| engine.settled(hold.dependency, hold.arrival) != Settled::NotYet;
-        if asked.iter().flatten().any(is_settled) {
+        if holds.iter().flatten().any(is_settled) {
             moved.notify_one();
         }
     }

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
@@ -12,26 +14,43 @@ use parking_lot::Mutex;
 use crate::connections::port_owner;
 
 #[derive(Default)]
-pub struct Sockets(Mutex<HashMap<&'static str, TcpListener>>);
+pub struct Sockets {
+    bound: Mutex<HashMap<&'static str, TcpListener>>,
+    are_closed: Arc<AtomicBool>,
+}
+
+/// A handle of a listening socket, for one service.
+pub struct Listening {
+    pub socket: TcpListener,
+    are_closed: Arc<AtomicBool>,
+}
+
+impl Listening {
+    /// Returns true once no other service will accept from this socket.
+    pub fn is_last(&self) -> bool {
+        self.are_closed.load(Ordering::SeqCst)
+    }
+}
 
 impl Sockets {
     /// A handle of the listener of `--listen-NAME`, and its address; `None`: it is off.
-    pub fn bind(&self, address: Option<SocketAddr>, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
+    pub fn bind(&self, address: Option<SocketAddr>, name: &'static str) -> Result<Option<(Listening, SocketAddr)>> {
         let Some(address) = address else {
             return Ok(None);
         };
-        let mut bound = self.0.lock();
+        let mut bound = self.bound.lock();
         if !bound.contains_key(name) {
             bound.insert(name, listen(address, name)?);
         }
         let socket = bound[name].try_clone()?;
         let address = socket.local_addr()?;
-        Ok(Some((socket, address)))
+        let are_closed = self.are_closed.clone();
+        Ok(Some((Listening { socket, are_closed }, address)))
     }
 
     /// The addresses of all listeners by name.
     pub fn addresses(&self) -> BTreeMap<String, String> {
-        let bound = self.0.lock();
+        let bound = self.bound.lock();
         let address = |(name, socket): (&&'static str, &TcpListener)| {
             let address = socket.local_addr().ok()?;
             Some(((*name).to_owned(), address.to_string()))
@@ -41,7 +60,8 @@ impl Sockets {
 
     /// Refuses connections from the moment at which the last handle is dropped.
     pub fn close(&self) {
-        self.0.lock().clear();
+        self.are_closed.store(true, Ordering::SeqCst);
+        self.bound.lock().clear();
     }
 }
 
@@ -70,4 +90,5 @@ fn cannot_listen(address: SocketAddr, name: &str) -> String {
     )
 }
 
-const LISTEN_BACKLOG: u32 = 1024;
+/// Most connections that wait until they are accepted.
+pub const LISTEN_BACKLOG: u32 = 1024;

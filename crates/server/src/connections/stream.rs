@@ -1,10 +1,14 @@
 //! A connection's bytes, over any transport.
 
+use std::any::Any;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::connections::tls::{Encrypted, EncryptedStream};
 
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -12,6 +16,34 @@ const BUFFER_BYTES: usize = 16 << 10;
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// The socket, for a thread of another runtime; `None` if what it carries is encrypted.
+pub fn clear_socket<S: AsyncRead + 'static>(stream: S) -> Option<std::net::TcpStream> {
+    let stream: Box<dyn Any> = Box::new(stream);
+    stream.downcast::<TcpStream>().ok()?.into_std().ok()
+}
+
+/// Makes the end of a connection a reset, also where the process ends.
+pub fn end_by_reset<S: 'static>(stream: &S) {
+    // A closed connection needs no reset.
+    let _ = socket_of(stream).map(TcpStream::set_zero_linger);
+}
+
+/// Takes [`end_by_reset`] back.
+pub fn end_as_usual<S: 'static>(stream: &S) {
+    let _ = socket_of(stream).map(|socket| rustix::net::sockopt::set_socket_linger(socket, None));
+}
+
+/// The socket below a stream; `None` for a pipe in memory.
+fn socket_of<S: 'static>(stream: &S) -> Option<&TcpStream> {
+    let stream: &dyn Any = stream;
+    let boxed = stream.downcast_ref::<Encrypted>().map(|boxed| &**boxed);
+    let encrypted = boxed.or_else(|| stream.downcast_ref::<EncryptedStream>());
+    match encrypted {
+        Some(encrypted) => Some(encrypted.get_ref().0.socket()),
+        None => stream.downcast_ref(),
+    }
+}
 
 /// Returns true if nothing was received unexpectedly, not even the end: an idle connection can be
 /// reused.

@@ -1,15 +1,16 @@
 //! TLS on a port that also accepts clear text: the first byte decides.
 //!
-//! A TLS connection begins with a handshake record, 0x16, which begins no request of HTTP, RESP or
-//! the key-value protocol. HTTP/1.1 and HTTP/2 are agreed upon in the handshake (ALPN). Without a
-//! certificate everything is taken for clear text.
+//! The first byte of a TLS connection is that of a handshake record, 0x16. No request of HTTP, RESP
+//! or the key-value protocol starts with it. HTTP/1.1 and HTTP/2 are agreed upon in the handshake
+//! (ALPN). Without a certificate each connection is in clear text.
 //!
 //! All listeners share one certificate. It is read again when a file has changed, on SIGHUP and by
-//! CONFIG SET; open connections keep the one they began with. An unusable certificate changes
-//! nothing: the old one stays and the log says why. Where TLS is required, a peer that begins in
-//! clear text is closed at its first byte.
+//! CONFIG SET; open connections keep the certificate of their handshake. An unusable certificate
+//! changes nothing: the old one stays and the log says why. Where TLS is required, a peer that
+//! sends clear text is closed at its first byte.
 //!
-//! A handshake is bounded in time and in bytes, and its bytes count among those of strangers.
+//! A handshake is bounded in time and in bytes, and its bytes count among those of unauthenticated
+//! peers.
 
 use std::io;
 use std::net::IpAddr;
@@ -151,7 +152,7 @@ pub enum Speaks {
 }
 
 impl Tls {
-    /// None yet: clear text alone. `is_required`: none of that either once there is a certificate.
+    /// No certificate yet: clear text only. `is_required`: clear text is refused once there is one.
     pub fn absent(stranger_bytes: Arc<StrangerBytes>, is_required: bool) -> Arc<Tls> {
         Arc::new(Tls {
             stranger_bytes,
@@ -308,8 +309,8 @@ pub struct TlsEntrance {
 }
 
 impl TlsEntrance {
-    /// Waits for the first byte and tells whether it begins a handshake. Errors: it does not, and
-    /// clear text is refused.
+    /// Waits for the first byte and returns true if it starts a handshake. Errors: it is clear
+    /// text, and clear text is refused.
     pub async fn is_asked_for(&self, socket: &TcpStream) -> io::Result<bool> {
         let mut first = [0];
         socket.peek(&mut first).await?;
@@ -334,7 +335,8 @@ impl TlsEntrance {
     }
 }
 
-pub type Encrypted = Box<TlsStream<Handshaking>>;
+pub type Encrypted = Box<EncryptedStream>;
+pub type EncryptedStream = TlsStream<Handshaking>;
 
 /// A connection of either kind.
 pub enum Transport {

@@ -62,14 +62,14 @@ mod tests {
     #[test]
     fn a_connection_with_all_recent_turns_is_the_only_active_one() {
         let thread_turns = ThreadTurns::default();
-        let mut one = pin!(thread_turns.with(std::future::pending::<()>()));
+        let mut single = pin!(thread_turns.with(std::future::pending::<()>()));
         let mut other = pin!(thread_turns.with(std::future::pending::<()>()));
         let context = &mut Context::from_waker(Waker::noop());
         for _ in 0..TURNS_ALONE {
             assert!(!thread_turns.is_alone());
-            let _ = one.as_mut().poll(context);
+            let _ = single.as_mut().poll(context);
         }
-        let _ = one.as_mut().poll(context);
+        let _ = single.as_mut().poll(context);
         assert!(thread_turns.is_alone());
         let _ = other.as_mut().poll(context);
         assert!(!thread_turns.is_alone());

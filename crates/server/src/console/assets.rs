@@ -218,19 +218,19 @@ mod tests {
     #[test]
     fn every_file_of_the_folder_is_served() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../console");
-        let mut found = Vec::new();
+        let mut files = Vec::new();
         for place in ["", "vendor/"] {
             for entry in std::fs::read_dir(format!("{folder}/{place}")).unwrap() {
                 let entry = entry.unwrap();
                 if entry.file_type().unwrap().is_file() {
-                    found.push(format!("{place}{}", entry.file_name().to_string_lossy()));
+                    files.push(format!("{place}{}", entry.file_name().to_string_lossy()));
                 }
             }
         }
         let mut served: Vec<String> = ASSETS.iter().map(|asset| asset.name.to_owned()).collect();
-        found.sort();
+        files.sort();
         served.sort();
-        assert_eq!(found, served);
+        assert_eq!(files, served);
     }
 
     /// The browser would discover a script only from its importer, one after the other.

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use super::answers::{
     BAD_REQUEST, FORBIDDEN, NOT_FOUND, OK, SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, UNAUTHORIZED, whole,
 };
+use crate::http::body::{Body, JsonCost};
 use crate::http::{Answer, Credential, Dispatch, Head, HeadShows, HttpLayer};
 use crate::keyvalue::{KeyValueEndpoint, Opened};
 use crate::tenants::admission_control;
@@ -35,6 +36,14 @@ const PAGE_ROWS_MAX: u32 = 1_000;
 const PAGE_BYTES_MAX: u32 = 1 << 20;
 /// Base64 adds a third to the text that a person edits.
 const BODY_BYTES_MAX: usize = 4 << 20;
+/// A write of an empty key takes thirteen bytes of a body: here it is a value, a mutation, and its
+/// effects.
+const JSON_COST: JsonCost = JsonCost {
+    element_bytes: 256,
+    list_bytes: 64,
+    object_bytes: 0,
+};
+const NO_MEMORY: &str = "the request takes more memory than there is left for one";
 /// The only request of its session.
 const ID: u32 = 1;
 
@@ -102,8 +111,8 @@ impl KeyValuePages {
     }
 
     fn opened(&self, head: &Head<'_>) -> Result<Option<Opened>, Busy> {
-        let given = head.header("authorization").unwrap_or_default();
-        let token = given.strip_prefix("Bearer ").unwrap_or_default();
+        let credential = head.header("authorization").unwrap_or_default();
+        let token = credential.strip_prefix("Bearer ").unwrap_or_default();
         self.0.open(token.as_bytes())
     }
 
@@ -111,9 +120,12 @@ impl KeyValuePages {
         if (head.method, head.path()) != ("POST", "/") {
             return Dispatch::Answered(whole(NOT_FOUND, &json!({ "error": "there is no such path" })));
         }
-        let body = body.unwrap_or_default();
-        let asked: Asked = match serde_json::from_slice(body) {
-            Ok(asked) => asked,
+        let mut body = Body::of_plain(body.unwrap_or_default(), self.0.tenants.parts.engine.memory());
+        if !body.take_values(JSON_COST) {
+            return Dispatch::Answered(whole(SERVICE_UNAVAILABLE, &json!({ "error": NO_MEMORY })));
+        }
+        let request: Asked = match serde_json::from_slice(&body) {
+            Ok(request) => request,
             Err(error) => return Dispatch::Answered(whole(BAD_REQUEST, &json!({ "error": error.to_string() }))),
         };
         // Keeps the database's layers, and the database in its partition, during the request.
@@ -128,22 +140,22 @@ impl KeyValuePages {
         let database = opened.database.map(|(_, database)| database);
         let now_micros = self.0.tenants.parts.engine.now_micros();
         if let Some(database) = &database
-            && let Err(exceeded) = self.admit(database, &asked, body.len(), now_micros)
+            && let Err(exceeded) = self.admit(database, &request, body.len(), now_micros)
         {
             let text = admission_control::text(exceeded);
             return Dispatch::Answered(whole(TOO_MANY_REQUESTS, &json!({ "error": text })));
         }
         let mut session = Session::new(opened.layer, opened.may_write, Arc::new(|| ()));
         session.begin_batch();
-        let done = carry_out(&mut session, &asked);
+        let done = carry_out(&mut session, &request);
         session.end_batch();
         if let Some(database) = &database {
             match done {
                 Err(Stopped::Busy) => database.meter.take_back_command(now_micros),
-                _ => database.meter.charge(asked.charge()),
+                _ => database.meter.charge(request.charge()),
             }
         }
-        let (told, dependency) = match done {
+        let (reply, dependency) = match done {
             Ok(done) => done,
             Err(Stopped::Busy) => {
                 let partition = database.as_ref().map(|database| database.partition());
@@ -151,7 +163,7 @@ impl KeyValuePages {
             }
             Err(Stopped::Refused(code)) => return Dispatch::Answered(refusal(code)),
         };
-        let mut answer = whole(OK, &told);
+        let mut answer = whole(OK, &reply);
         answer.dependency = dependency;
         if let Some(database) = &database {
             database.meter.transferred(body.len(), answer.body.len());
@@ -159,9 +171,9 @@ impl KeyValuePages {
         Dispatch::Answered(answer)
     }
 
-    fn admit(&self, database: &Database, asked: &Asked, bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
+    fn admit(&self, database: &Database, request: &Asked, bytes: usize, now_micros: u64) -> Result<(), Exceeded> {
         let engine = self.0.tenants.parts.engine_of(database);
-        if asked.grows()
+        if request.grows()
             && let Some(exceeded) = admission_control::has_no_room(database, engine)
         {
             database.meter.refuse();
@@ -171,8 +183,8 @@ impl KeyValuePages {
     }
 }
 
-fn carry_out(session: &mut Session, asked: &Asked) -> Result<(Value, Dependency), Stopped> {
-    match asked {
+fn carry_out(session: &mut Session, request: &Asked) -> Result<(Value, Dependency), Stopped> {
+    match request {
         Asked::Read(range) => read(session, range),
         Asked::Write(writes) => {
             let commit = Commit {

@@ -55,8 +55,8 @@ impl Login {
 
     /// Returns the keyring for `{"credential": …, "user": …}`, or `None`. With `--dev`, where the
     /// root key is public, an empty credential suffices.
-    pub fn keyring_of(&self, given: &Value, head: &Head<'_>) -> Option<Keyring> {
-        let text = |name: &str| given[name].as_str().unwrap_or_default().trim();
+    pub fn keyring_of(&self, credentials: &Value, head: &Head<'_>) -> Option<Keyring> {
+        let text = |name: &str| credentials[name].as_str().unwrap_or_default().trim();
         let (user, credential) = (text("user"), text("credential"));
         let keyring = match (user, credential) {
             ("", "") if self.is_development() => self.single(DEVELOPMENT_KEY, head),
@@ -119,9 +119,9 @@ impl Login {
     }
 
     fn is_root_key(&self, credential: &str) -> bool {
-        let given: [u8; 32] = Sha256::digest(credential).into();
+        let digest: [u8; 32] = Sha256::digest(credential).into();
         let root_key = self.credentials.root_key();
-        root_key.map_or(credential == DEVELOPMENT_KEY, |hash| given == hash)
+        root_key.map_or(credential == DEVELOPMENT_KEY, |hash| digest == hash)
     }
 
     /// A token of the command line, or of a user of the default database. With `--dev` any token is
@@ -164,14 +164,14 @@ impl Login {
     fn access_key(&self, key: &str, secret: &str) -> Keyring {
         let mut keyring = Keyring::default();
         let own = || (key.to_owned(), secret.to_owned());
-        let is_same = |known: &str| Sha256::digest(known) == Sha256::digest(secret);
-        if let Some((database, known)) = self.tenants.catalogue.by_access_key(key)
-            && is_same(&known)
+        let is_same = |existing: &str| Sha256::digest(existing) == Sha256::digest(secret);
+        if let Some((database, existing)) = self.tenants.catalogue.by_access_key(key)
+            && is_same(&existing)
         {
             keyring.dynamodb.insert(database.definition().name.clone(), own());
         }
-        let mut known = self.access_keys.known().iter();
-        if known.any(|(known, known_secret)| known == key && is_same(known_secret)) {
+        let mut existing = self.access_keys.known().iter();
+        if existing.any(|(existing, known_secret)| existing == key && is_same(known_secret)) {
             keyring.dynamodb.insert(DEFAULT.to_owned(), own());
         }
         keyring

@@ -170,19 +170,19 @@ impl Console {
 
     fn log_in(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         let now = Instant::now();
-        let given: Value = match serde_json::from_slice(body.unwrap_or_default()) {
-            Ok(given) => given,
+        let credentials: Value = match serde_json::from_slice(body.unwrap_or_default()) {
+            Ok(credentials) => credentials,
             Err(error) => return whole(BAD_REQUEST, &json!({ "error": error.to_string() })),
         };
-        let Some(found) = self.login.keyring_of(&given, head) else {
+        let Some(keyring) = self.login.keyring_of(&credentials, head) else {
             let mut refusal = whole(UNAUTHORIZED, &json!({ "error": "this opens nothing here" }));
             refusal.credential = Credential::Wrong;
             return refusal;
         };
-        if self.sessions.extend(head, &found, now) {
+        if self.sessions.extend(head, &keyring, now) {
             return whole(OK, &json!({ "joined": true }));
         }
-        self.sessions.open(found, head, now)
+        self.sessions.open(keyring, head, now)
     }
 
     /// Describes the databases that the session opens.
@@ -192,16 +192,16 @@ impl Console {
         let mut names = vec![DEFAULT.to_owned()];
         names.extend(others.map(|database| database.definition().name.clone()));
         names.sort_by_key(|name| (name != DEFAULT, name.clone()));
-        let shown = |layer: &str, name: &str| self.carried(keyring, layer, name, "").is_some();
+        let is_carried = |layer: &str, name: &str| self.carried(keyring, layer, name, "").is_some();
         let databases: Vec<Value> = names
             .iter()
             .filter(|name| keyring.root_key.is_some() || keyring.names(name))
             .map(|name| {
                 json!({
                     "name": name,
-                    "redis": shown("redis", name),
-                    "fauna": self.layers.fauna.is_some() && shown("fauna", name),
-                    "dynamodb": self.layers.dynamodb.is_some() && shown("dynamodb", name),
+                    "redis": is_carried("redis", name),
+                    "fauna": self.layers.fauna.is_some() && is_carried("fauna", name),
+                    "dynamodb": self.layers.dynamodb.is_some() && is_carried("dynamodb", name),
                     "keyvalue": self.opens_keyvalue(keyring, name),
                 })
             })
@@ -237,7 +237,7 @@ impl Console {
         let unknown = || whole(NOT_FOUND, &json!({ "error": "there is no such path" }));
         let closed = || whole(FORBIDDEN, &json!({ "error": "the session has no credential for this" }));
         let path = head.target.strip_prefix(API).ok_or_else(unknown)?;
-        let (service, rest) = path.split_once('/').unwrap_or((path, ""));
+        let (service, path_below) = path.split_once('/').unwrap_or((path, ""));
         if service == "admin" || head.path() == "/console/api/metrics" {
             let key = keyring.root_key.clone().ok_or_else(closed)?;
             return Ok(Forwarded {
@@ -248,7 +248,7 @@ impl Console {
             });
         }
         if service == "changes" {
-            return self.changes_of(keyring, rest).ok_or_else(closed);
+            return self.changes_of(keyring, path_below).ok_or_else(closed);
         }
         let layer = match service {
             "redis" => Some(&*self.layers.pages),
@@ -258,21 +258,21 @@ impl Console {
             _ => None,
         };
         let layer = layer.ok_or_else(unknown)?;
-        let (database, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        let (database, path_below) = path_below.split_once('/').unwrap_or((path_below, ""));
         let role = head.header(ROLE).unwrap_or_default();
         let credential = self.carried(keyring, service, database, role).ok_or_else(closed)?;
         Ok(Forwarded {
             layer,
-            target: format!("/{rest}"),
+            target: format!("/{path_below}"),
             credential,
             now_seconds: self.now_seconds(),
         })
     }
 
-    /// The feed of a database, `rest` being its name and the feed's parameters: for the operator,
+    /// The feed of a database, `path` being its name and the feed's parameters: for the operator,
     /// or for who has a token of the database.
-    fn changes_of(&self, keyring: &Keyring, rest: &str) -> Option<Forwarded<'_>> {
-        let (database, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    fn changes_of(&self, keyring: &Keyring, path: &str) -> Option<Forwarded<'_>> {
+        let (database, parameters) = path.split_once('?').unwrap_or((path, ""));
         let token = keyring.root_key.as_ref().or_else(|| keyring.redis.get(database))?;
         Some(Forwarded {
             layer: &*self.layers.pages,
@@ -419,7 +419,7 @@ impl HttpLayer for Console {
             Dispatch::Unfinished(scheduler_handle, work) => {
                 Dispatch::Unfinished(scheduler_handle, Box::new(move || for_the_page(work())))
             }
-            left => left,
+            dispatch => dispatch,
         }
     }
 

@@ -92,10 +92,10 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[position] ^= 1;
             fs::write(&path, &bytes).unwrap();
-            let told = read(&path).unwrap_err().to_string();
+            let message = read(&path).unwrap_err().to_string();
             assert!(
-                told.contains("is damaged") && told.contains("reset-key"),
-                "{position}: {told}"
+                message.contains("is damaged") && message.contains("reset-key"),
+                "{position}: {message}"
             );
         }
         for cut in ["", "id:secret"] {

@@ -40,6 +40,23 @@ pub fn settle(settings: &mut Settings, catalogue: &Catalogue) -> Result<NewCrede
     Ok(new)
 }
 
+/// The same at a node that is not home, which makes none. False: the data have none yet.
+pub fn settle_replica(settings: &mut Settings, catalogue: &Catalogue) -> Result<bool> {
+    if settings.credentials == Credentials::Kept {
+        let Some(hash) = catalogue.root_key()? else {
+            return Ok(false);
+        };
+        settings.credentials = Credentials::Key { sha256: hash.0 };
+    }
+    if settings.dynamodb.access_keys == AccessKeys::Kept {
+        let Some(key) = catalogue.access_key()? else {
+            return Ok(false);
+        };
+        settings.dynamodb.access_keys = AccessKeys::Given(vec![key]);
+    }
+    Ok(true)
+}
+
 /// The settings with unknown credentials, for a service without a default database.
 pub fn without_default(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
@@ -174,11 +191,11 @@ mod tests {
     #[test]
     fn keys_are_made_and_shown_once() {
         let (folder, catalogue) = (tempfile::tempdir().unwrap(), catalogue());
-        let (first, shown) = settled(folder.path(), &catalogue);
-        assert!(opens(&first, &shown.root_key.unwrap()));
-        assert_eq!(first.dynamodb.access_keys.known(), [shown.access_key.unwrap()]);
-        let (second, shown) = settled(folder.path(), &catalogue);
-        assert!(shown.root_key.is_none() && shown.access_key.is_none());
+        let (first, keys) = settled(folder.path(), &catalogue);
+        assert!(opens(&first, &keys.root_key.unwrap()));
+        assert_eq!(first.dynamodb.access_keys.known(), [keys.access_key.unwrap()]);
+        let (second, keys) = settled(folder.path(), &catalogue);
+        assert!(keys.root_key.is_none() && keys.access_key.is_none());
         assert_eq!(
             (&second.credentials, &second.dynamodb.access_keys),
             (&first.credentials, &first.dynamodb.access_keys)
@@ -193,10 +210,10 @@ mod tests {
         let root_key = hand_in_root_key(folder.path()).unwrap();
         let access_key = hand_in_access_key(folder.path()).unwrap();
         for _ in 0..2 {
-            let (settings, shown) = settled(folder.path(), &catalogue);
+            let (settings, keys) = settled(folder.path(), &catalogue);
             assert!(opens(&settings, &root_key));
             assert_eq!(settings.dynamodb.access_keys.known(), std::slice::from_ref(&access_key));
-            assert!(shown.root_key.is_none() && shown.access_key.is_none());
+            assert!(keys.root_key.is_none() && keys.access_key.is_none());
         }
     }
 

@@ -50,16 +50,16 @@ impl NamedBuckets {
     fn take_room(&self, bucket: &str, tree: &dyn Tree, bytes: u64) -> io::Result<()> {
         let Some(bytes_max) = self.bytes_max else { return Ok(()) };
         let mut held_bytes = self.held_bytes.lock();
-        let fits = |held: &u64| held.saturating_add(bytes) <= bytes_max;
-        let held = match held_bytes.get(bucket).copied().filter(fits) {
-            Some(held) => held,
+        let fits = |bucket_bytes: &u64| bucket_bytes.saturating_add(bytes) <= bytes_max;
+        let bucket_bytes = match held_bytes.get(bucket).copied().filter(fits) {
+            Some(bucket_bytes) => bucket_bytes,
             None => tree.bytes()?,
         };
-        if !fits(&held) {
-            let text = format!("the bucket {bucket} holds {held} bytes, and may hold {bytes_max}");
+        if !fits(&bucket_bytes) {
+            let text = format!("the bucket {bucket} holds {bucket_bytes} bytes, and may hold {bytes_max}");
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
-        held_bytes.insert(bucket.to_owned(), held + bytes);
+        held_bytes.insert(bucket.to_owned(), bucket_bytes + bytes);
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use quartet_layer_dynamodb::{DynamoDb, Exception, Failure, Reply, Target, storag
 use quartet_model::LayerId;
 use quartet_tenancy::{Charge, Database};
 
+use crate::http::body::{Body, JsonCost};
 use crate::http::compression::{self, Unreadable};
 use crate::http::elsewhere::Elsewhere;
 use crate::http::web_pages::{self, comes_from_elsewhere};
@@ -31,11 +32,19 @@ use signature::Caller;
 pub use signature::{Verifier, sign};
 
 const BODY_BYTES_MAX: usize = 16 << 20;
+/// A request is a tree, and its items are values beside it.
+const JSON_COST: JsonCost = JsonCost {
+    element_bytes: 200,
+    list_bytes: 110,
+    object_bytes: 110,
+};
 /// Headers, and the request line, may be this long.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most bytes that are parsed of an unauthenticated body.
 const STRANGERS_JSON_BYTES_MAX: usize = 16 << 10;
 const JSON: &str = "application/x-amz-json-1.0";
+/// The content type of requests to the key management service.
+const JSON_OF_KEYS: &str = "application/x-amz-json-1.1";
 const LISTENER: &str = "dynamodb";
 
 /// The layer as HTTP sees it.
@@ -79,9 +88,13 @@ impl DynamoDbHttp {
                 return Dispatch::Answered(answer);
             }
         };
-        let reply = match compression::decoded(head, sent, BODY_BYTES_MAX) {
-            Ok(body) => self.reply(&target, &caller, sent.len(), &body),
+        let reply = match Body::expanded(head, sent, BODY_BYTES_MAX, self.layer.engine.memory()) {
+            Ok(mut body) => match body.take_values(JSON_COST) {
+                true => self.reply(&target, &caller, sent.len(), &body),
+                false => Reply::refusing(&Failure::out_of_memory()),
+            },
             Err(Unreadable::TooLong) => return Dispatch::Answered(plain(PAYLOAD_TOO_LARGE, "")),
+            Err(Unreadable::NoMemory) => Reply::refusing(&Failure::out_of_memory()),
             Err(Unreadable::Broken) => Reply::refusing(&Failure::new(
                 Exception::InternalServer,
                 "The request body cannot be decoded",
@@ -150,7 +163,7 @@ impl DynamoDbHttp {
         let parts = &self.tenants.parts;
         let database = caller.database.as_deref();
         let place = parts.durations.of("dynamodb").place(target.name());
-        parts.note_request(("dynamodb", place), database, micros, || shape_of_json(body));
+        parts.note_request("dynamodb", place, database, micros, || shape_of_json(body));
         reply
     }
 
@@ -201,6 +214,24 @@ impl DynamoDbHttp {
         Ok(reply)
     }
 
+    /// Answers a request that only reads at a node that is not home, if `serves` accepts its
+    /// database (`None`: the default one) and its signature is right. `None`: it is for the home,
+    /// which also refuses and counts what is wrong.
+    pub fn answer_at_replica(
+        &self,
+        head: &Head<'_>,
+        body: &[u8],
+        serves: impl FnOnce(Option<&Database>) -> bool,
+    ) -> Option<Answer> {
+        if !serves(self.owner(head).as_deref()) {
+            return None;
+        }
+        match self.dispatch(head, Some(body)) {
+            Dispatch::Answered(answer) => (answer.credential == Credential::Right && !answer.is_busy).then_some(answer),
+            _ => None,
+        }
+    }
+
     /// Refuses a page of another site, if the server has no authentication.
     fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
         let is_refused = self.verifier.accepts_anybody() && comes_from_elsewhere(head);
@@ -229,6 +260,7 @@ impl DynamoDbHttp {
     fn json(&self, head: &Head<'_>, kind: &'static str, reply: Reply) -> Answer {
         let mut answer = Answer::settled(reply.status, reply.body);
         answer.dependency = reply.dependency;
+        answer.is_busy = reply.is_busy;
         let compressed = compression::encoded(head, &answer.body);
         let encoding = compressed.map(|(encoding, compressed)| {
             answer.body = compressed;
@@ -285,10 +317,14 @@ impl HttpLayer for DynamoDbHttp {
     }
 
     fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
-        match self.dispatch(head, body) {
+        match self.dispatch_now(head, body) {
             Dispatch::Answered(answer) => answer,
             _ => self.answer_busy(head),
         }
+    }
+
+    fn long_turn(&self, head: &Head<'_>) -> Option<FairShare> {
+        Some(self.scheduler_handle(head))
     }
 
     fn describe(&self, head: &Head<'_>) -> Described {
@@ -309,7 +345,18 @@ impl HttpLayer for DynamoDbHttp {
         shown_to_page(head, answer)
     }
 
+    /// A search of vectors compares each of them, so it does not hold up other connections.
     fn dispatch(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
+        let takes_long = head.header("x-amz-target").is_some_and(Target::takes_long);
+        match takes_long && body.is_some() && self.elsewhere(head).is_none() {
+            true => Dispatch::Later,
+            false => self.dispatch_now(head, body),
+        }
+    }
+}
+
+impl DynamoDbHttp {
+    fn dispatch_now(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         let headers = head.headers.iter();
         let header_bytes: usize = headers.map(|header| header.name.len() + header.value.len()).sum();
         if header_bytes > HEAD_BYTES_MAX || head.target.len() > HEAD_BYTES_MAX {
@@ -327,7 +374,7 @@ impl HttpLayer for DynamoDbHttp {
         let answer = match (head.method, head.path()) {
             ("POST", "/") => match self.scheduler_handle(head).dispatch(|| self.post(head, body)) {
                 Dispatch::Answered(answer) => answer,
-                left => return left,
+                dispatch => return dispatch,
             },
             ("GET", "/") => plain(OK, format!("healthy: {} ", head.header("host").unwrap_or_default())),
             ("OPTIONS", _) if head.has("origin") => self.preflight(head),
@@ -335,6 +382,26 @@ impl HttpLayer for DynamoDbHttp {
         };
         Dispatch::Answered(shown_to_page(head, answer))
     }
+}
+
+/// Returns true if a node that is not home answers a request with this head. `None`: its body says
+/// that.
+pub fn reads_by_head(head: &Head<'_>) -> Option<bool> {
+    match target_of(head) {
+        Some(target) => target.reads_rows(),
+        None => Some(false),
+    }
+}
+
+/// The same for a request with this body, of a head that does not say it.
+pub fn body_only_reads(head: &Head<'_>, body: &[u8]) -> bool {
+    target_of(head).is_some_and(|target| target.statements_read_rows(body))
+}
+
+fn target_of(head: &Head<'_>) -> Option<Target> {
+    let is_operation = (head.method, head.path()) == ("POST", "/");
+    let target = Target::parse(head.header("x-amz-target").unwrap_or_default());
+    target.ok().filter(|_| is_operation)
 }
 
 /// Lets the browser show the answer to the requesting page.
@@ -388,11 +455,15 @@ fn refuse_stranger(head: &Head<'_>, sent: &[u8], failure: &Failure) -> Reply {
 
 /// The content type to answer in: the one of the request, if it is one that is spoken.
 fn content_type(head: &Head<'_>) -> Option<&'static str> {
-    let given = head.header("content-type")?;
-    let kind = given.split(';').next().unwrap_or_default().trim();
-    [JSON, "application/json"]
+    let value = head.header("content-type")?;
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    let is_about_keys = head
+        .header("x-amz-target")
+        .is_some_and(|target| target.starts_with("TrentService."));
+    let own = if is_about_keys { JSON_OF_KEYS } else { JSON };
+    [own, "application/json"]
         .into_iter()
-        .find(|known| kind.eq_ignore_ascii_case(known))
+        .find(|supported| kind.eq_ignore_ascii_case(supported))
 }
 
 fn plain(status: u16, text: impl Into<Vec<u8>>) -> Answer {

@@ -56,13 +56,13 @@ fn certificates(path: &Path) -> Result<RootCerts> {
         Ok(_) => None,
         Err(error) => Some(Err(error)),
     });
-    let found: Vec<Certificate<'static>> = items
+    let certificates: Vec<Certificate<'static>> = items
         .collect::<Result<_, _>>()
         .with_context(|| format!("in {}", path.display()))?;
-    if found.is_empty() {
+    if certificates.is_empty() {
         bail!("{} holds no certificate", path.display());
     }
-    Ok(RootCerts::new_with_certs(&found))
+    Ok(RootCerts::new_with_certs(&certificates))
 }
 
 fn fetch_one(agent: &Agent, uri: &str) -> Result<Vec<u8>, String> {

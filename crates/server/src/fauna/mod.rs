@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use quartet_engine::{Busy, PartitionId};
 use quartet_layer_fauna::{
-    BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, Unanswered, database_named_by, presented_secret,
+    BODY_BYTES_MAX, Fauna, Refusal, Reply, Request, Stream, StreamStep, Unanswered, database_named_by, only_reads,
+    presented_secret,
 };
 use quartet_model::{DatabaseId, LayerId};
 use quartet_tenancy::{Access, Charge, Database, Exceeded};
 
+use crate::http::body::{Body, JsonCost};
 use crate::http::elsewhere::Elsewhere;
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{
@@ -23,6 +25,12 @@ use crate::tenants::turns::FairShare;
 use crate::tenants::{Entered, Tenants, admission_control};
 
 const LISTENER: &str = "fauna";
+/// A query is a tree of expressions, whose values the evaluation counts.
+const JSON_COST: JsonCost = JsonCost {
+    element_bytes: 320,
+    list_bytes: 110,
+    object_bytes: 110,
+};
 const UNAUTHORIZED: u16 = 401;
 const FORBIDDEN: u16 = 403;
 /// Pieces of background work done at once.
@@ -87,6 +95,24 @@ impl FaunaHttp {
         }))
     }
 
+    /// Answers a query that only reads at a node that is not home, if `serves` accepts its database
+    /// (`None`: the default one) and its secret is right. `None`: it is for the home, which also
+    /// refuses and counts what is wrong.
+    pub fn answer_at_replica(
+        &self,
+        head: &Head<'_>,
+        body: &[u8],
+        serves: impl FnOnce(Option<&Database>) -> bool,
+    ) -> Option<Answer> {
+        if !serves(self.database_of(head).as_deref()) {
+            return None;
+        }
+        match self.dispatch(head, Some(body)) {
+            Dispatch::Answered(answer) => (answer.credential == Credential::Right && !answer.is_busy).then_some(answer),
+            _ => None,
+        }
+    }
+
     /// Refuses a page of another site, which may not use the public secret.
     fn refused_page(&self, head: &Head<'_>) -> Option<Answer> {
         if !self.is_development || !comes_from_elsewhere(head) {
@@ -122,7 +148,7 @@ impl FaunaHttp {
         }
         let parts = &self.tenants.parts;
         let database = inside.as_ref().map(|inside| &*inside.database);
-        parts.note_request(("fauna", QUERY), database, micros, || shape_of_json(body));
+        parts.note_request("fauna", QUERY, database, micros, || shape_of_json(body));
     }
 
     fn scheduler_handle(&self, inside: &Option<Inside>) -> FairShare {
@@ -148,8 +174,8 @@ impl Inside {
 
 /// The units in the headers of the reply.
 fn charge_of(reply: &Reply) -> Charge {
-    let units = |wanted: &str| {
-        let header = reply.headers.iter().find(|(name, _)| *name == wanted);
+    let units = |field: &str| {
+        let header = reply.headers.iter().find(|(name, _)| *name == field);
         header.and_then(|(_, value)| value.parse::<u64>().ok()).unwrap_or(0)
     };
     Charge {
@@ -184,6 +210,11 @@ fn with_request<T>(head: &Head<'_>, body: &[u8], answer: impl FnOnce(Request<'_>
     })
 }
 
+/// Returns true if a node that is not home answers the request.
+pub fn is_read_at_replicas(head: &Head<'_>, body: &[u8]) -> bool {
+    with_request(head, body, |request| only_reads(&request))
+}
+
 fn whole(reply: Reply) -> Answer {
     // Only what was evaluated has a time.
     let is_timed = reply.headers.iter().any(|(name, _)| *name == "x-txn-time");
@@ -202,6 +233,7 @@ fn whole(reply: Reply) -> Answer {
         pause: Duration::ZERO,
         kept: None,
         is_of_the_node: false,
+        is_busy: reply.unanswered == Some(Unanswered::Busy),
     }
 }
 
@@ -253,7 +285,9 @@ impl HttpLayer for FaunaHttp {
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).answer(|| {
             let sent = body.unwrap_or_default();
+            let mut read = Body::of_plain(sent, self.layer.engine.memory());
             let reply = with_request(head, sent, |request| match body {
+                Some(_) if !read.take_values(JSON_COST) => layer.refuse(request, Refusal::NoMemory),
                 Some(_) => layer.answer(request),
                 None => layer.refuse(request, Refusal::TooLarge),
             });
@@ -284,8 +318,10 @@ impl HttpLayer for FaunaHttp {
         let layer = self.layer(&inside);
         self.scheduler_handle(&inside).dispatch(|| {
             let now_micros = self.layer.engine.now_micros();
+            let mut read = Body::of_plain(sent, self.layer.engine.memory());
             let reply = with_request(head, sent, |request| {
                 match self.admit(&inside, sent.len(), now_micros) {
+                    Ok(()) if !read.take_values(JSON_COST) => Ok(layer.refuse(request, Refusal::NoMemory)),
                     Ok(()) => layer.dispatch(request),
                     Err(exceeded) => Ok(layer.refuse(request, Refusal::TooMany(admission_control::text(exceeded)))),
                 }
@@ -307,9 +343,11 @@ impl HttpLayer for FaunaHttp {
     }
 
     fn answer_busy(&self, head: &Head<'_>) -> Answer {
-        whole(with_request(head, b"", |request| {
-            self.layer.refuse(request, Refusal::Busy)
-        }))
+        let refused = with_request(head, b"", |request| self.layer.refuse(request, Refusal::Busy));
+        Answer {
+            is_busy: true,
+            ..whole(refused)
+        }
     }
 
     fn describe(&self, head: &Head<'_>) -> Described {
@@ -334,7 +372,11 @@ impl HttpLayer for FaunaHttp {
             return Some(Err(self.answer_busy(head)));
         };
         let wake = Arc::new(move || wake.notify_one());
-        let opened = with_request(head, body?, |request| self.layer(&inside).stream(request, wake))?;
+        let mut read = Body::of_plain(body?, self.layer.engine.memory());
+        let opened = with_request(head, body?, |request| match read.take_values(JSON_COST) {
+            true => self.layer(&inside).stream(request, wake),
+            false => Some(Err(self.layer(&inside).refuse(request, Refusal::NoMemory))),
+        })?;
         Some(match opened {
             Ok((reply, stream)) => {
                 let database = inside.map(|inside| (inside.database.moves(), inside.database));

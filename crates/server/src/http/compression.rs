@@ -12,34 +12,67 @@ use crate::http::Head;
 /// Shorter bodies are not worth it.
 pub const COMPRESSED_BYTES_MIN: usize = 4096;
 
+/// Bytes of a body that are expanded together.
+const PIECE_BYTES: usize = 16 << 10;
+
 /// Why a body cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// Broken, or compressed in an unknown way.
     Broken,
     TooLong,
+    /// There is no memory for it.
+    NoMemory,
 }
 
-/// The body as it was before the peer compressed it, if that is at most `bytes_max` long.
-pub fn decoded<'b>(head: &Head<'_>, body: &'b [u8], bytes_max: usize) -> Result<Cow<'b, [u8]>, Unreadable> {
+/// The body as it was before the peer compressed it, if that is at most `bytes_max` long. `takes`
+/// is called with the bytes that the body has at most from then on, before they are made; it
+/// returns false if there is no memory for them.
+pub fn decoded<'b>(
+    head: &Head<'_>,
+    body: &'b [u8],
+    bytes_max: usize,
+    takes: &mut dyn FnMut(usize) -> bool,
+) -> Result<Cow<'b, [u8]>, Unreadable> {
     let Some(encoding) = head.values("content-encoding").next() else {
         return Ok(body.into());
     };
     match encoding {
         b"identity" | b"" => Ok(body.into()),
-        b"gzip" => read_all(MultiGzDecoder::new(body), bytes_max),
-        b"deflate" => read_all(ZlibDecoder::new(body), bytes_max),
+        b"gzip" => read_all(MultiGzDecoder::new(body), bytes_max, takes),
+        b"deflate" => read_all(ZlibDecoder::new(body), bytes_max, takes),
         _ => Err(Unreadable::Broken),
     }
 }
 
-fn read_all<'b>(decoder: impl Read, bytes_max: usize) -> Result<Cow<'b, [u8]>, Unreadable> {
+fn read_all<'b>(
+    mut decoder: impl Read,
+    bytes_max: usize,
+    takes: &mut dyn FnMut(usize) -> bool,
+) -> Result<Cow<'b, [u8]>, Unreadable> {
     let mut whole = Vec::new();
-    let read = decoder.take(bytes_max as u64 + 1).read_to_end(&mut whole);
-    match read {
-        Ok(0) | Err(_) => Err(Unreadable::Broken),
-        Ok(_) if whole.len() > bytes_max => Err(Unreadable::TooLong),
-        Ok(_) => Ok(whole.into()),
+    let mut piece = [0; PIECE_BYTES];
+    loop {
+        let read = decoder.read(&mut piece).map_err(|_| Unreadable::Broken)?;
+        match read {
+            0 if whole.is_empty() => return Err(Unreadable::Broken),
+            0 => return Ok(whole.into()),
+            _ if whole.len() + read > bytes_max => return Err(Unreadable::TooLong),
+            _ => {}
+        }
+        let missing = (whole.len() + read).saturating_sub(whole.capacity());
+        if missing > 0 {
+            // Until its bytes are copied there are two of them.
+            let larger = (whole.capacity() * 2).max(PIECE_BYTES);
+            if !takes(larger + whole.capacity()) {
+                return Err(Unreadable::NoMemory);
+            }
+            whole.reserve_exact(larger - whole.len());
+            if !takes(whole.capacity()) {
+                return Err(Unreadable::NoMemory);
+            }
+        }
+        whole.extend_from_slice(&piece[..read]);
     }
 }
 
@@ -73,7 +106,7 @@ pub fn encoded_as(encoding: &'static str, body: &[u8]) -> Option<Vec<u8>> {
 /// service.
 pub fn preferred(head: &Head<'_>) -> Option<&'static str> {
     let mut named: Vec<(&'static str, f32)> = Vec::new();
-    let mut others = 0.0;
+    let mut default_weight = 0.0;
     let values = head
         .values("accept-encoding")
         .filter_map(|value| std::str::from_utf8(value).ok());
@@ -83,13 +116,13 @@ pub fn preferred(head: &Head<'_>) -> Option<&'static str> {
         match name.trim().to_ascii_lowercase().as_str() {
             "gzip" => named.push(("gzip", weight)),
             "deflate" => named.push(("deflate", weight)),
-            "*" => others = weight,
+            "*" => default_weight = weight,
             _ => {}
         }
     }
     for name in ["gzip", "deflate"] {
-        if !named.iter().any(|(known, _)| *known == name) {
-            named.push((name, others));
+        if !named.iter().any(|(encoding, _)| *encoding == name) {
+            named.push((name, default_weight));
         }
     }
     let best = named.into_iter().filter(|(_, weight)| *weight > 0.0);
@@ -98,10 +131,10 @@ pub fn preferred(head: &Head<'_>) -> Option<&'static str> {
 }
 
 fn weight(parameters: &str) -> f32 {
-    let Some((_, rest)) = parameters.split_once("q=") else {
+    let Some((_, value)) = parameters.split_once("q=") else {
         return 1.0;
     };
-    let text = rest.split(';').next().unwrap_or_default().trim();
+    let text = value.split(';').next().unwrap_or_default().trim();
     text.parse::<f32>().map_or(1.0, |weight| weight.min(1.0))
 }
 
@@ -128,14 +161,25 @@ mod tests {
             let (name, compressed) = with_header("Accept-Encoding", encoding, |head| encoded(head, &body)).unwrap();
             assert_eq!(name, encoding);
             with_header("Content-Encoding", encoding, |head| {
+                let decoded = |head: &Head<'_>, body, bytes_max| {
+                    decoded(head, body, bytes_max, &mut |_| true).map(Cow::into_owned)
+                };
                 assert_eq!(decoded(head, &compressed, 10_000).unwrap(), body);
                 assert_eq!(decoded(head, &compressed, 9_999), Err(Unreadable::TooLong));
                 let half = &compressed[..compressed.len() / 2];
                 assert_eq!(decoded(head, half, 10_000), Err(Unreadable::Broken));
                 assert_eq!(decoded(head, b"", 10), Err(Unreadable::Broken));
+                let mut consumed = 0;
+                let few = super::decoded(head, &compressed, 10_000, &mut |bytes| {
+                    consumed = bytes;
+                    false
+                });
+                assert_eq!((few.map(drop), consumed), (Err(Unreadable::NoMemory), PIECE_BYTES));
             });
         }
-        let unknown = with_header("Content-Encoding", "br", |head| decoded(head, b"", 10).map(drop));
+        let unknown = with_header("Content-Encoding", "br", |head| {
+            decoded(head, b"", 10, &mut |_| true).map(drop)
+        });
         assert_eq!(unknown, Err(Unreadable::Broken));
     }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::framing::{self, BodyReader, HEADERS_MAX};
 use super::message::{Answer, Credential, Head, Headers, Kept};
 use crate::connections::stream::{Stream, is_silent};
-use crate::layers::parts::{Nodes, Parts, Whereabouts};
+use crate::layers::parts::{Nodes, Parts, WayOut, Whereabouts};
 
 const BUFFER_BYTES: usize = 16 << 10;
 /// Time for which a connection to a home waits for the client's next request. The home ends no
@@ -77,11 +77,11 @@ impl HomeConnection {
 impl IdleHome {
     /// The connection, if it leads to this listener of the partition's home that is now.
     async fn take(&self, partition: PartitionId, listener: &str, home: &Whereabouts) -> Option<HomeConnection> {
-        let kept = self.0.lock().connection.take();
+        let idle = self.0.lock().connection.take();
         let is_it =
-            |kept: &HomeConnection| kept.partition == partition && kept.listener == listener && kept.home == *home;
-        let mut kept = kept.filter(is_it)?;
-        kept.is_usable().await.then_some(kept)
+            |idle: &HomeConnection| idle.partition == partition && idle.listener == listener && idle.home == *home;
+        let mut idle = idle.filter(is_it)?;
+        idle.is_usable().await.then_some(idle)
     }
 
     /// Keeps the connection for the next request instead of the one before.
@@ -153,6 +153,21 @@ impl Elsewhere {
         }
     }
 
+    /// A request to a layer that ends here, for the home of the first partition.
+    pub fn at_the_home(way_out: &WayOut, head: &Head<'_>, body: Option<&[u8]>) -> Elsewhere {
+        Elsewhere {
+            nodes: way_out.nodes.clone(),
+            partition: PartitionId(0),
+            listener: way_out.listener,
+            request: Kept::new(head, body),
+            finish: |mut answer| {
+                // This node need not be home for it.
+                answer.is_of_the_node = true;
+                answer
+            },
+        }
+    }
+
     /// A whole answer is changed so before it leaves.
     pub fn finished_by(self, finish: fn(Answer) -> Answer) -> Elsewhere {
         Elsewhere { finish, ..self }
@@ -192,8 +207,8 @@ impl Elsewhere {
         let nodes = self.nodes.as_ref().and_then(Weak::upgrade);
         let nodes = nodes.ok_or(io::ErrorKind::NotConnected)?;
         let home = nodes.whereabouts(partition);
-        if let Some(kept) = idle.take(partition, listener, &home).await {
-            return Ok(kept);
+        if let Some(connection) = idle.take(partition, listener, &home).await {
+            return Ok(connection);
         }
         Ok(HomeConnection {
             partition,
@@ -263,13 +278,13 @@ fn headers_of(input: &[u8]) -> Headers {
     if parsed.parse(input).is_err() {
         return Headers::new();
     }
-    let kept = parsed.headers.iter().filter_map(|header| {
+    let headers = parsed.headers.iter().filter_map(|header| {
         let name = header.name.to_ascii_lowercase();
         let value = String::from_utf8(header.value.to_vec()).ok()?;
         let is_kept = !OF_THE_CONNECTION.contains(&&*name);
         Some((name_of(name)?, value.into())).filter(|_| is_kept)
     });
-    kept.collect()
+    headers.collect()
 }
 
 /// The name for as long as the process runs. Answers are of this program, whose names are few.
@@ -277,8 +292,8 @@ fn name_of(name: String) -> Option<&'static str> {
     static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock();
     let names = names.get_or_insert_default();
-    if let Some(known) = names.get(&*name) {
-        return Some(known);
+    if let Some(interned) = names.get(&*name) {
+        return Some(interned);
     }
     if names.len() >= NAMES_MAX {
         return None;
@@ -292,8 +307,8 @@ fn name_of(name: String) -> Option<&'static str> {
 async fn read_body(stream: &mut dyn Stream, framing: framing::Framing, input: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     let mut body = BodyReader::new(framing, usize::MAX);
     loop {
-        let taken = body.take(input).map_err(|_| io::ErrorKind::InvalidData)?;
-        input.drain(..taken);
+        let piece = body.take(input).map_err(|_| io::ErrorKind::InvalidData)?;
+        input.drain(..piece);
         if body.is_done() {
             return Ok(body.body);
         }
@@ -376,12 +391,12 @@ mod tests {
             let _ = near.write_all(bytes).await;
         });
         let mut far: Box<dyn Stream> = Box::new(far);
-        let (head, headers, mut rest) = read_head(far.as_mut(), false).await?;
+        let (head, headers, mut input) = read_head(far.as_mut(), false).await?;
         let body = match head.framing {
-            Some(framing @ framing::Framing::Length(_)) => read_body(far.as_mut(), framing, &mut rest).await?,
+            Some(framing @ framing::Framing::Length(_)) => read_body(far.as_mut(), framing, &mut input).await?,
             framing => {
                 let (sender, mut pieces) = mpsc::channel(PIECES_UNREAD_MAX);
-                tokio::spawn(read_pieces(far, framing, rest, sender, Arc::default()));
+                tokio::spawn(read_pieces(far, framing, input, sender, Arc::default()));
                 let mut body = Vec::new();
                 while let Some(piece) = pieces.recv().await {
                     body.extend(piece);
@@ -395,9 +410,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_arrives_whole_in_any_framing() {
-        let known = b"HTTP/1.1 200 OK\r\nX-Own: 1\r\ndate: now\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody";
+        let response =
+            b"HTTP/1.1 200 OK\r\nX-Own: 1\r\ndate: now\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody";
         let headers: Headers = vec![("x-own", "1".into())];
-        assert_eq!(read(known).await.unwrap(), (200, headers.clone(), b"body".to_vec()));
+        assert_eq!(read(response).await.unwrap(), (200, headers.clone(), b"body".to_vec()));
         let chunked = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-own: 1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n";
         assert_eq!(read(chunked).await.unwrap(), (200, headers.clone(), b"body".to_vec()));
         let to_the_end = b"HTTP/1.1 200 OK\r\nx-own: 1\r\n\r\nbody";

@@ -18,9 +18,9 @@ pub struct KeptInput {
 }
 
 impl KeptInput {
-    pub fn new(of_stranger: StrangerInput, memory: Arc<Memory>) -> KeptInput {
+    pub fn new(stranger_input: StrangerInput, memory: Arc<Memory>) -> KeptInput {
         KeptInput {
-            of_stranger,
+            of_stranger: stranger_input,
             reserved: Reserved::new(memory),
         }
     }
@@ -68,17 +68,17 @@ mod tests {
         memory.set_budget(Some(4 * MUCH as u64));
         let strangers = StrangerBytes::with_limits(100_000, 100_000);
         let input = || KeptInput::new(strangers.input(IpAddr::from([10, 0, 0, 1])), memory.clone());
-        let (mut known, mut other, mut stranger) = (input(), input(), input());
-        assert!(known.set(UNCOUNTED_BYTES, false) && memory.reserved_bytes() == 0);
-        assert!(known.set(2 * MUCH, false) && other.set(MUCH, false));
+        let (mut authenticated, mut other, mut stranger) = (input(), input(), input());
+        assert!(authenticated.set(UNCOUNTED_BYTES, false) && memory.reserved_bytes() == 0);
+        assert!(authenticated.set(2 * MUCH, false) && other.set(MUCH, false));
         assert!(!other.set(3 * MUCH, false), "the process has no room");
         assert_eq!(memory.reserved_bytes(), 3 * MUCH as u64);
         assert!(!stranger.set(100_001, true) && stranger.set(100_000, true));
-        known.shrink_to(3 * MUCH);
+        authenticated.shrink_to(3 * MUCH);
         assert_eq!(memory.reserved_bytes(), 3 * MUCH as u64 + 100_000);
-        known.shrink_to(UNCOUNTED_BYTES);
+        authenticated.shrink_to(UNCOUNTED_BYTES);
         assert_eq!(memory.reserved_bytes(), MUCH as u64 + 100_000);
-        drop((known, other, stranger));
+        drop((authenticated, other, stranger));
         assert_eq!(memory.reserved_bytes(), 0);
     }
 }

@@ -118,6 +118,8 @@ pub struct Answer {
     pub kept: Option<Reserved>,
     /// It tells of this node alone, and leaves whoever is home, though the sequencer is silent.
     pub is_of_the_node: bool,
+    /// Nothing was executed: the partition is busy.
+    pub is_busy: bool,
 }
 
 /// The credential that a request has shown.
@@ -144,6 +146,7 @@ impl Answer {
             credential: Credential::Absent,
             kept: None,
             is_of_the_node: false,
+            is_busy: false,
         }
     }
 }

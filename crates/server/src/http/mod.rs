@@ -13,11 +13,12 @@
 //! | `turns`   | turns of a database for its requests                             |
 //! | `elsewhere` | requests for the home of another partition                     |
 
+pub(crate) mod body;
 pub(crate) mod compression;
 pub(crate) mod elsewhere;
 pub mod framing;
 mod http1;
-mod http2;
+pub(crate) mod http2;
 pub(crate) mod input_budget;
 pub mod message;
 mod turns;
@@ -40,14 +41,17 @@ use tokio::time::Instant;
 
 use self::elsewhere::{Answered, Elsewhere, IdleHome, Unanswered};
 use self::http1::{Connection, Ended};
+pub use self::http1::{Written, written};
 use self::message::Kept;
 pub use self::message::{Answer, Credential, Head, Header, Headers};
 use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::durability::{DurableWaiters, ThreadWaiters};
 use crate::connections::handoff::{Arrival, IoThread};
+use crate::connections::stream::clear_socket;
 use crate::connections::tls::{Speaks, Tls, TlsEntrance, Transport};
 use crate::connections::waker::ThreadWaker;
 use crate::http::input_budget::KeptInput;
+use crate::layers::parts::{Leaving, WayOut};
 use crate::limits::connection_limit::{ConnectionLimit, Permit, Place};
 use crate::limits::transfer_deadline::{OUTPUT_BYTES_PER_SECOND_MIN, Pace};
 use crate::limits::unauthenticated_input::StrangerBytes;
@@ -80,7 +84,7 @@ pub trait HttpLayer: Send + Sync + 'static {
     /// is kept waiting: an error after which clients of the protocol try again.
     fn answer_busy(&self, head: &Head<'_>) -> Answer;
 
-    /// Returns the share whose turn it is while `follow` or `answer` takes long.
+    /// Returns the share that has the turn while `follow` or `answer` takes long.
     fn long_turn(&self, _head: &Head<'_>) -> Option<FairShare> {
         None
     }
@@ -130,7 +134,7 @@ pub enum Dispatch {
     Busy(PartitionId),
     /// Nothing: the request must be forwarded to the home of its database.
     Elsewhere(Elsewhere),
-    /// A part. This is the rest, for a thread that may wait, and whose turn that is.
+    /// A part. This is the rest, for a thread that may wait, and the owner of its turn.
     Unfinished(Option<FairShare>, Work),
 }
 
@@ -171,6 +175,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(350);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Writers wait for the disk for longer: each gets its turn as the store is flushed.
 const BEHIND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time from a client's connection to its first bytes, for which a server that stops waits: many
+/// clients of HTTP/2 that were not answered do not notice the end of their connection.
+pub(crate) const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(1);
 /// The same for a peer that has not shown who it is.
 const STRANGER_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of a head, from its first byte to its last.
@@ -212,6 +219,7 @@ pub struct HttpEntrance {
     pub memory: Arc<Memory>,
     pub login_guard: Arc<LoginGuard>,
     pub spans: Option<Arc<Spans>>,
+    pub way_out: WayOut,
 }
 
 impl Entrance for HttpEntrance {
@@ -233,6 +241,7 @@ impl Entrance for HttpEntrance {
             let evicted = Arc::new(Notify::new());
             let notified = evicted.clone();
             permit.is_of_stranger(move || notified.notify_one());
+            let from = socket.peer_addr()?;
             let accepted = HttpAccepted {
                 socket: socket.into_std()?,
                 tls: self.tls.entrance(Speaks::Http, address),
@@ -240,6 +249,8 @@ impl Entrance for HttpEntrance {
                     permit: Arc::new(permit),
                     address,
                     port: peer.port(),
+                    from,
+                    way_out: self.way_out.clone(),
                     stranger_bytes: self.stranger_bytes.clone(),
                     memory: self.memory.clone(),
                     login_guard: self.login_guard.clone(),
@@ -267,6 +278,9 @@ pub struct Peer {
     permit: Arc<Permit>,
     address: IpAddr,
     port: u16,
+    /// The other end of the socket, which may be a node that passes the client on.
+    from: SocketAddr,
+    way_out: WayOut,
     stranger_bytes: Arc<StrangerBytes>,
     memory: Arc<Memory>,
     login_guard: Arc<LoginGuard>,
@@ -343,6 +357,11 @@ impl Peer {
             permit: Arc::new(permit),
             address: IpAddr::from([127, 0, 0, 1]),
             port: 1,
+            from: SocketAddr::from(([127, 0, 0, 1], 1)),
+            way_out: WayOut {
+                nodes: None,
+                listener: "http",
+            },
             stranger_bytes,
             memory: Arc::default(),
             login_guard: Arc::default(),
@@ -396,13 +415,26 @@ async fn converse(
     let connection = Connection::new(socket, layer.clone(), peer.clone(), waiters.clone(), stop.clone());
     match connection.run().await {
         Ok(Ended::Closed) => {}
+        Ok(Ended::Leaves { socket, input, is_new }) => {
+            if let (Some(nodes), Some(socket)) = (peer.way_out.open(), clear_socket(socket)) {
+                nodes.carry(Leaving {
+                    listener: peer.way_out.listener,
+                    peer: peer.socket_address(),
+                    from: peer.from,
+                    socket,
+                    state: Vec::new(),
+                    input,
+                    is_new,
+                });
+            }
+        }
         Ok(Ended::SpeaksHttp2(socket, seen)) => http2::serve(socket, seen, layer, peer, waiters, stop).await,
         Err(error) => tracing::debug!(%error, "an HTTP connection ended"),
     }
 }
 
 /// The answer to a client without a place.
-const NO_PLACE: &[u8] =
+pub(crate) const NO_PLACE: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
 
 /// The rest of a request's work, on a thread that may wait.
@@ -424,6 +456,11 @@ struct BusySince {
 impl BusySince {
     /// True once a request that found the partition busy, or the store behind, is to be refused.
     fn is_too_long(&mut self, waiters: &DurableWaiters) -> bool {
+        // A hand-over ends: the request continues here, or at the next home.
+        if waiters.are_requests_held() {
+            self.first = None;
+            return false;
+        }
         if !waiters.is_home() {
             return true;
         }
@@ -433,60 +470,116 @@ impl BusySince {
     }
 }
 
-impl Long {
-    fn scheduler_handle(&self, layer: &dyn HttpLayer) -> Option<FairShare> {
-        match self {
-            Long::Everything(request) => request.with(|head, _| layer.long_turn(head)),
-            Long::Elsewhere(_) => None,
-            Long::Rest(scheduler_handle, _) => scheduler_handle.clone(),
-        }
-    }
-}
-
 /// Errors: there is no answer, and whether the request was executed is not known.
 async fn take_long(
     layer: Arc<dyn HttpLayer>,
     long: Long,
     peer: &Peer,
+    waiters: &ThreadWaiters,
     wake: Wake,
     mut stop: watch::Receiver<bool>,
 ) -> std::io::Result<ResponseStream> {
-    let long = match long {
+    match long {
         Long::Elsewhere(elsewhere) => {
             let given_up = async {
                 let _ = stop.wait_for(|stops| *stops).await;
                 tokio::time::sleep(STOP_PATIENCE).await;
             };
             let asked = tokio::select! {
-                asked = elsewhere.ask(peer.socket_address(), &peer.idle_home, wake) => asked,
-                () = given_up => Err(Unanswered::Unknown),
+                asked = ask_elsewhere(&layer, &elsewhere, peer, wake) => asked?,
+                () = given_up => return Err(std::io::ErrorKind::ConnectionAborted.into()),
             };
-            return match asked {
-                Ok(Answered::Whole(answer)) => Ok(Err(answer)),
-                Ok(Answered::GoesOn(status, headers, pieces)) => Ok(Ok((status, headers, Box::new(Pieces(pieces))))),
-                Err(Unanswered::NotExecuted) => Ok(Err(elsewhere.request().with(|head, _| layer.answer_busy(head)))),
-                Err(Unanswered::Unknown) => Err(std::io::ErrorKind::ConnectionAborted.into()),
-            };
+            Ok(asked.map_err(|answer| {
+                elsewhere
+                    .request()
+                    .with(|head, _| judged(&*layer, head, answer, waiters))
+            }))
         }
-        long => long,
-    };
-    let turn = match long.scheduler_handle(layer.as_ref()) {
+        Long::Rest(scheduler_handle, work) => Ok(on_thread(scheduler_handle, || Err(work())).await),
+        Long::Everything(request) => take_everything(layer, Arc::new(request), peer, waiters, wake, stop).await,
+    }
+}
+
+/// Answers a request on a thread that may wait. One that finds the partition busy in a hand-over
+/// continues here, or at the next home. Errors as those of [`take_long`].
+async fn take_everything(
+    layer: Arc<dyn HttpLayer>,
+    request: Arc<Kept>,
+    peer: &Peer,
+    waiters: &ThreadWaiters,
+    wake: Wake,
+    stop: watch::Receiver<bool>,
+) -> std::io::Result<ResponseStream> {
+    loop {
+        let scheduler_handle = request.with(|head, _| layer.long_turn(head));
+        let (answering, kept, wakes) = (layer.clone(), request.clone(), wake.clone());
+        let answer = move || {
+            kept.with(|head, body| match answering.follow(head, body, wakes) {
+                Some(followed) => followed,
+                None => Err(answering.answer(head, body)),
+            })
+        };
+        let answered = on_thread(scheduler_handle, answer).await;
+        let busy_partition = match &answered {
+            Err(answer) if answer.is_busy => answer.partition,
+            _ => {
+                let judge = |answer| request.with(|head, _| judged(&*layer, head, answer, waiters));
+                return Ok(answered.map_err(judge));
+            }
+        };
+        if *stop.borrow() && peer.way_out.open().is_some() {
+            let elsewhere = request.with(|head, body| Elsewhere::at_the_home(&peer.way_out, head, body));
+            return ask_elsewhere(&layer, &elsewhere, peer, wake).await;
+        }
+        let waiters = waiters.of(busy_partition);
+        if *stop.borrow() || !waiters.are_requests_held() {
+            return Ok(answered);
+        }
+        waiters.free().await;
+    }
+}
+
+/// The answer as it may leave. Only a home refuses: at a node that is not home, a refusal may rest
+/// on a credential or a definition that another home has changed.
+fn judged(layer: &dyn HttpLayer, head: &Head<'_>, answer: Answer, waiters: &ThreadWaiters) -> Answer {
+    let is_refusal = (400..500).contains(&answer.status) && !answer.is_of_the_node;
+    match is_refusal && !waiters.of(answer.partition).is_home() {
+        true => layer.answer_busy(head),
+        false => answer,
+    }
+}
+
+/// Runs `answer` on a thread that may wait, as a turn of its database.
+async fn on_thread(
+    scheduler_handle: Option<FairShare>,
+    answer: impl FnOnce() -> ResponseStream + Send + 'static,
+) -> ResponseStream {
+    let turn = match scheduler_handle {
         Some(scheduler_handle) => Some(scheduler_handle.begin_long().await),
         None => None,
     };
-    let taken = move || {
+    let answered = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        match long {
-            Long::Rest(_, work) => Err(work()),
-            Long::Elsewhere(_) => unreachable!("asked above"),
-            Long::Everything(request) => request.with(|head, body| match layer.follow(head, body, wake) {
-                Some(followed) => followed,
-                None => Err(layer.answer(head, body)),
-            }),
-        }
-    };
-    let answered = tokio::task::spawn_blocking(taken).await;
-    Ok(answered.unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, ""))))
+        answer()
+    });
+    answered
+        .await
+        .unwrap_or_else(|_| Err(Answer::settled(INTERNAL_SERVER_ERROR, "")))
+}
+
+/// Errors as those of [`take_long`].
+async fn ask_elsewhere(
+    layer: &Arc<dyn HttpLayer>,
+    elsewhere: &Elsewhere,
+    peer: &Peer,
+    wake: Wake,
+) -> std::io::Result<ResponseStream> {
+    match elsewhere.ask(peer.socket_address(), &peer.idle_home, wake).await {
+        Ok(Answered::Whole(answer)) => Ok(Err(answer)),
+        Ok(Answered::GoesOn(status, headers, pieces)) => Ok(Ok((status, headers, Box::new(Pieces(pieces))))),
+        Err(Unanswered::NotExecuted) => Ok(Err(elsewhere.request().with(|head, _| layer.answer_busy(head)))),
+        Err(Unanswered::Unknown) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+    }
 }
 
 const INTERNAL_SERVER_ERROR: u16 = 500;
@@ -514,7 +607,100 @@ fn name_span(span: &Span, answer: &mut Answer) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use quartet_engine::{Engine, EngineOptions};
+    use quartet_env::{FaultyDisk, ManualClock};
+    use quartet_tenancy::Partitions;
+
     use super::*;
+    use crate::connections::turns::ThreadTurns;
+
+    /// Needs a thread that may wait, and is busy while requests are held, which ends at the third
+    /// try.
+    struct Held {
+        engine: Arc<Engine>,
+        tries: AtomicU32,
+    }
+
+    impl HttpLayer for Held {
+        fn body_bytes_max(&self) -> usize {
+            100
+        }
+
+        fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
+            if self.tries.fetch_add(1, Ordering::SeqCst) == 2 {
+                self.engine.resume();
+            }
+            match self.engine.partition_in_time() {
+                Ok(_) => Answer::settled(200, body.unwrap_or_default()),
+                Err(_) => self.answer_busy(head),
+            }
+        }
+
+        fn judge_head(&self, _head: &Head<'_>) -> HeadShows {
+            HeadShows::Credential
+        }
+
+        fn answer_busy(&self, _head: &Head<'_>) -> Answer {
+            Answer {
+                is_busy: true,
+                ..Answer::settled(503, "")
+            }
+        }
+    }
+
+    fn held() -> (Arc<Held>, ThreadWaiters) {
+        let (clock, disk) = (Arc::new(ManualClock::new(1)), Arc::new(FaultyDisk::new()));
+        let failure = Box::new(|error: &_| panic!("the log failed: {error}"));
+        let engine = Engine::open(disk, clock, EngineOptions::default(), failure, &mut |_| {}).unwrap();
+        let engine = Arc::new(engine);
+        assert!(engine.hold_requests(Duration::from_secs(1)));
+        let partitions = Arc::new(Partitions::new(vec![engine.clone()]));
+        let waiters = ThreadWaiters::start(&partitions, &ThreadTurns::default());
+        let tries = AtomicU32::new(0);
+        (Arc::new(Held { engine, tries }), waiters)
+    }
+
+    /// A request of FaunaDB was refused as busy in a hand-over: its node held requests for longer
+    /// than a request waits for a busy partition.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_hand_over_for_as_long_as_that_takes() {
+        let (held, waiters) = held();
+        let waiters = waiters.of(PartitionId(0));
+        let mut busy_since = BusySince::default();
+        for _ in 0..3 {
+            assert!(!busy_since.is_too_long(waiters));
+            tokio::time::advance(BUSY_TIMEOUT).await;
+        }
+        held.engine.resume();
+        assert!(!busy_since.is_too_long(waiters));
+        tokio::time::advance(BUSY_TIMEOUT).await;
+        assert!(busy_since.is_too_long(waiters));
+        waiters.stop();
+    }
+
+    /// A request that needs a thread that may wait, as for the hash of a password, was refused as
+    /// busy in a hand-over, after 0.2 s: the thread must not keep the layers from their end.
+    #[tokio::test]
+    async fn a_request_on_a_thread_of_its_own_waits_for_a_hand_over_too() {
+        let (held, waiters) = held();
+        let head = Head {
+            method: "POST",
+            target: "/",
+            headers: &[],
+        };
+        let long = Long::Everything(Kept::new(&head, Some(b"body")));
+        let peer = Peer::for_test(StrangerBytes::new());
+        let (_stop, stopped) = watch::channel(false);
+        let answered = take_long(held.clone(), long, &peer, &waiters, Wake::default(), stopped).await;
+        let Ok(Err(answer)) = answered else {
+            panic!("it is a whole answer");
+        };
+        assert_eq!((answer.status, &*answer.body), (200, &b"body"[..]));
+        assert_eq!(held.tries.load(Ordering::SeqCst), 3);
+        waiters.stop();
+    }
 
     #[test]
     fn the_answer_names_the_span_if_it_names_one() {

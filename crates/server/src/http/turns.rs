@@ -16,7 +16,7 @@ impl FairShare {
         match self.take(answer) {
             Dispatch::Answered(answer) => Dispatch::Answered(self.delayed(answer)),
             Dispatch::Busy(_) => Dispatch::Busy(self.partition()),
-            left => left,
+            dispatch => dispatch,
         }
     }
 

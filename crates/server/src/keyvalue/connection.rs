@@ -22,8 +22,9 @@ use super::measuring;
 use super::takeover::SlotGuard;
 use super::{KeyValueEndpoint, LISTENER};
 use crate::connections::durability::{DurableWaiters, Hold, ThreadWaiters};
-use crate::connections::stream::exchange;
+use crate::connections::stream::{Stream, clear_socket, exchange};
 use crate::connections::tls::{TlsEntrance, Transport};
+use crate::layers::parts::{Leaving, WayOut};
 use crate::limits::connection_limit::Permit;
 use crate::limits::transfer_deadline::write_in_turns;
 use crate::tenants::admission_control;
@@ -43,6 +44,9 @@ const UNCOUNTED_BYTES: usize = 2 * BUFFER_BYTES;
 /// Time between retries of a request that found the lock held for long.
 const BUSY_RETRY: Duration = Duration::from_millis(5);
 
+/// The state of a session that goes along: that the client is greeted.
+const CARRIED: &[u8] = b"greeted";
+
 /// Time limit for the proof that this node is home before it refuses a credential.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 
@@ -50,6 +54,11 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(3);
 pub struct KeyValueAccepted {
     pub socket: std::net::TcpStream,
     pub peer: SocketAddr,
+    /// The other end of the socket, which may be a node that passes the client on.
+    pub from: SocketAddr,
+    /// The client was greeted at another home, and sends its greeting once more.
+    pub is_carried: bool,
+    pub way_out: WayOut,
     pub tls: Option<TlsEntrance>,
     pub permit: Permit,
     pub database_login: Arc<KeyValueEndpoint>,
@@ -58,15 +67,19 @@ pub struct KeyValueAccepted {
 
 /// Serves a connection to its end, which is early if its place is needed and the peer is not yet
 /// authenticated.
-pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, stop: watch::Receiver<bool>) {
+pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, mut stop: watch::Receiver<bool>) {
     let KeyValueAccepted {
         socket,
         peer,
+        from,
+        is_carried,
+        way_out,
         tls,
         permit,
         database_login,
         evicted,
     } = accepted;
+    let exit = Exit { peer, from, way_out };
     let Ok(socket) = TcpStream::from_std(socket) else {
         return;
     };
@@ -74,36 +87,44 @@ pub async fn serve(accepted: KeyValueAccepted, waiters: ThreadWaiters, stop: wat
     let opening = async {
         match Transport::open(socket, tls).await? {
             Transport::Clear(socket) => {
-                let greeted = greet(socket, peer, &database_login).await?;
+                let greeted = greet(socket, peer, is_carried, &database_login).await?;
                 Ok::<_, io::Error>(Ok(greeted))
             }
-            Transport::Encrypted(stream) => Ok(Err(greet(*stream, peer, &database_login).await?)),
+            Transport::Encrypted(stream) => Ok(Err(greet(*stream, peer, is_carried, &database_login).await?)),
         }
     };
     let greeted = tokio::select! {
         greeted = tokio::time::timeout(timeout, opening) => greeted,
         () = evicted.notified() => return,
+        _ = stop.wait_for(|stops| *stops) => return,
     };
     permit.authenticated();
     match greeted {
-        Ok(Ok(Ok(clear))) => serve_greeted(clear, peer, &database_login, waiters, stop).await,
-        Ok(Ok(Err(encrypted))) => serve_greeted(encrypted, peer, &database_login, waiters, stop).await,
+        Ok(Ok(Ok(clear))) => serve_greeted(clear, exit, &database_login, waiters, stop).await,
+        Ok(Ok(Err(encrypted))) => serve_greeted(encrypted, exit, &database_login, waiters, stop).await,
         Ok(Err(_)) | Err(_) => {}
     }
 }
 
-async fn serve_greeted<S: AsyncRead + AsyncWrite + Unpin>(
-    greeted: Greeted<S>,
+/// The way of a connection to the next home.
+struct Exit {
     peer: SocketAddr,
+    from: SocketAddr,
+    way_out: WayOut,
+}
+
+async fn serve_greeted<S: Stream + 'static>(
+    greeted: Greeted<S>,
+    exit: Exit,
     database_login: &KeyValueEndpoint,
     waiters: ThreadWaiters,
     mut stop: watch::Receiver<bool>,
 ) {
     match greeted {
-        Greeted::Here(arrived, seated) => serve_arrived(*arrived, seated, database_login, waiters, stop).await,
+        Greeted::Here(arrived, seated) => serve_arrived(*arrived, seated, exit, database_login, waiters, stop).await,
         Greeted::Elsewhere(partition, socket, input) => tokio::select! {
             // How it ends, the peer sees.
-            _ = pass_on(partition, socket, &input, peer, database_login, &waiters) => {}
+            _ = pass_on(partition, socket, &input, exit.peer, database_login, &waiters) => {}
             _ = stop.wait_for(|stops| *stops) => {}
         },
     }
@@ -122,7 +143,7 @@ async fn pass_on(
     waiters: &ThreadWaiters,
 ) -> io::Result<()> {
     let first = waiters.of(PartitionId(0));
-    let (dependency, arrival) = (Dependency::ZERO, first.arrival(Durability::Always));
+    let arrival = first.arrival(Durability::Always);
     let nodes = database_login.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
     let nodes = nodes.ok_or(io::ErrorKind::NotConnected)?;
     let mut home = nodes.call(partition, LISTENER, peer).await?;
@@ -130,23 +151,24 @@ async fn pass_on(
     home.flush().await?;
     let mut answer = Vec::new();
     home.read_buf(&mut answer).await?;
-    first.released(Hold { dependency, arrival }).await?;
+    first.shown_home(arrival).await?;
     socket.write_all(&answer).await?;
     socket.flush().await?;
     exchange(socket, home).await
 }
 
 /// Serves a peer until it disconnects, or until its session continues over another connection.
-async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
+async fn serve_arrived<S: Stream + 'static>(
     arrived: Arrived<S>,
     seated: SlotGuard,
+    exit: Exit,
     database_login: &KeyValueEndpoint,
     waiters: ThreadWaiters,
     stop: watch::Receiver<bool>,
 ) {
     let partition = arrived.database.as_ref().map(|(_, database)| database.partition());
     let waiters = waiters.of(partition.unwrap_or_default()).clone();
-    let running = Connection::new(arrived, database_login, waiters, stop).run();
+    let running = Connection::new(arrived, database_login, waiters, stop).run(exit);
     // Requests in progress end with `running`: between two of its steps, so each request was
     // answered wholly or not at all. A disconnected peer is no event; everything else was answered
     // on the wire.
@@ -156,7 +178,7 @@ async fn serve_arrived<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// A peer whose greeting was received.
+/// A peer after its greeting was received.
 enum Greeted<S> {
     Here(Box<Arrived<S>>, SlotGuard),
     /// Another node is home of its database, in this partition. With the received input.
@@ -169,6 +191,8 @@ struct Arrived<S> {
     session: Session,
     /// The count of its moves, and the database.
     database: Option<(u64, Arc<Database>)>,
+    /// The preamble and the greeting.
+    greeting: Vec<u8>,
     /// The bytes after its greeting.
     input: Vec<u8>,
     output: Vec<u8>,
@@ -180,6 +204,7 @@ struct Arrived<S> {
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     peer: SocketAddr,
+    is_carried: bool,
     database_login: &KeyValueEndpoint,
 ) -> io::Result<Greeted<S>> {
     let refuse = || io::Error::from(io::ErrorKind::InvalidData);
@@ -212,29 +237,17 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             }
         };
         let Some((mut session, database, woken)) = entered else {
-            let now_micros = database_login.tenants.parts.engine.now_micros();
-            let delay_micros = database_login.login_guard.failed(peer.ip(), USER, now_micros);
-            tokio::time::sleep(Duration::from_micros(delay_micros)).await;
-            if !is_confirmed(&database_login.tenants.parts.engine, arrival).await {
-                return Err(io::ErrorKind::NotConnected.into());
-            }
-            let mut refusal = Vec::new();
-            Reply::put_failure(
-                &mut refusal,
-                frame.id,
-                ErrorCode::PERMISSION_DENIED,
-                b"unknown credential",
-            );
-            socket.write_all(&refusal).await?;
-            socket.shutdown().await?;
-            return Err(io::ErrorKind::PermissionDenied.into());
+            return Err(refuse_credential(socket, peer, frame.id, database_login, arrival).await);
         };
         let seated = database_login.takeovers.sit(hello.session).await;
         let mut output = Vec::new();
         session.answer(frame.id, &Request::Hello(hello), &mut output);
-        let consumed = PREAMBLE.len() + frame.bytes;
-        input.drain(..consumed);
+        if is_carried {
+            output.clear();
+        }
+        let greeting = input.drain(..PREAMBLE.len() + frame.bytes).collect();
         let arrived = Arrived {
+            greeting,
             socket,
             session,
             database,
@@ -246,17 +259,51 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
+/// Answers a greeting with an unknown credential, after the delay of wrong passwords. Returns the
+/// error with which the connection ends.
+async fn refuse_credential(
+    mut socket: impl AsyncWrite + Unpin,
+    peer: SocketAddr,
+    request_id: u32,
+    database_login: &KeyValueEndpoint,
+    arrival: Arrival,
+) -> io::Error {
+    let engine = &database_login.tenants.parts.engine;
+    let delay_micros = database_login.login_guard.failed(peer.ip(), USER, engine.now_micros());
+    tokio::time::sleep(Duration::from_micros(delay_micros)).await;
+    if !is_confirmed(engine, arrival).await {
+        return io::ErrorKind::NotConnected.into();
+    }
+    let mut refusal = Vec::new();
+    Reply::put_failure(
+        &mut refusal,
+        request_id,
+        ErrorCode::PERMISSION_DENIED,
+        b"unknown credential",
+    );
+    let sent = async {
+        socket.write_all(&refusal).await?;
+        socket.shutdown().await
+    };
+    match sent.await {
+        Ok(()) => io::ErrorKind::PermissionDenied.into(),
+        Err(error) => error,
+    }
+}
+
 /// Waits until this node was shown to be home after the arrival: only a home refuses credentials.
 /// Returns false if it is not, or if nothing shows it for [`CONFIRMED_WITHIN`].
 async fn is_confirmed(engine: &Engine, arrival: Arrival) -> bool {
     let confirmed = async {
-        loop {
+        // At a node that is not home, an answer without a dependency waits for nothing.
+        while engine.is_home() {
             match engine.settled(Dependency::ZERO, arrival) {
-                Settled::Yes => return engine.is_home(),
+                Settled::Yes => return true,
                 Settled::Lost => return false,
                 Settled::NotYet => tokio::time::sleep(BUSY_RETRY).await,
             }
         }
+        false
     };
     tokio::time::timeout(CONFIRMED_WITHIN, confirmed).await.unwrap_or(false)
 }
@@ -277,6 +324,7 @@ fn enter(database_login: &KeyValueEndpoint, hello: &Hello<'_>) -> Result<Option<
 struct Connection<S> {
     socket: S,
     session: Session,
+    greeting: Vec<u8>,
     database: Option<Arc<Database>>,
     /// The count of the database's moves: the session belongs to its partition at that time.
     moves: u64,
@@ -292,7 +340,7 @@ struct Connection<S> {
     consumed: usize,
     output: Vec<u8>,
     unsettled: Unsettled,
-    /// Time spent on the replies whose sync has not started yet.
+    /// Time spent on the replies before the start of their sync.
     gathered_micros: u64,
     /// The flusher is at making everything up to here durable.
     overlapped: Dependency,
@@ -302,7 +350,7 @@ struct Connection<S> {
     is_busy: bool,
 }
 
-/// Replies that wait until they may leave, in the order in which they were made.
+/// Replies that wait until they may leave, oldest first.
 #[derive(Default)]
 struct Unsettled {
     bytes: VecDeque<u8>,
@@ -346,7 +394,7 @@ enum Event {
     Stop,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: Stream + 'static> Connection<S> {
     fn new(
         arrived: Arrived<S>,
         database_login: &KeyValueEndpoint,
@@ -358,6 +406,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let database = arrived.database.map(|(_, database)| database);
         Connection {
             socket: arrived.socket,
+            greeting: arrived.greeting,
             reserved: Reserved::new(engine.memory().clone()),
             session: arrived.session,
             scheduler_handle: FairShare::new(database_login.tenants.clone(), database.clone()),
@@ -378,7 +427,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    async fn run(mut self) -> io::Result<()> {
+    async fn run(mut self, exit: Exit) -> io::Result<()> {
         loop {
             let more = self.is_full() || self.answer_requests()?;
             if !self.is_ending {
@@ -399,10 +448,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 continue;
             }
             match self.wait().await? {
-                Event::Input(0) | Event::Stop => return Ok(()),
+                Event::Input(0) => return Ok(()),
+                Event::Stop => return self.leave(exit).await,
                 Event::Input(_) | Event::Woken => {}
             }
         }
+    }
+
+    /// The layer ends. Executed requests are answered; then the connection continues at the next
+    /// home, with its watches, or ends.
+    async fn leave(mut self, exit: Exit) -> io::Result<()> {
+        let Some(nodes) = exit.way_out.open() else {
+            return Ok(());
+        };
+        while let Some(hold) = self.unsettled.first() {
+            self.waiters.released(hold).await?;
+            self.unsettled.settle(&self.waiters, &mut self.output);
+        }
+        self.send().await?;
+        let mut input = std::mem::take(&mut self.greeting);
+        input.extend(self.session.watch_requests());
+        input.extend_from_slice(&self.input[self.consumed..]);
+        let Some(socket) = clear_socket(self.socket) else {
+            return Ok(());
+        };
+        nodes.carry(Leaving {
+            listener: exit.way_out.listener,
+            peer: exit.peer,
+            from: exit.from,
+            socket,
+            state: CARRIED.to_vec(),
+            input,
+            is_new: false,
+        });
+        Ok(())
     }
 
     async fn wait(&mut self) -> io::Result<Event> {
@@ -579,8 +658,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Ends the connection if there is no room for what it keeps.
     fn count_kept(&mut self) -> io::Result<()> {
-        let kept = self.input.capacity() + self.output.capacity() + self.unsettled.bytes.capacity();
-        let counted = if kept > UNCOUNTED_BYTES { kept as u64 } else { 0 };
+        let buffer_bytes = self.input.capacity() + self.output.capacity() + self.unsettled.bytes.capacity();
+        let counted = if buffer_bytes > UNCOUNTED_BYTES {
+            buffer_bytes as u64
+        } else {
+            0
+        };
         let has_room = counted == self.reserved.bytes() || self.reserved.try_set(counted);
         has_room.then_some(()).ok_or(io::ErrorKind::OutOfMemory.into())
     }

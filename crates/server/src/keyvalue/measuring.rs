@@ -21,7 +21,7 @@ pub const OPERATIONS: [&str; 9] = [
 /// A request of this database was executed.
 pub fn note(parts: &Parts, database: Option<&Database>, request: &Request<'_>, micros: u64) {
     if let Some(operation) = operation(request) {
-        parts.note_request(("keyvalue", operation), database, micros, || shape(request));
+        parts.note_request("keyvalue", operation, database, micros, || shape(request));
     }
 }
 

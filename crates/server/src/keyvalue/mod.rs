@@ -4,8 +4,10 @@
 //! |--------------|--------------------------------------------------------|
 //! | `connection` | the loop between a socket and its session              |
 //! | `measuring`  | how long requests take, and the shape of one           |
+//! | `carried_credential` | a credential as a cluster file carries it      |
 //! | `takeover`   | one connection at a time for each client's session     |
 
+mod carried_credential;
 mod connection;
 mod measuring;
 mod takeover;
@@ -23,6 +25,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+pub use self::carried_credential::carried;
 use self::connection::{KeyValueAccepted, serve};
 pub use self::measuring::OPERATIONS;
 use self::takeover::Takeovers;
@@ -30,6 +33,7 @@ use crate::connections::accept::{Admitting, Entrance};
 use crate::connections::handoff::{Arrival, IoThread};
 use crate::connections::tls::{Speaks, Tls};
 use crate::connections::waker::ThreadWaker;
+use crate::layers::parts::WayOut;
 use crate::limits::connection_limit::{ConnectionLimit, Place};
 use crate::settings::Credentials;
 use crate::tenants::Tenants;
@@ -102,10 +106,10 @@ impl KeyValueEndpoint {
                 may_write,
             }));
         }
-        let is_right = self
-            .credentials
-            .root_key()
-            .is_none_or(|hash| quartet_layer_redis::access::acl::password_hash(token) == hash);
+        let hash_of = quartet_layer_redis::access::acl::password_hash;
+        let is_right = self.credentials.root_key().is_none_or(|hash| {
+            hash_of(token) == hash || carried_credential::decoded(token).is_some_and(|key| hash_of(&key) == hash)
+        });
         Ok(is_right.then(|| Opened {
             layer: self.layer.clone(),
             database: None,
@@ -121,10 +125,21 @@ pub struct KeyValueEntrance {
     pub database_login: Arc<KeyValueEndpoint>,
     pub tls: Arc<Tls>,
     pub limit: Arc<ConnectionLimit>,
+    pub way_out: WayOut,
 }
 
 impl Entrance for KeyValueEntrance {
-    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, _thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+    fn admit<'e>(&'e self, socket: TcpStream, peer: SocketAddr, thread_waker: &'e Arc<ThreadWaker>) -> Admitting<'e> {
+        self.admit_carried(socket, peer, thread_waker, Vec::new())
+    }
+
+    fn admit_carried<'e>(
+        &'e self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        _thread_waker: &'e Arc<ThreadWaker>,
+        state: Vec<u8>,
+    ) -> Admitting<'e> {
         Box::pin(async move {
             let Some(permit) = self.limit.admit(Place::Any).await else {
                 return Ok(None);
@@ -134,6 +149,9 @@ impl Entrance for KeyValueEntrance {
             let notified = evicted.clone();
             permit.is_of_stranger(move || notified.notify_one());
             let accepted = KeyValueAccepted {
+                from: socket.peer_addr()?,
+                is_carried: !state.is_empty(),
+                way_out: self.way_out.clone(),
                 socket: socket.into_std()?,
                 peer,
                 tls: self.tls.entrance(Speaks::Other, peer.ip()),

@@ -45,17 +45,17 @@ impl Takeovers {
         if name == SessionName::default() {
             return seated;
         }
-        let others = {
+        let occupants = {
             let mut seats = self.seats.lock();
             let seats = seats.entry(name).or_default();
-            let others = seats.clone();
+            let occupants = seats.clone();
             seats.push(seated.seat.clone());
-            others
+            occupants
         };
-        for other in others {
+        for other in occupants {
             other.asked_to_leave.notify_one();
             // The sender is there as long as `other` is.
-            let _ = other.left.subscribe().wait_for(|left| *left).await;
+            let _ = other.left.subscribe().wait_for(|has_left| *has_left).await;
         }
         seated
     }
@@ -71,9 +71,9 @@ impl SlotGuard {
 impl Drop for SlotGuard {
     fn drop(&mut self) {
         let mut seats = self.takeovers.seats.lock();
-        if let Some(others) = seats.get_mut(&self.name) {
-            others.retain(|other| !Arc::ptr_eq(other, &self.seat));
-            if others.is_empty() {
+        if let Some(occupants) = seats.get_mut(&self.name) {
+            occupants.retain(|other| !Arc::ptr_eq(other, &self.seat));
+            if occupants.is_empty() {
                 seats.remove(&self.name);
             }
         }

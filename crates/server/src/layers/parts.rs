@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Engine, PartitionId, Space};
+use quartet_engine::{Engine, FollowingPeriod, PartitionId, Space};
 use quartet_layer_redis::access::login_guard::LoginGuard;
 use quartet_model::LayerId;
 use quartet_tenancy::{DEFAULT_DATABASE, Database, Partitions};
@@ -17,7 +17,7 @@ use crate::connections::tls::Tls;
 use crate::layers::by_type::ByType;
 use crate::limits::memory::Budget;
 use crate::observability::durations::OfLayers;
-use crate::observability::slow_requests::SlowRequests;
+use crate::observability::slow_requests::{LayerOperation, SlowRequests};
 use crate::observability::telemetry::spans::Spans;
 use crate::process::stop_request::StopRequest;
 use crate::settings::Settings;
@@ -30,7 +30,7 @@ pub trait Nodes: Send + Sync {
     /// The name of the node that is home of a partition, if it runs.
     fn home_of(&self, partition: PartitionId) -> Option<String>;
 
-    /// True if the home of the first partition is another node, and is heard.
+    /// True if the home of the first partition is another node, and its heartbeats arrive.
     fn hears_home(&self) -> bool;
 
     /// Where the home of a partition is, as far as this node knows. Never waits.
@@ -39,6 +39,13 @@ pub trait Nodes: Send + Sync {
     /// A connection to the listener of this name at the home of a partition, for the client at
     /// `peer`. A home is waited for. Errors: none took it in time, and nothing was done.
     fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling;
+
+    /// Continues a connection that the layers of this node leave, because another node becomes
+    /// home.
+    fn carry(self: Arc<Self>, leaving: Leaving);
+
+    /// False while the node ends and no other is home: connections cannot continue.
+    fn may_carry(&self) -> bool;
 
     /// Brings what the catalogue has decided to the home of a partition, again and again until it
     /// is durable there. `number` rises from one to the next. Blocks.
@@ -52,6 +59,12 @@ pub trait Nodes: Send + Sync {
 
     /// Removes the node of this name, which does not run, for good.
     fn remove(&self, name: &str) -> anyhow::Result<()>;
+
+    /// Makes all nodes write the newest format that each of them reads, and returns it.
+    fn finish_upgrade(&self) -> anyhow::Result<u32>;
+
+    /// Runs a task until its end or that of the node, whatever this node is home of meanwhile.
+    fn outlive_terms(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
     /// Watches the address of the home for Redis clients (host:port).
     fn redis_home(&self) -> watch::Receiver<Option<String>>;
@@ -68,6 +81,39 @@ pub trait Nodes: Send + Sync {
     /// The services of partitions other than the first that have their own layers here, for
     /// metrics. Each is a `metrics::Service`, a type unknown to this module.
     fn services(&self) -> Vec<Box<dyn Any + Send + Sync>>;
+}
+
+/// A connection that leaves its layers between two requests: all that was executed is answered.
+pub struct Leaving {
+    /// Its listener at the next home.
+    pub listener: &'static str,
+    /// The client.
+    pub peer: SocketAddr,
+    /// The other end of its socket: the client's, or a node's that passes it on.
+    pub from: SocketAddr,
+    /// In clear text: TLS has state that stays where it is.
+    pub socket: std::net::TcpStream,
+    /// The state of its session, in the words of its protocol.
+    pub state: Vec<u8>,
+    /// Bytes that were read and not executed.
+    pub input: Vec<u8>,
+    /// It has had no request, and its first one may be on its way. Only HTTP distinguishes that.
+    pub is_new: bool,
+}
+
+/// The way to leave layers, for the connections of one listener.
+#[derive(Clone)]
+pub struct WayOut {
+    pub nodes: Option<Weak<dyn Nodes>>,
+    pub listener: &'static str,
+}
+
+impl WayOut {
+    /// The nodes, if connections may continue at another.
+    pub fn open(&self) -> Option<Arc<dyn Nodes>> {
+        let nodes = self.nodes.as_ref()?.upgrade()?;
+        nodes.may_carry().then_some(nodes)
+    }
 }
 
 /// The place of a partition's home.
@@ -105,6 +151,8 @@ pub struct Parts {
     pub partitions: Arc<Partitions>,
     /// The engine of the first partition, which has the catalogue and the default database.
     pub engine: Arc<Engine>,
+    /// Another node is home: the layers read this node's replica, in this period.
+    pub replica: Option<FollowingPeriod>,
     pub settings: Arc<Settings>,
     pub stop: Arc<StopRequest>,
     /// The node of a cluster that this is, if it is one.
@@ -139,7 +187,8 @@ impl Parts {
     #[inline]
     pub fn note_request(
         &self,
-        (layer, place): (&str, usize),
+        layer: &str,
+        place: usize,
         database: Option<&Database>,
         micros: u64,
         shape: impl FnOnce() -> String,
@@ -147,7 +196,11 @@ impl Parts {
         let operations = self.durations.of(layer);
         operations.at(place).add(micros);
         self.durations.of_database(database).add(micros);
-        self.note_slow(micros, (layer, operations.name(place)), database, shape);
+        let operation = LayerOperation {
+            layer,
+            name: operations.name(place),
+        };
+        self.note_slow(micros, operation, database, shape);
     }
 
     /// Logs a slow request. `None` is the default database.
@@ -155,12 +208,12 @@ impl Parts {
     pub fn note_slow(
         &self,
         micros: u64,
-        request: (&str, &str),
+        operation: LayerOperation<'_>,
         database: Option<&Database>,
         shape: impl FnOnce() -> String,
     ) {
         let name = || database.map_or_else(|| "default".into(), |database| database.definition().name.clone());
-        self.slow_requests.note(micros, request, name, shape);
+        self.slow_requests.note(micros, operation, name, shape);
     }
 
     /// The engine that has a database's rows.

@@ -85,20 +85,20 @@ impl ConnectionLimit {
         })
     }
 
-    /// Raises the limit on open files for `wanted` connections. The actual number may be lower if
-    /// the system does not allow as many files. Errors: it allows too few to serve any client.
-    pub fn of_process(wanted: usize) -> Result<Arc<ConnectionLimit>> {
-        let others = open_files() + RESERVED;
-        let files_max = raise_open_files(wanted + others);
-        let connections_max = wanted.min(files_max.saturating_sub(others));
+    /// Raises the limit on open files for `configured` connections. The actual number may be lower
+    /// if the system does not allow as many files. Errors: it allows too few to serve any client.
+    pub fn of_process(configured: usize) -> Result<Arc<ConnectionLimit>> {
+        let other_files = open_files() + RESERVED;
+        let files_max = raise_open_files(configured + other_files);
+        let connections_max = configured.min(files_max.saturating_sub(other_files));
         ensure!(
-            connections_max >= CONNECTIONS_MIN.min(wanted),
-            "the limit on open files, {files_max}, is too low: {others} are needed for other things than connections (ulimit -n)"
+            connections_max >= CONNECTIONS_MIN.min(configured),
+            "the limit on open files, {files_max}, is too low: {other_files} are needed for other things than connections (ulimit -n)"
         );
-        if connections_max < wanted {
+        if connections_max < configured {
             tracing::warn!(
                 connections_max,
-                wanted,
+                configured,
                 files_max,
                 "fewer connections than configured: the limit on open files is too low (ulimit -n)"
             );
@@ -178,9 +178,9 @@ impl Permit {
     #[inline]
     pub fn authenticated(&self) {
         if self.is_stranger() {
-            let kept = self.limit.state.lock().strangers.remove(&self.id);
+            let stranger = self.limit.state.lock().strangers.remove(&self.id);
             // A connection that was evicted must close all the same.
-            self.is_stranger.store(kept.is_none(), Ordering::Relaxed);
+            self.is_stranger.store(stranger.is_none(), Ordering::Relaxed);
         }
     }
 }
@@ -206,13 +206,13 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(GUESS, Iterator::count)
 }
 
-/// Raises the soft limit on open files to `wanted` if it is lower, but not beyond the hard one.
+/// Raises the soft limit on open files to `files_min` if it is lower, but not beyond the hard one.
 /// Returns the limit in force.
-fn raise_open_files(wanted: usize) -> usize {
+fn raise_open_files(files_min: usize) -> usize {
     let limits = getrlimit(Resource::Nofile);
     let files = |limit: Option<u64>| limit.map_or(usize::MAX, |files| files as usize);
-    let raised = wanted.min(files(limits.maximum));
-    if files(limits.current) >= wanted {
+    let raised = files_min.min(files(limits.maximum));
+    if files(limits.current) >= files_min {
         return files(limits.current);
     }
     let raising = setrlimit(
@@ -283,8 +283,8 @@ mod tests {
             permit.is_of_stranger(move || closed.lock().push(name));
             permit
         };
-        let (known, first, second) = (stranger("known"), stranger("first"), stranger("second"));
-        known.authenticated();
+        let (authenticated, first, second) = (stranger("known"), stranger("first"), stranger("second"));
+        authenticated.authenticated();
         let third = stranger("third");
         assert_eq!(*closed.lock(), ["first"]);
         first.authenticated();

@@ -88,10 +88,10 @@ mod tests {
         let started = Instant::now();
         let writing = tokio::spawn(async move { PACE.write_all(&mut writer, &[0; 100_000]).await });
         let reading = tokio::spawn(async move {
-            let mut taken = vec![0; count];
+            let mut buffer = vec![0; count];
             loop {
                 tokio::time::sleep(every).await;
-                if !matches!(reader.read(&mut taken).await, Ok(1..)) {
+                if !matches!(reader.read(&mut buffer).await, Ok(1..)) {
                     break;
                 }
             }
@@ -150,10 +150,10 @@ mod tests {
             () = count => unreachable!("it never ends"),
             () = write => {}
         }
-        for taken in [paced.taken, plain.taken] {
-            let bytes: Vec<usize> = taken.iter().map(|(bytes, _)| *bytes).collect();
+        for duration in [paced.taken, plain.taken] {
+            let bytes: Vec<usize> = duration.iter().map(|(bytes, _)| *bytes).collect();
             assert_eq!(bytes, [SENT_AT_ONCE_BYTES_MAX, SENT_AT_ONCE_BYTES_MAX, 1]);
-            assert!(taken.windows(2).all(|pair| pair[0].1 < pair[1].1), "{taken:?}");
+            assert!(duration.windows(2).all(|pair| pair[0].1 < pair[1].1), "{duration:?}");
         }
     }
 

@@ -68,16 +68,16 @@ impl StrangerInput {
         if bytes == self.bytes {
             return true;
         }
-        let mut kept = self.budget.kept.lock();
-        let total = kept.total - self.bytes + bytes;
-        let of_peer = kept.by_peer.get(&self.peer).copied().unwrap_or(0) - self.bytes + bytes;
-        if bytes > self.bytes && (total > self.budget.total_max || of_peer > self.budget.peer_max) {
+        let mut input_bytes = self.budget.kept.lock();
+        let total = input_bytes.total - self.bytes + bytes;
+        let peer_bytes = input_bytes.by_peer.get(&self.peer).copied().unwrap_or(0) - self.bytes + bytes;
+        if bytes > self.bytes && (total > self.budget.total_max || peer_bytes > self.budget.peer_max) {
             return false;
         }
-        kept.total = total;
-        match of_peer {
-            0 => drop(kept.by_peer.remove(&self.peer)),
-            _ => drop(kept.by_peer.insert(self.peer, of_peer)),
+        input_bytes.total = total;
+        match peer_bytes {
+            0 => drop(input_bytes.by_peer.remove(&self.peer)),
+            _ => drop(input_bytes.by_peer.insert(self.peer, peer_bytes)),
         }
         self.bytes = bytes;
         true
@@ -109,7 +109,7 @@ mod tests {
         assert!(first.set(30));
         assert!(other.set(50) && second.set(20));
         drop((first, second, other));
-        let kept = budget.kept.lock();
-        assert_eq!((kept.total, kept.by_peer.len()), (0, 0));
+        let input_bytes = budget.kept.lock();
+        assert_eq!((input_bytes.total, input_bytes.by_peer.len()), (0, 0));
     }
 }

@@ -1,6 +1,6 @@
 //! The context of a row at the start of its listener, and its additions to it.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use quartet_model::LayerId;
 use tokio::sync::watch;
 
 use crate::connections::accept::{Entrance, Listener};
-use crate::connections::sockets::Sockets;
+use crate::connections::sockets::{Listening, Sockets};
 use crate::http::{HttpEntrance, HttpLayer};
 use crate::layers::by_type::ByType;
+use crate::layers::parts::WayOut;
 use crate::limits::connection_limit::ConnectionLimit;
 use crate::limits::unauthenticated_input::StrangerBytes;
 use crate::process::cycles::Cycle;
@@ -64,7 +65,7 @@ pub struct Endpoint {
 
 impl Assembly<'_> {
     /// Binds the listener of `--listen-NAME`; `None`: it is off.
-    pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(TcpListener, SocketAddr)>> {
+    pub fn bind(&self, listens: Listen, name: &'static str) -> Result<Option<(Listening, SocketAddr)>> {
         self.sockets.bind(listens.address(), name)
     }
 
@@ -74,7 +75,7 @@ impl Assembly<'_> {
     }
 
     /// Lets clients in at the listener of `--listen-NAME`.
-    pub fn add(&mut self, name: &'static str, socket: TcpListener, entrance: impl Entrance + 'static) {
+    pub fn add(&mut self, name: &'static str, socket: Listening, entrance: impl Entrance + 'static) {
         self.added.listeners.push(Listener {
             name,
             socket,
@@ -83,7 +84,7 @@ impl Assembly<'_> {
     }
 
     /// Serves a layer of the default database over HTTP.
-    pub fn add_http(&mut self, name: &'static str, socket: TcpListener, layer: Arc<dyn HttpLayer>) {
+    pub fn add_http(&mut self, name: &'static str, socket: Listening, layer: Arc<dyn HttpLayer>) {
         let parts = &self.tenants.parts;
         let entrance = HttpEntrance {
             layer: layer.clone(),
@@ -93,6 +94,10 @@ impl Assembly<'_> {
             memory: parts.engine.memory().clone(),
             login_guard: parts.login_guard.clone(),
             spans: parts.spans.clone(),
+            way_out: WayOut {
+                nodes: parts.nodes.clone(),
+                listener: name,
+            },
         };
         self.add(name, socket, entrance);
         self.maintain(move || layer.maintain());
@@ -106,8 +111,8 @@ impl Assembly<'_> {
 
     /// The default database's layer for HTTP, if it is served.
     pub fn http_layer(&self, id: LayerId) -> Option<Arc<dyn HttpLayer>> {
-        let known = self.added.http_layers.iter().find(|(known, _)| *known == id);
-        known.map(|(_, layer)| layer.clone())
+        let existing = self.added.http_layers.iter().find(|(existing, _)| *existing == id);
+        existing.map(|(_, layer)| layer.clone())
     }
 }
 

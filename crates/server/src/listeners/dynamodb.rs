@@ -16,6 +16,7 @@ use crate::layers::kind::{DatabaseLayer, LayerKind};
 use crate::layers::parts::Parts;
 use crate::observability::durations::Measured;
 use crate::settings::{AccessKeys, Listening};
+use crate::tenants::Tenants;
 use crate::tenants::admission_control::has_no_room;
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -72,8 +73,16 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The layer of the default database at a node that is not home.
+pub fn at_replica(tenants: &Arc<Tenants>) -> DynamoDbHttp {
+    let parts = &tenants.parts;
+    let layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::DynamoDb));
+    DynamoDbHttp::new(layer, parts.settings.dynamodb.access_keys.known(), tenants.clone())
+}
+
 fn layer(parts: &Parts, engine: Arc<Engine>, space: Space) -> DynamoDb {
     let mut layer = DynamoDb::new(engine, space);
+    layer.replica = parts.replica;
     if let Some(endpoint) = parts.of_kinds.get::<ClientEndpoint>() {
         layer.endpoint.clone_from(&endpoint.0);
     }

@@ -131,7 +131,7 @@ impl EchoAccepted {
             let shape = || format!("{} bytes", line.len());
             self.tenants
                 .parts
-                .note_request(("echo", 0), Some(&database), micros, shape);
+                .note_request("echo", 0, Some(&database), micros, shape);
             socket.get_mut().write_all(reply.as_bytes()).await.ok()?;
         }
     }

@@ -16,6 +16,7 @@ use crate::layers::parts::Parts;
 use crate::observability::durations::Measured;
 use crate::process::system;
 use crate::settings::DEVELOPMENT_SECRET;
+use crate::tenants::Tenants;
 use crate::tenants::admission_control::has_no_room;
 
 pub const LAYER: ServedLayer = ServedLayer {
@@ -50,13 +51,22 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     parts.of_kinds.put(Arc::new(IssuerKeys(fetch)));
     let scheme = settings.connections.tls.http_scheme();
     assembly.tell("fauna", address, format!("{scheme}://{address}"));
-    let root_key = settings.credentials.root_key();
-    let root = root_key.map_or_else(|| RootSecret::of(DEVELOPMENT_SECRET), |sha256| RootSecret { sha256 });
-    let layer = layer(parts, parts.engine.clone(), parts.default_space(LayerId::Fauna), root)?;
+    let layer = default_layer(parts)?;
     let layer: Arc<dyn HttpLayer> = Arc::new(FaunaHttp::new(layer, tenants.clone()));
     assembly.added.http_layers.push((LayerId::Fauna, layer.clone()));
     assembly.add_http("fauna", socket, layer);
     Ok(())
+}
+
+/// The layer of the default database at a node that is not home.
+pub fn at_replica(tenants: &Arc<Tenants>) -> Result<FaunaHttp, Busy> {
+    Ok(FaunaHttp::new(default_layer(&tenants.parts)?, tenants.clone()))
+}
+
+fn default_layer(parts: &Parts) -> Result<Fauna, Busy> {
+    let root_key = parts.settings.credentials.root_key();
+    let root = root_key.map_or_else(|| RootSecret::of(DEVELOPMENT_SECRET), |sha256| RootSecret { sha256 });
+    layer(parts, parts.engine.clone(), parts.default_space(LayerId::Fauna), root)
 }
 
 fn layer_of(parts: &Parts, database: &Arc<Database>) -> Result<Fauna, Busy> {
@@ -72,7 +82,11 @@ fn layer_of(parts: &Parts, database: &Arc<Database>) -> Result<Fauna, Busy> {
 }
 
 fn layer(parts: &Parts, engine: Arc<Engine>, space: Space, root: RootSecret) -> Result<Fauna, Busy> {
-    let mut layer = Fauna::new(engine, space, root, Box::new(system::fill_random))?;
+    let random = Box::new(system::fill_random);
+    let mut layer = match parts.replica {
+        None => Fauna::new(engine, space, root, random)?,
+        Some(period) => Fauna::at_replica(engine, space, root, random, period),
+    };
     if let Some(keys) = parts.of_kinds.get::<IssuerKeys>() {
         layer.key_sets.fetch = Some(Box::new(move |uri| (keys.0)(uri)));
     }

@@ -11,7 +11,7 @@ use quartet_tenancy::Database;
 use super::{Assembly, ServedLayer, ServedListener};
 use crate::keyvalue::{KeyValueEndpoint, KeyValueEntrance, OPERATIONS};
 use crate::layers::kind::{DatabaseLayer, LayerKind};
-use crate::layers::parts::Parts;
+use crate::layers::parts::{Parts, WayOut};
 use crate::observability::durations::Measured;
 use crate::process::system;
 
@@ -50,6 +50,10 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         database_login: endpoint.clone(),
         tls: parts.tls.clone(),
         limit: assembly.limit.clone(),
+        way_out: WayOut {
+            nodes: parts.nodes.clone(),
+            listener: "keyvalue",
+        },
     };
     assembly.add("keyvalue", socket, entrance);
     // The console reads rows by it.

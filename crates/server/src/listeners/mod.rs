@@ -8,13 +8,13 @@
 //! | the others | a row each, and the server's interface to its layer                    |
 
 mod assembly;
-mod dynamodb;
+pub mod dynamodb;
 #[cfg(test)]
 mod echo;
-mod fauna;
+pub mod fauna;
 mod keyvalue;
 mod pages;
-mod redis;
+pub mod redis;
 mod sentinel;
 mod served;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use quartet_engine::Invariants;
 use quartet_model::LayerId;
 use quartet_tenancy::CatalogueInvariants;
 
-pub use self::assembly::{Added, Assembly, Endpoint, MAINTENANCE_CYCLE};
+pub use self::assembly::{Added, Assembly, Endpoint, MAINTENANCE_CYCLE, Waiting};
 pub use self::served::{ServedLayer, ServedListener};
 use crate::settings::{Listening, Settings};
 

@@ -14,19 +14,24 @@ use quartet_layer_redis::replication::{ClusterNode, ClusterNodes};
 use quartet_layer_redis::{Redis, RedisChanges, RedisInvariants};
 use quartet_model::LayerId;
 use quartet_tenancy::Database;
+use tokio::sync::watch;
 
 use super::{Assembly, ServedLayer, ServedListener};
 use crate::layers::kind::{DatabaseLayer, LayerKind};
-use crate::layers::parts::{Nodes, OtherNode};
+use crate::layers::parts::{Nodes, OtherNode, WayOut};
 use crate::process::cycles::Cycle;
+use crate::redis::entrance::RespEntrance;
+use crate::redis::modules::commands;
 use crate::redis::opening::{RedisParts, configure};
-use crate::redis::{self, Conversations, RespEntrance, Takes};
+use crate::redis::{self, Conversations, Takes};
+use crate::rest::Rest;
 use crate::settings::cluster::split;
+use crate::tenants::Tenants;
 
 /// Interval of checks of the connections' memory.
 const CLIENT_EVICTION_CYCLE: Duration = Duration::from_millis(20);
-/// Interval of the search for waiting vectors.
-const GRAPHS_CYCLE: Duration = Duration::from_millis(100);
+/// Interval of the search for work that commands have left to modules.
+const WORK_CYCLE: Duration = Duration::from_millis(100);
 
 /// Time between two searches for idle buffers of connections.
 const IDLE_CYCLE: Duration = Duration::from_secs(1);
@@ -41,8 +46,8 @@ pub const LAYER: ServedLayer = ServedLayer {
             let layer = shared.of_database(opening.parts, opening.database, (opening.directory)())?;
             Ok(Arc::new(layer))
         },
-        invariants: || Box::new(RedisInvariants),
-        changes: || Box::new(RedisChanges::default()),
+        invariants: || Box::new(RedisInvariants::new(&commands().modules)),
+        changes: || Box::new(RedisChanges::new(&commands().modules)),
     },
     listener: ServedListener {
         listening: |settings| {
@@ -72,6 +77,7 @@ fn cluster_of(nodes: &Weak<dyn Nodes>) -> ClusterNodes {
     };
     ClusterNodes {
         records: nodes.records(),
+        own: nodes.own_redis().and_then(|address| split(&address)),
         others: nodes.others().into_iter().filter_map(node).collect(),
     }
 }
@@ -81,7 +87,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
     let bound = assembly.bind(settings.redis.listen, "redis")?;
     // The layer reports the port to its clients.
     let port = bound.as_ref().map_or(0, |(_, address)| address.port());
-    let shared = Arc::new(RedisParts::new(&tenants.parts, port));
+    let shared = Arc::new(RedisParts::new(&tenants.parts, commands(), port));
     tenants.parts.of_kinds.put(shared.clone());
     let layer = Arc::new(shared.default(&tenants.parts, tenants.directory())?);
     if let Some(nodes) = tenants.parts.nodes.clone() {
@@ -107,8 +113,12 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         stranger_bytes: assembly.stranger_bytes.clone(),
         tls: tenants.parts.tls.clone(),
         takes,
+        way_out: WayOut {
+            nodes: tenants.parts.nodes.clone(),
+            listener: redis::LISTENER,
+        },
     };
-    let (both, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
+    let (any_transport, tls_only) = (entrance(Takes::Both), entrance(Takes::TlsOnly));
     if bound.is_none() {
         // TLS clients are forwarded without TLS.
         let passed_on = Arc::new(entrance(Takes::Both));
@@ -123,7 +133,7 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         if is_tls_on {
             tell_tls(assembly, &layer, address);
         }
-        assembly.add("redis", socket, both);
+        assembly.add("redis", socket, any_transport);
     }
     if let Some((socket, address)) = assembly.bind(settings.redis.listen_tls, "redis-tls")? {
         anyhow::ensure!(
@@ -134,6 +144,22 @@ fn listen(assembly: &mut Assembly<'_>) -> Result<()> {
         assembly.add("redis-tls", socket, tls_only);
     }
     Ok(())
+}
+
+/// Redis over REST at a node that is not home.
+pub fn at_replica(tenants: &Arc<Tenants>) -> Result<Rest> {
+    let parts = &tenants.parts;
+    let shared = Arc::new(RedisParts::new(parts, commands(), 0));
+    parts.of_kinds.put(shared.clone());
+    let layer = Arc::new(shared.at_replica(parts, tenants.directory())?);
+    // Only what a home does in the background ends by it.
+    let stop = watch::channel(false).1;
+    Ok(Rest::new(
+        layer,
+        tenants.clone(),
+        parts.settings.http.rest_tokens.clone(),
+        stop,
+    ))
 }
 
 fn tell_tls(assembly: &mut Assembly<'_>, layer: &Redis, address: SocketAddr) {
@@ -154,15 +180,15 @@ fn add_cycles(assembly: &mut Assembly<'_>, layer: &Arc<Redis>) {
     });
     let idle = layer.clone();
     let tidying = Cycle::new("idle connections", IDLE_CYCLE, move || redis::tidy(&idle));
-    let linking = layer.clone();
-    let linking = Cycle::with_rest("graphs of vectors", GRAPHS_CYCLE, move || linking.link_vectors());
-    assembly.added.cycles.extend([eviction, tidying, linking]);
+    let working = layer.clone();
+    let working = Cycle::with_rest("work of modules", WORK_CYCLE, move || working.work_of_modules());
+    assembly.added.cycles.extend([eviction, tidying, working]);
 }
 
 impl DatabaseLayer for Redis {
     fn maintain(&self, _database: &Database) -> bool {
         self.expire_due();
-        self.link_vectors();
+        self.work_of_modules();
         false
     }
 

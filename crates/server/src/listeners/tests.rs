@@ -102,11 +102,11 @@ fn layers_are_dropped_and_made_again_over_one_engine() {
     for _ in 0..3 {
         let mut connections = ask_both(&address.to_string());
         server = server.serve_anew().unwrap();
-        let mut rest = Vec::new();
+        let mut databases = Vec::new();
         connections.iter_mut().for_each(|socket| {
-            let _ = std::io::Read::read_to_end(socket, &mut rest);
+            let _ = std::io::Read::read_to_end(socket, &mut databases);
         });
-        assert!(rest.is_empty(), "connections end with their layers");
+        assert!(databases.is_empty(), "connections end with their layers");
         assert_eq!(server.endpoints()[0].address, address);
     }
     drop(ask_both(&address.to_string()));
@@ -127,20 +127,20 @@ fn a_layer_more_is_refused_beyond_loopback_without_credentials() {
 fn the_page_about_layers_shows_the_toy() {
     const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let page = std::fs::read_to_string(format!("{ROOT}/docs/contributing/layer.md")).unwrap();
-    let mut shown: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for block in page.split("```rust,file=").skip(1) {
         let (file, code) = block.split_once('\n').unwrap();
         let (code, _) = code.split_once("```").unwrap();
         let text = std::fs::read_to_string(format!("{ROOT}/{file}")).unwrap();
         assert!(text.contains(code), "{file} has no such lines:\n{code}");
-        shown.entry(file).or_default().push(code);
+        columns.entry(file).or_default().push(code);
     }
     for file in [
         "crates/server/src/settings/echo.rs",
         "crates/server/src/listeners/echo.rs",
     ] {
         let text = std::fs::read_to_string(format!("{ROOT}/{file}")).unwrap();
-        assert_eq!(shown[file].join("\n"), text, "{file}");
+        assert_eq!(columns[file].join("\n"), text, "{file}");
     }
-    assert!(shown.len() > 4, "the steps outside the toy are shown as well");
+    assert!(columns.len() > 4, "the steps outside the toy are shown as well");
 }

@@ -182,12 +182,12 @@ const HISTOGRAM_BYTES: usize = 6 * 80;
 /// Writes a figure of each database.
 fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&Figures) -> f64) {
     let Databases { names, figures, .. } = sources.databases();
-    let shown = sources.databases().shown(out);
-    for (database, figures) in names.iter().zip(figures).take(shown) {
+    let count = sources.databases().shown(out);
+    for (database, figures) in names.iter().zip(figures).take(count) {
         out.value(&[("database", database)], figure(figures));
     }
-    if shown < names.len() {
-        out.value(&[("database", OTHERS)], figures[shown..].iter().map(figure).sum());
+    if count < names.len() {
+        out.value(&[("database", OTHERS)], figures[count..].iter().map(figure).sum());
     }
 }
 
@@ -216,31 +216,31 @@ fn request_durations(sources: &Sources<'_>, out: &mut dyn Exposition) {
         .filter(|(_, buckets)| buckets.count > 0)
         .map(|(database, buckets)| (database.definition().name.clone(), buckets))
         .unzip();
-    let shown = count_within(
+    let count = count_within(
         &names,
         HISTOGRAM_BYTES,
         6,
         out.room().saturating_sub(2 * HISTOGRAM_BYTES),
     );
-    for (name, buckets) in names.iter().zip(&used).take(shown) {
+    for (name, buckets) in names.iter().zip(&used).take(count) {
         out.histogram(&[("database", name)], buckets);
     }
-    let others = used.into_iter().skip(shown).reduce(|mut sum, buckets| {
+    let remaining = used.into_iter().skip(count).reduce(|mut sum, buckets| {
         sum.add(&buckets);
         sum
     });
-    if let Some(others) = others {
-        out.histogram(&[("database", OTHERS)], &others);
+    if let Some(remaining) = remaining {
+        out.histogram(&[("database", OTHERS)], &remaining);
     }
 }
 
 /// Returns how many of the databases of these names fit in `room_bytes`, if each takes `bytes` and
 /// its name `repeated` times.
 pub(super) fn count_within(names: &[String], bytes: usize, repeated: usize, room_bytes: usize) -> usize {
-    let mut taken = 0;
+    let mut series = 0;
     let fits = |name: &&String| {
-        taken += bytes + repeated * name.len();
-        taken <= room_bytes
+        series += bytes + repeated * name.len();
+        series <= room_bytes
     };
     names.iter().take_while(fits).count()
 }

@@ -164,8 +164,8 @@ fn holds(sources: &Sources<'_>, out: &mut dyn Exposition) {
                 micros: holds.micros,
             };
             let labels = [("kind", kind), ("mode", mode), ("partition", &id)];
-            let shown = if partitions.count() > 1 { 3 } else { 2 };
-            out.histogram(&labels[..shown], &buckets);
+            let count = if partitions.count() > 1 { 3 } else { 2 };
+            out.histogram(&labels[..count], &buckets);
         }
     }
 }

@@ -179,7 +179,7 @@ fn instance(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let layer = sources.redis;
     let identity = &layer.process.identity;
     let labels = [
-        ("redis_version", quartet_layer_redis::REDIS_VERSION),
+        ("redis_version", identity.redis_version.text()),
         ("redis_mode", identity.mode()),
         ("role", "master"),
         ("os", std::env::consts::OS),

@@ -252,12 +252,12 @@ mod tests {
         }
     }
 
-    fn files_below(path: &Path, found: &mut Vec<PathBuf>) {
+    fn files_below(path: &Path, files: &mut Vec<PathBuf>) {
         if path.is_file() {
-            return found.push(path.to_owned());
+            return files.push(path.to_owned());
         }
         for entry in std::fs::read_dir(path).unwrap() {
-            files_below(&entry.unwrap().path(), found);
+            files_below(&entry.unwrap().path(), files);
         }
     }
 
@@ -265,7 +265,7 @@ mod tests {
     /// names: a metric that was renamed left an empty chart.
     #[test]
     fn a_name_of_a_metric_names_one_that_exists() {
-        let known: BTreeSet<&str> = families().map(|family| family.name).collect();
+        let names: BTreeSet<&str> = families().map(|family| family.name).collect();
         let mut files = Vec::new();
         for place in ["console", "docs", "packaging/grafana", "README.md"] {
             files_below(&Path::new(ROOT).join(place), &mut files);
@@ -278,8 +278,8 @@ mod tests {
             for word in text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
                 let is_of_a_histogram = ["_bucket", "_count", "_sum"]
                     .iter()
-                    .any(|suffix| word.strip_suffix(suffix).is_some_and(|name| known.contains(name)));
-                if known.contains(word) || is_of_a_histogram {
+                    .any(|suffix| word.strip_suffix(suffix).is_some_and(|name| names.contains(name)));
+                if names.contains(word) || is_of_a_histogram {
                     named += 1;
                 } else if is_like_a_metric(word) {
                     unknown.push(format!("{}: {word}", file.display()));
@@ -306,7 +306,9 @@ mod tests {
             "otlp",
             "redis",
         ];
-        let first = word.strip_prefix("quartet_").and_then(|rest| rest.split('_').next());
+        let first = word
+            .strip_prefix("quartet_")
+            .and_then(|suffix| suffix.split('_').next());
         first.is_some_and(|first| FIRST_WORDS.contains(&first)) && word.split('_').count() > 2 && !word.ends_with('_')
     }
 }

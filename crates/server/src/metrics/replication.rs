@@ -58,6 +58,16 @@ pub const TABLE: Table = Table {
         Metric::replication_counter("quartet_take_overs_total", "Terms started by this node.", |log| {
             log.take_overs as f64
         }),
+        Metric::replication_counter(
+            "quartet_replica_reads_total",
+            "Reads that this node has answered while another was home.",
+            |log| log.replica_reads as f64,
+        ),
+        Metric::replication_counter(
+            "quartet_replica_read_ranges_total",
+            "Reads of the log for them; those that wait together share one.",
+            |log| log.replica_ranges as f64,
+        ),
         Metric::replication_counter("quartet_depositions_total", "Terms that this node has lost.", |log| {
             log.depositions as f64
         }),
@@ -83,6 +93,23 @@ pub const TABLE: Table = Table {
             "1 while this home refuses everything because the sequencer does not answer.",
             |log| f64::from(u8::from(log.is_suspended)),
         ),
+        Metric::replication_gauge(
+            "quartet_home_is_uncertain",
+            "1 while this home refuses writes: the sequencer is late or has no room, or copies are missing.",
+            |log| flag(log.is_uncertain),
+        ),
+        Metric::replication_gauge(
+            "quartet_clock_ahead_seconds",
+            "How far the clock of this machine is ahead of most nodes' clocks.",
+            |log| log.clock_ahead_micros as f64 / 1e6,
+        )
+        .in_seconds(),
+        Metric::replication_gauge(
+            "quartet_clock_correction_seconds",
+            "The part of it that is taken off the times that clients see.",
+            |log| log.clock_correction_micros as f64 / 1e6,
+        )
+        .in_seconds(),
         Metric::replication_counter(
             "quartet_state_hashes_total",
             "State hashes compared with the home's.",
@@ -94,9 +121,21 @@ pub const TABLE: Table = Table {
             |log| log.hash_mismatches as f64,
         ),
         Metric::replication_gauge(
+            "quartet_state_hash_seconds",
+            "Time that the last state hash took, beside other work.",
+            |log| log.hash_micros as f64 / 1e6,
+        )
+        .in_seconds(),
+        Metric::replication_gauge(
             "quartet_log_window_bytes",
             "Bytes of records that the sequencer holds.",
             |log| log.window_bytes as f64,
+        )
+        .in_bytes(),
+        Metric::replication_gauge(
+            "quartet_log_budget_bytes",
+            "Bytes of records that the sequencer may hold before the home refuses writes.",
+            |log| log.budget_bytes as f64,
         )
         .in_bytes(),
         Metric::replication_gauge(

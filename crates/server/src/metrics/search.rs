@@ -5,11 +5,12 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use quartet_layer_redis::{IndexFigures, Redis};
+use quartet_layer_redis::Redis;
 
 use super::databases::{OTHERS, count_within};
 use super::metric::{Metric, Sources, Table, count};
 use crate::observability::exposition::{Exposition, Kind};
+use crate::redis::modules::search::{IndexFigures, Search};
 
 pub const TABLE: Table = Table {
     title: "Search",
@@ -61,7 +62,7 @@ pub const TABLE: Table = Table {
         Metric::gauge(
             "quartet_search_held_bytes",
             "Size of the hits, records and groups that running searches hold, about.",
-            |sources| sources.redis.search_bytes() as f64,
+            |sources| Search::of(sources.redis).search_bytes() as f64,
         )
         .in_bytes(),
         Metric::samples(
@@ -69,7 +70,10 @@ pub const TABLE: Table = Table {
             Kind::Counter,
             "Searches that timed out, by the form of the reply.",
             |sources, out| {
-                for (answer, counter) in ["error", "part"].iter().zip(sources.redis.search_timeouts()) {
+                for (answer, counter) in ["error", "part"]
+                    .iter()
+                    .zip(Search::of(sources.redis).search_timeouts())
+                {
                     out.value(&[("answer", answer)], count(counter));
                 }
             },
@@ -93,7 +97,7 @@ pub struct Indexes {
 
 impl Indexes {
     pub fn read(redis: &Redis) -> Indexes {
-        let figures = redis.index_figures();
+        let figures = Search::of(redis).index_figures();
         Indexes {
             names: figures.iter().map(|figures| shown_name(&figures.name)).collect(),
             figures,
@@ -121,15 +125,15 @@ fn shown_name(name: &[u8]) -> String {
 /// Writes a figure of each index.
 fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&IndexFigures) -> u64) {
     let indexes = sources.indexes();
-    let (own, others) = indexes.figures.split_at(indexes.shown(out));
+    let (own, remaining) = indexes.figures.split_at(indexes.shown(out));
     for (name, figures) in indexes.names.iter().zip(own) {
         out.value(
             &[("index", name), ("commands", figures.commands)],
             figure(figures) as f64,
         );
     }
-    if !others.is_empty() {
-        let sum: u64 = others.iter().map(figure).sum();
+    if !remaining.is_empty() {
+        let sum: u64 = remaining.iter().map(figure).sum();
         out.value(&[("index", OTHERS), ("commands", "all")], sum as f64);
     }
 }
@@ -137,30 +141,32 @@ fn each(sources: &Sources<'_>, out: &mut dyn Exposition, figure: fn(&IndexFigure
 /// Writes how long filling takes yet. The others have the longest time of any.
 fn time_left(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let indexes = sources.indexes();
-    let (own, others) = indexes.figures.split_at(indexes.shown(out));
+    let (own, remaining) = indexes.figures.split_at(indexes.shown(out));
     for (name, figures) in indexes.names.iter().zip(own) {
         if let Some(seconds) = figures.seconds_left {
             out.value(&[("index", name), ("commands", figures.commands)], seconds as f64);
         }
     }
-    if let Some(seconds) = others.iter().filter_map(|figures| figures.seconds_left).max() {
+    if let Some(seconds) = remaining.iter().filter_map(|figures| figures.seconds_left).max() {
         out.value(&[("index", OTHERS), ("commands", "all")], seconds as f64);
     }
 }
 
 fn failures(sources: &Sources<'_>, out: &mut dyn Exposition) {
     let indexes = sources.indexes();
-    let (own, others) = indexes.figures.split_at(indexes.shown(out));
+    let (own, remaining) = indexes.figures.split_at(indexes.shown(out));
     for (name, figures) in indexes.names.iter().zip(own) {
         for (kind, count) in &figures.failures {
             let labels = [("index", name.as_str()), ("commands", figures.commands), ("type", kind)];
             out.value(&labels, *count as f64);
         }
     }
-    let of_others = || others.iter().flat_map(|figures| &figures.failures);
-    let kinds: BTreeSet<&str> = of_others().map(|(kind, _)| *kind).collect();
+    let remaining_failures = || remaining.iter().flat_map(|figures| &figures.failures);
+    let kinds: BTreeSet<&str> = remaining_failures().map(|(kind, _)| *kind).collect();
     for kind in kinds {
-        let counts = of_others().filter(|(known, _)| *known == kind).map(|(_, count)| count);
+        let counts = remaining_failures()
+            .filter(|(kind_of_failure, _)| *kind_of_failure == kind)
+            .map(|(_, count)| count);
         let labels = [("index", OTHERS), ("commands", "all"), ("type", kind)];
         out.value(&labels, counts.sum::<u64>() as f64);
     }
@@ -173,8 +179,8 @@ mod tests {
     #[test]
     fn names_that_differ_are_shown_so() {
         let names: [&[u8]; 5] = [b"a", "\u{e9}".as_bytes(), b"\xff", b"\\xff", b"a\\"];
-        let shown: BTreeSet<String> = names.iter().map(|name| shown_name(name)).collect();
-        assert_eq!(shown.len(), names.len());
-        assert!(shown.contains("\u{e9}"));
+        let labels: BTreeSet<String> = names.iter().map(|name| shown_name(name)).collect();
+        assert_eq!(labels.len(), names.len());
+        assert!(labels.contains("\u{e9}"));
     }
 }

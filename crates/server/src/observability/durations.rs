@@ -69,8 +69,8 @@ impl Operations {
 
     /// The place of an operation, which must be one of the names.
     pub fn place(&self, name: &str) -> usize {
-        let found = self.sorted.binary_search_by_key(&name, |(known, _)| known);
-        self.sorted[found.expect("an operation that is measured")].1
+        let position = self.sorted.binary_search_by_key(&name, |(existing, _)| existing);
+        self.sorted[position.expect("an operation that is measured")].1
     }
 
     pub fn each(&self) -> impl Iterator<Item = (&'static str, &Durations)> {
@@ -96,8 +96,8 @@ impl OfLayers {
     /// The operations of a layer that measures some.
     #[inline]
     pub fn of(&self, layer: &str) -> &Operations {
-        let known = self.layers.iter().find(|known| known.layer == layer);
-        known.expect("its row names what it measures")
+        let durations = self.layers.iter().find(|durations| durations.layer == layer);
+        durations.expect("its row names what it measures")
     }
 
     pub fn layers(&self) -> &[Operations] {
@@ -194,10 +194,10 @@ mod tests {
         [1, 16, 17, 1000, 5_000_000]
             .iter()
             .for_each(|micros| durations.add(*micros));
-        let shown = buckets(&durations.histogram, &BOUNDS, 5_001_034);
-        let within = |bound: u64| shown.within.iter().find(|(upper, _)| *upper == bound).unwrap().1;
+        let counts = buckets(&durations.histogram, &BOUNDS, 5_001_034);
+        let within = |bound: u64| counts.within.iter().find(|(upper, _)| *upper == bound).unwrap().1;
         assert_eq!([16, 64, 1 << 10, 1 << 22, 1 << 24].map(within), [2, 3, 4, 4, 5]);
-        assert_eq!((shown.count, shown.micros), (5, 5_001_034));
+        assert_eq!((counts.count, counts.micros), (5, 5_001_034));
     }
 
     #[test]
@@ -223,11 +223,11 @@ mod tests {
         [1, 1024, 1025, 300_000]
             .iter()
             .for_each(|micros| histogram.add(*micros));
-        let mut shown = of_database(&histogram);
-        assert_eq!(shown.within, [(1 << 10, 2), (1 << 14, 3), (1 << 18, 3)]);
-        assert_eq!((shown.count, shown.micros), (4, 302_050));
-        shown.add(&of_database(&histogram));
-        assert_eq!(shown.within, [(1 << 10, 4), (1 << 14, 6), (1 << 18, 6)]);
-        assert_eq!((shown.count, shown.micros), (8, 604_100));
+        let mut counts = of_database(&histogram);
+        assert_eq!(counts.within, [(1 << 10, 2), (1 << 14, 3), (1 << 18, 3)]);
+        assert_eq!((counts.count, counts.micros), (4, 302_050));
+        counts.add(&of_database(&histogram));
+        assert_eq!(counts.within, [(1 << 10, 4), (1 << 14, 6), (1 << 18, 6)]);
+        assert_eq!((counts.count, counts.micros), (8, 604_100));
     }
 }

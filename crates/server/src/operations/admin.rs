@@ -10,9 +10,15 @@
 //!   POST   /admin/v1/databases/NAME/move            {"to": PARTITION} begins to move it (202)
 //!   DELETE /admin/v1/databases/NAME/move            cancels that
 //!   GET    /admin/v1/partitions                     size, load, queue and databases of each, and moves
+//!   GET    /admin/v1/slow-requests                  the latest slow requests of all layers
 //!   GET    /admin/v1/cluster                        the nodes of the cluster that this server is one of
 //!   POST   /admin/v1/cluster/hand-over              {"to": NAME} makes that node home
+//!   POST   /admin/v1/cluster/finish-upgrade        makes all nodes write the newest format
 //!   POST   /admin/v1/cluster/remove                 {"node": NAME} removes a node that is gone for good
+//!   POST   /admin/v1/restores                       {"name"} makes a database that admits nobody yet; answers its credentials
+//!   POST   /admin/v1/restores/NAME/rows             rows of a backup, durable with the answer
+//!   POST   /admin/v1/restores/NAME/finish           {"rows": NUMBER} admits its clients if all rows are there
+//!   DELETE /admin/v1/restores/NAME                  ends that without the database
 //!          /admin/v1/backups…                       what `quartet backup` takes (`backups`)
 //!          /admin/v1/backup-targets…, …/backup-task  backups that the server takes itself (`backup_tasks`)
 //! ```
@@ -23,7 +29,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quartet_engine::{Durability, Engine, PartitionId};
+use quartet_backup::read_rows;
+use quartet_engine::{DatabaseCopyError, Durability, Engine, PartitionId};
 use quartet_layer_redis::Redis;
 use quartet_tenancy::{
     CatalogueError, Consistency, DEFAULT_DATABASE, Database, Definition, Quotas, Secrets, kept_root_key,
@@ -45,6 +52,8 @@ pub const DEVELOPMENT_KEY: &str = "dev";
 
 const DATABASES: &str = "/admin/v1/databases";
 const PARTITIONS: &str = "/admin/v1/partitions";
+const RESTORES: &str = "/admin/v1/restores";
+const SLOW_REQUESTS: &str = "/admin/v1/slow-requests";
 const CLUSTER: &str = "/admin/v1/cluster";
 /// Most bytes of a request's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -91,6 +100,13 @@ struct MoveTo {
     to: u32,
 }
 
+/// The body of a request that ends a restore.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FinishRestore {
+    rows: u64,
+}
+
 /// Why a request is refused.
 struct Refused(u16, String);
 
@@ -98,7 +114,11 @@ impl From<CatalogueError> for Refused {
     fn from(error: CatalogueError) -> Refused {
         let status = match error {
             CatalogueError::BadName | CatalogueError::UnknownPartition(_) | CatalogueError::Default => BAD_REQUEST,
-            CatalogueError::Exists | CatalogueError::Moving | CatalogueError::NotMoving => CONFLICT,
+            CatalogueError::Exists
+            | CatalogueError::BeingRestored
+            | CatalogueError::Incomplete { .. }
+            | CatalogueError::Moving
+            | CatalogueError::NotMoving => CONFLICT,
             CatalogueError::Unknown => NOT_FOUND,
             CatalogueError::Full | CatalogueError::DiskFull => INSUFFICIENT_STORAGE,
             CatalogueError::LogFailed
@@ -111,9 +131,19 @@ impl From<CatalogueError> for Refused {
             | CatalogueError::NoHome(_)
             | CatalogueError::Stale
             | CatalogueError::Apart
+            | CatalogueError::BeingDeleted
             | CatalogueError::Busy(_) => SERVICE_UNAVAILABLE,
         };
         Refused(status, error.to_string())
+    }
+}
+
+impl From<DatabaseCopyError> for Refused {
+    fn from(error: DatabaseCopyError) -> Refused {
+        match error {
+            DatabaseCopyError::UnknownLayer | DatabaseCopyError::Ahead(_) => bad(error),
+            error => CatalogueError::from(error).into(),
+        }
     }
 }
 
@@ -127,8 +157,8 @@ fn conflict(error: anyhow::Error) -> Refused {
 
 /// The node that a request's body names.
 fn node_in(body: &[u8], field: &str) -> Result<String, Refused> {
-    let given: Value = serde_json::from_slice(body).map_err(bad)?;
-    let name = given[field].as_str().map(str::to_owned);
+    let request: Value = serde_json::from_slice(body).map_err(bad)?;
+    let name = request[field].as_str().map(str::to_owned);
     name.ok_or_else(|| bad(format!("\"{field}\" is the name of a node")))
 }
 
@@ -195,17 +225,26 @@ impl Admin {
     }
 
     fn run(&self, head: &Head<'_>, body: Option<&[u8]>) -> Shown {
-        let body = body.filter(|body| body.len() <= BODY_BYTES_MAX);
+        let is_short = |body: &&[u8]| body.len() <= BODY_BYTES_MAX || head.path().starts_with(RESTORES);
+        let body = body.filter(is_short);
         let body = body.ok_or_else(|| Refused(PAYLOAD_TOO_LARGE, "the body is too large".into()))?;
         let unknown = || Refused(NOT_FOUND, "there is no such path".into());
-        if head.path() == PARTITIONS {
+        let described = match head.path() {
+            PARTITIONS => Some(partitions::describe(&self.tenants)),
+            SLOW_REQUESTS => Some(self.tenants.parts.slow_requests.described()),
+            _ => None,
+        };
+        if let Some(described) = described {
             return match head.method {
-                "GET" => Ok((OK, partitions::describe(&self.tenants))),
+                "GET" => Ok((OK, described)),
                 _ => Err(Refused(METHOD_NOT_ALLOWED, "method not allowed".into())),
             };
         }
         if let Some(path) = head.path().strip_prefix(CLUSTER) {
             return self.cluster(head.method, path, body);
+        }
+        if let Some(path) = head.path().strip_prefix(RESTORES) {
+            return self.restore(head.method, path, body);
         }
         let rest = head.path().strip_prefix(DATABASES).ok_or_else(unknown)?;
         let segments: Vec<&str> = rest.split('/').skip(1).collect();
@@ -233,6 +272,10 @@ impl Admin {
         match (method, path) {
             ("GET", "") => return Ok((OK, nodes.describe())),
             ("POST", "/hand-over") => nodes.hand_over(&node_in(body, "to")?).map_err(conflict)?,
+            ("POST", "/finish-upgrade") => {
+                let format = nodes.finish_upgrade().map_err(conflict)?;
+                return Ok((OK, json!({ "format": format })));
+            }
             ("POST", "/remove") => nodes.remove(&node_in(body, "node")?).map_err(conflict)?,
             _ => return Err(Refused(NOT_FOUND, "there is no such path".into())),
         }
@@ -240,10 +283,10 @@ impl Admin {
     }
 
     fn list(&self) -> Value {
-        let others = self.tenants.catalogue.list();
-        let others = others.iter().filter(|database| !database.is_closed());
+        let databases = self.tenants.catalogue.list();
+        let databases = databases.iter().filter(|database| !database.is_closed());
         let mut all = vec![self.show_default()];
-        all.extend(others.map(|database| self.show(database)));
+        all.extend(databases.map(|database| self.show(database)));
         json!({ "databases": all })
     }
 
@@ -256,28 +299,57 @@ impl Admin {
         Ok((OK, self.show(&*database.ok_or(CatalogueError::Unknown)?)))
     }
 
+    /// A database of a backup becomes another database of the running server, while its clients
+    /// continue. Until the last request it counts as deleted: a crash, another home, or two minutes
+    /// without rows remove all of it, and its sender starts again.
+    fn restore(&self, method: &str, path: &str, body: &[u8]) -> Shown {
+        let catalogue = &self.tenants.catalogue;
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        match (method, &segments[..]) {
+            ("POST", []) => {
+                let (database, secrets) = catalogue.begin_restore(self.definition_in(body)?)?;
+                return Ok((CREATED, self.show_with(&database, &secrets)));
+            }
+            ("POST", [name, "rows"]) => {
+                let rows = read_rows(body).map_err(bad)?;
+                catalogue.restore(name, |engine, id| engine.put_rows(id, rows).map_err(Refused::from))?;
+            }
+            ("POST", [name, "finish"]) => {
+                let finish: FinishRestore = serde_json::from_slice(body).map_err(bad)?;
+                return Ok((OK, self.show(&*catalogue.end_restore(name, finish.rows)?)));
+            }
+            ("DELETE", [name]) => catalogue.cancel_restore(name)?,
+            _ => return Err(Refused(NOT_FOUND, "there is no such path".into())),
+        }
+        Ok((NO_CONTENT, Value::Null))
+    }
+
     fn create(&self, body: &[u8]) -> Shown {
-        let mut wanted: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
-        let Some(Value::String(name)) = wanted.remove("name") else {
-            return Err(bad("a database needs a name"));
-        };
-        let wanted: Change = serde_json::from_value(Value::Object(wanted)).map_err(bad)?;
-        let mut definition = Definition::new(name, self.default.space.durability);
-        wanted.apply(&mut definition)?;
-        let (database, secrets) = self.tenants.catalogue.create(definition)?;
+        let (database, secrets) = self.tenants.catalogue.create(self.definition_in(body)?)?;
         Ok((CREATED, self.show_with(&database, &secrets)))
     }
 
+    fn definition_in(&self, body: &[u8]) -> Result<Definition, Refused> {
+        let mut change: Map<String, Value> = serde_json::from_slice(body).map_err(bad)?;
+        let Some(Value::String(name)) = change.remove("name") else {
+            return Err(bad("a database needs a name"));
+        };
+        let change: Change = serde_json::from_value(Value::Object(change)).map_err(bad)?;
+        let mut definition = Definition::new(name, self.default.space.durability);
+        change.apply(&mut definition)?;
+        Ok(definition)
+    }
+
     fn change(&self, name: &str, body: &[u8]) -> Shown {
-        let wanted: Change = serde_json::from_slice(body).map_err(bad)?;
+        let change: Change = serde_json::from_slice(body).map_err(bad)?;
         let present = self.tenants.catalogue.named(name).ok_or(CatalogueError::Unknown)?;
         let mut checked = Definition::clone(&present.definition());
-        wanted.apply(&mut checked)?;
+        change.apply(&mut checked)?;
         let database = self.tenants.change(name, move |definition| {
             definition.durability = checked.durability;
             definition.consistency = checked.consistency;
             definition.eviction = checked.eviction;
-            definition.quotas = checked.quotas;
+            definition.quotas = checked.quotas.clone();
         })?;
         Ok((OK, self.show(&database)))
     }
@@ -288,19 +360,19 @@ impl Admin {
     }
 
     fn begin_move(&self, name: &str, body: &[u8]) -> Shown {
-        let wanted: MoveTo = serde_json::from_slice(body).map_err(bad)?;
-        let begun = self.tenants.begin_move(name, PartitionId(wanted.to));
-        if let Err(CatalogueError::Apart) = begun {
+        let target: MoveTo = serde_json::from_slice(body).map_err(bad)?;
+        let started = self.tenants.begin_move(name, PartitionId(target.to));
+        if let Err(CatalogueError::Apart) = started {
             let nodes = self.tenants.parts.nodes.as_ref().and_then(Weak::upgrade);
             nodes.inspect(|nodes| nodes.gather());
         }
-        let status = match begun? {
+        let status = match started? {
             true => ACCEPTED,
             false => OK,
         };
         Ok((
             status,
-            json!({ "database": name, "to": wanted.to, "is_there": status == OK }),
+            json!({ "database": name, "to": target.to, "is_there": status == OK }),
         ))
     }
 
@@ -324,7 +396,7 @@ pub fn shows_root_key(head: &Head<'_>, settings: &Settings, first: &Engine) -> b
     }
     let key = match &settings.credentials {
         Credentials::Kept => kept_root_key(first).ok().flatten().map(|hash| hash.0),
-        given => Some(key_of(given)),
+        authorization => Some(key_of(authorization)),
     };
     key.is_some_and(|key| has_key(head, key))
 }
@@ -336,9 +408,9 @@ fn key_of(credentials: &Credentials) -> [u8; 32] {
 
 /// Hashes are compared, so how much of a guess is right does not show in the time.
 fn has_key(head: &Head<'_>, key_sha256: [u8; 32]) -> bool {
-    let given = head.header("authorization");
-    let token = given
-        .and_then(|given| given.split_once(' '))
+    let authorization = head.header("authorization");
+    let token = authorization
+        .and_then(|authorization| authorization.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     token.is_some_and(|(_, token)| <[u8; 32]>::from(Sha256::digest(token.trim())) == key_sha256)
 }
@@ -346,8 +418,8 @@ fn has_key(head: &Head<'_>, key_sha256: [u8; 32]) -> bool {
 impl Change {
     fn apply(self, definition: &mut Definition) -> Result<(), Refused> {
         if let Some(durability) = self.durability {
-            let known = Durability::parse(&durability);
-            definition.durability = known.ok_or_else(|| bad("durability is always, interval or none"))?;
+            let parsed = Durability::parse(&durability);
+            definition.durability = parsed.ok_or_else(|| bad("durability is always, interval or none"))?;
         }
         definition.consistency = self.consistency.unwrap_or(definition.consistency);
         definition.eviction = self.eviction.unwrap_or(definition.eviction);
@@ -393,9 +465,9 @@ impl Admin {
     }
 
     fn show_with(&self, database: &Database, secrets: &Secrets) -> Value {
-        let mut shown = self.show(database);
-        shown["credentials"] = serde_json::to_value(secrets).expect("texts are JSON");
-        shown
+        let mut description = self.show(database);
+        description["credentials"] = serde_json::to_value(secrets).expect("texts are JSON");
+        description
     }
 
     /// The default database is not metered: its figures are those of INFO.

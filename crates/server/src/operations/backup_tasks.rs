@@ -100,7 +100,7 @@ impl BackupTasks {
     }
 
     pub fn answers(path: &str) -> bool {
-        let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        let below = |suffix: &str| suffix.is_empty() || suffix.starts_with('/');
         path.strip_prefix(TARGETS).is_some_and(below) || path == TASK
     }
 
@@ -113,7 +113,7 @@ impl BackupTasks {
                 let segments: Vec<&str> = rest.split('/').skip(1).collect();
                 match (head.method, &segments[..]) {
                     ("GET", []) => Ok((200, self.list())),
-                    ("GET", [name]) => self.contents(name).map(|held| (200, held)),
+                    ("GET", [name]) => self.contents(name).map(|contents| (200, contents)),
                     ("POST", [name, "take"]) => self.take(name, body),
                     ("POST", [name, "verify"]) => self.verify(name),
                     ("POST", [name, "restore"]) => self.restore(name, body),
@@ -142,8 +142,8 @@ impl BackupTasks {
     }
 
     fn address(&self, name: &str) -> Result<&str, Refused> {
-        let found = self.targets.iter().find(|(known, _)| known == name);
-        let (_, address) = found.ok_or_else(|| refused(404, "there is no backup target of this name"))?;
+        let target = self.targets.iter().find(|(target_name, _)| target_name == name);
+        let (_, address) = target.ok_or_else(|| refused(404, "there is no backup target of this name"))?;
         Ok(address)
     }
 
@@ -185,7 +185,7 @@ impl BackupTasks {
                     state_partitions(&target, partitions)?;
                 }
                 let mut source = LocalSource::new(Arc::downgrade(&tenants), PartitionId(partition), &is_stopped);
-                let before = all.iter().map(|taken| taken.bytes).sum::<u64>();
+                let before = all.iter().map(|parts| parts.bytes).sum::<u64>();
                 let mut progress = |progress: Progress| {
                     *state.progress.lock() = Progress {
                         bytes: before + progress.bytes,
@@ -194,13 +194,13 @@ impl BackupTasks {
                 };
                 all.push(take(&target, &mut source, &options, &mut progress, &mut |_| false)?);
             }
-            let gap = all.iter().find_map(|taken| taken.gap);
+            let gap = all.iter().find_map(|parts| parts.gap);
             Ok(json!({
-                "bytes": all.iter().map(|taken| taken.bytes).sum::<u64>(),
-                "full": all.iter().any(|taken| taken.is_full),
-                "steps": all.iter().map(|taken| taken.steps.len()).sum::<usize>(),
+                "bytes": all.iter().map(|parts| parts.bytes).sum::<u64>(),
+                "full": all.iter().any(|parts| parts.is_full),
+                "steps": all.iter().map(|parts| parts.steps.len()).sum::<usize>(),
                 "version": all[0].version,
-                "partitions": all.iter().map(|taken| json!({ "version": taken.version })).collect::<Vec<_>>(),
+                "partitions": all.iter().map(|parts| json!({ "version": parts.version })).collect::<Vec<_>>(),
                 "gap": gap.map(|gap| json!({ "after": gap.after.0, "before": gap.before.0 })),
             }))
         })
@@ -241,15 +241,15 @@ impl BackupTasks {
     }
 
     fn restore(&self, name: &str, body: &[u8]) -> Result<(u16, Value), Refused> {
-        let wanted: RestoreWanted = serde_json::from_slice(body).map_err(|error| refused(400, error.to_string()))?;
+        let options: RestoreWanted = serde_json::from_slice(body).map_err(|error| refused(400, error.to_string()))?;
         let folder = self.restore_folder.as_ref();
         let folder =
             folder.ok_or_else(|| refused(403, "the server was started without a folder for what is restored"))?;
-        if !is_name(&wanted.into) && wanted.into != DEFAULT_NAME {
+        if !is_name(&options.into) && options.into != DEFAULT_NAME {
             let rule = "a folder's name is 1 to 64 lower-case letters, digits and hyphens";
             return Err(refused(400, rule));
         }
-        let data = folder.join(&wanted.into);
+        let data = folder.join(&options.into);
         if data.exists() {
             return Err(refused(409, "there is a folder of this name"));
         }
@@ -259,13 +259,13 @@ impl BackupTasks {
             let open = |address: &str| -> Result<Box<dyn Target + '_>, BackupError> {
                 Ok(Box::new(Watched::new(open_target(address, false)?, &is_stopped)))
             };
-            let wanted = FolderRestore {
-                at: wanted.at.map(Version),
-                database: wanted.database,
+            let options = FolderRestore {
+                at: options.at.map(Version),
+                database: options.database,
                 engine: StoreKind::Ssd,
             };
             let mut progress = |progress| *state.progress.lock() = progress;
-            let restored = restore_folder(&address, &open, &data, &wanted, &mut progress)?;
+            let restored = restore_folder(&address, &open, &data, &options, &mut progress)?;
             Ok(json!({
                 "folder": data.display().to_string(),
                 "version": restored[0].version.0,
@@ -311,9 +311,9 @@ impl BackupTasks {
         };
         let thread = std::thread::Builder::new().name("backup-task".into()).spawn(run);
         let thread = thread.map_err(|error| refused(503, format!("no thread can be started: {error}")))?;
-        let shown = state.show();
+        let description = state.show();
         *running = Some(Running { state, thread });
-        Ok((202, shown))
+        Ok((202, description))
     }
 
     fn stop(&self, head: &Head<'_>) -> Result<(u16, Value), Refused> {
@@ -340,7 +340,7 @@ impl Drop for BackupTasks {
 impl TaskState {
     fn show(&self) -> Value {
         let progress = *self.progress.lock();
-        let mut shown = json!({
+        let mut description = json!({
             "kind": self.kind,
             "target": self.target,
             "started_micros": self.started_micros,
@@ -349,10 +349,10 @@ impl TaskState {
         });
         match &*self.outcome.lock() {
             None => {}
-            Some(Ok(value)) => shown["done"] = value.clone(),
-            Some(Err(error)) => shown["failed"] = error.as_str().into(),
+            Some(Ok(value)) => description["done"] = value.clone(),
+            Some(Err(error)) => description["failed"] = error.as_str().into(),
         }
-        shown
+        description
     }
 
     fn is_stopped(&self) -> bool {

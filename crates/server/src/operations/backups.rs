@@ -75,14 +75,14 @@ type Asked = Box<dyn FnOnce(&mut Session) + Send>;
 
 impl Open {
     fn new(mut session: Session) -> io::Result<Open> {
-        let (asked, asks) = channel::<Asked>();
+        let (sender, asks) = channel::<Asked>();
         let serve = move || {
             SystemRuntime::default().make_way();
             asks.into_iter().for_each(|ask| ask(&mut session));
         };
         let thread = std::thread::Builder::new().name("backup".into()).spawn(serve)?;
         Ok(Open {
-            asked: Some(asked),
+            asked: Some(sender),
             thread: Some(thread),
             last_used: Mutex::new(Instant::now()),
         })
@@ -91,14 +91,14 @@ impl Open {
     /// Waits for what the session gives.
     fn ask(
         &self,
-        what: impl FnOnce(&mut Session) -> Result<Vec<u8>, BackupError> + Send + 'static,
+        step: impl FnOnce(&mut Session) -> Result<Vec<u8>, BackupError> + Send + 'static,
     ) -> Result<Vec<u8>, Refused> {
         let (answer, answered) = sync_channel(1);
         // The receiver is alive: `ask` blocks on it.
-        let ask = move |session: &mut Session| drop(answer.send(what(session)));
+        let ask = move |session: &mut Session| drop(answer.send(step(session)));
         let ended = || Refused(503, "the backup has ended".into());
-        let asked = self.asked.as_ref().ok_or_else(ended)?;
-        asked.send(Box::new(ask)).map_err(|_| ended())?;
+        let sender = self.asked.as_ref().ok_or_else(ended)?;
+        sender.send(Box::new(ask)).map_err(|_| ended())?;
         Ok(answered.recv().map_err(|_| ended())??)
     }
 }
@@ -173,15 +173,15 @@ impl Backups {
 
     pub fn answers(path: &str) -> bool {
         path.strip_prefix(BACKUPS)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('/'))
     }
 
     /// For authenticated holders of the root key. Reads from the disk.
     pub fn answer(&self, head: &Head<'_>, body: &[u8]) -> Answer {
-        let rest = head.path().strip_prefix(BACKUPS).unwrap_or_default();
-        let segments: Vec<&str> = rest.split('/').skip(1).collect();
+        let path = head.path().strip_prefix(BACKUPS).unwrap_or_default();
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
         let answered = match (head.method, &segments[..]) {
-            ("POST", []) => self.begin(body).map(|begun| whole(201, &begun)),
+            ("POST", []) => self.begin(body).map(|session| whole(201, &session)),
             ("POST", [id, "rows"]) => self.rows(id, body).map(frames),
             ("POST", [id, "log"]) => self.log(id, body).map(frames),
             ("DELETE", [id]) => self.end(id).map(|()| Answer::settled(204, "")),
@@ -191,25 +191,25 @@ impl Backups {
     }
 
     fn begin(&self, body: &[u8]) -> Result<Value, Refused> {
-        let wanted: Wanted = wanted_in(body)?;
+        let options: Wanted = wanted_in(body)?;
         self.sessions.forget_idle();
         if self.sessions.open.lock().len() >= SESSIONS_MAX {
             return Err(Refused(503, "as many backups are being taken as there may be".into()));
         }
         let partitions = &self.tenants.parts.partitions;
         let text = format!("name one of the {} partitions: a backup is of one", partitions.count());
-        let named = match (wanted.partition, partitions.count()) {
+        let named = match (options.partition, partitions.count()) {
             (None, 1) => Some(PartitionId(0)),
             (named, _) => named.map(PartitionId),
         };
         let named = named.filter(|id| partitions.has(*id));
         let partition = named.ok_or(Refused(400, text))?;
         let engine = partitions.engine(partition).clone();
-        if wanted.is_of_all || self.tenants.catalogue.is_elsewhere(partition) {
+        if options.is_of_all || self.tenants.catalogue.is_elsewhere(partition) {
             mark(&self.tenants, partition).map_err(|error| Refused(503, error))?;
         }
-        let (session, mut begun) = Session::begin(engine, wanted.anchor, wanted.is_full)?;
-        begun.databases = database_names(&self.tenants, partition);
+        let (session, mut description) = Session::begin(engine, options.anchor, options.is_full)?;
+        description.databases = database_names(&self.tenants, partition);
         let mut id = [0; 16];
         let random = |_| Refused(503, "the system gives no random numbers".into());
         rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()).map_err(random)?;
@@ -217,26 +217,26 @@ impl Backups {
         let no_thread = |error| Refused(503, format!("no thread can be started: {error}"));
         let open = Open::new(session).map_err(no_thread)?;
         self.sessions.keep(id.clone(), open);
-        let mut answer = serde_json::to_value(begun).expect("numbers and texts are JSON");
+        let mut answer = serde_json::to_value(description).expect("numbers and texts are JSON");
         answer["id"] = id.into();
         Ok(answer)
     }
 
     fn rows(&self, id: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
         let open = self.sessions.find(id)?;
-        let wanted: RowsWanted = wanted_in(body)?;
+        let options: RowsWanted = wanted_in(body)?;
         let not_hexadecimal = || Refused(400, "after is not hexadecimal".into());
-        let after = wanted.after.map(|text| bytes_of(&text).ok_or_else(not_hexadecimal));
-        let bytes_max = wanted.bytes_max.clamp(1, PIECE_BYTES_MAX);
+        let after = options.after.map(|text| bytes_of(&text).ok_or_else(not_hexadecimal));
+        let bytes_max = options.bytes_max.clamp(1, PIECE_BYTES_MAX);
         let after = after.transpose()?;
         open.ask(move |session| session.rows(after.as_deref(), bytes_max))
     }
 
     fn log(&self, id: &str, body: &[u8]) -> Result<Vec<u8>, Refused> {
         let open = self.sessions.find(id)?;
-        let wanted: LogWanted = wanted_in(body)?;
-        let bytes_max = wanted.bytes_max.clamp(1, PIECE_BYTES_MAX);
-        open.ask(move |session| session.log(LogSequence(wanted.from), bytes_max))
+        let options: LogWanted = wanted_in(body)?;
+        let bytes_max = options.bytes_max.clamp(1, PIECE_BYTES_MAX);
+        open.ask(move |session| session.log(LogSequence(options.from), bytes_max))
     }
 
     fn end(&self, id: &str) -> Result<(), Refused> {
@@ -247,8 +247,11 @@ impl Backups {
 
 /// The logical databases of a partition.
 pub fn database_names(tenants: &Tenants, partition: PartitionId) -> Vec<DatabaseName> {
-    let there = partitions::databases_in(tenants, partition);
-    there.into_iter().map(|(name, id)| DatabaseName { name, id }).collect()
+    let databases = partitions::databases_in(tenants, partition);
+    databases
+        .into_iter()
+        .map(|(name, id)| DatabaseName { name, id })
+        .collect()
 }
 
 impl Sessions {

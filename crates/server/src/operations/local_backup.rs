@@ -98,10 +98,10 @@ impl Source for LocalSource<'_> {
         if partitions.count() > 1 {
             mark(&tenants, self.partition).map_err(BackupError::Source)?;
         }
-        let (session, mut begun) = Session::begin(engine, anchor, is_full)?;
-        begun.databases = database_names(&tenants, self.partition);
+        let (session, mut description) = Session::begin(engine, anchor, is_full)?;
+        description.databases = database_names(&tenants, self.partition);
         self.session = Some(session);
-        Ok(begun)
+        Ok(description)
     }
 
     fn rows(&mut self, after: Option<&[u8]>, bytes_max: usize) -> Result<Vec<u8>, BackupError> {

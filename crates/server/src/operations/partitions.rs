@@ -20,13 +20,13 @@ pub fn describe(tenants: &Tenants) -> Value {
 
 /// The names of the databases that are whole in a partition.
 pub fn databases_in(tenants: &Tenants, id: PartitionId) -> Vec<(String, u16)> {
-    let there = tenants.catalogue.list();
-    let there = there
+    let databases = tenants.catalogue.list();
+    let databases = databases
         .iter()
         .filter(|database| database.partition() == id && !database.is_closed());
-    let there = there.map(|database| (database.definition().name.clone(), database.id.0));
+    let databases = databases.map(|database| (database.definition().name.clone(), database.id.0));
     let default = (id == PartitionId(0)).then(|| (DEFAULT_NAME.to_owned(), DEFAULT_DATABASE.0));
-    default.into_iter().chain(there).collect()
+    default.into_iter().chain(databases).collect()
 }
 
 /// Totals count from the start of the process.

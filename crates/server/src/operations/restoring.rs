@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use quartet_backup::{
-    Archive, BackupError, Chain, Progress, Restore, Restored, Target, partition_address, partitions_in, restore,
+    Archive, BackupError, Chain, DatabaseRows, PieceOfRows, Progress, Restore, Restored, Target, partition_address,
+    partitions_in, restore,
 };
 use quartet_engine::{Engine, EngineOptions, PartitionId, Parts, StoreKind};
 use quartet_env::{RealDisk, SystemClock};
@@ -39,7 +40,7 @@ pub fn restore_folder(
     address: &str,
     open: OpenTarget<'_, '_>,
     data: &Path,
-    wanted: &FolderRestore,
+    options: &FolderRestore,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Restored>> {
     let is_empty = !data.exists() || fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_none());
@@ -48,21 +49,21 @@ pub fn restore_folder(
     let partitions = partitions_in(open(address)?.as_ref())?;
     for partition in 0..partitions {
         let target = open(&partition_address(address, partition))?;
-        let found = Archive::read(target.as_ref()).and_then(|archive| archive.chain_at(wanted.at));
+        let chain = Archive::read(target.as_ref()).and_then(|archive| archive.chain_at(options.at));
         let chain = match partitions {
-            1 => found?,
-            _ => found.with_context(|| format!("partition {partition}"))?,
+            1 => chain?,
+            _ => chain.with_context(|| format!("partition {partition}"))?,
         };
-        chains.push((target, chain.up_to(wanted.at.unwrap_or(Version(u64::MAX)))));
+        chains.push((target, chain.up_to(options.at.unwrap_or(Version(u64::MAX)))));
     }
-    let name = wanted.database.as_deref();
+    let name = options.database.as_deref();
     let database = name.map(|name| find_database(&chains, name)).transpose()?;
     // Each is read twice: to be verified, and to be restored.
     let bytes_total = chains.iter().map(|(_, chain)| 2 * chain.bytes()).sum();
     let mut done = 0;
-    let mut told = |bytes| progress(Progress { bytes, bytes_total });
+    let mut report = |bytes| progress(Progress { bytes, bytes_total });
     for (target, chain) in &chains {
-        chain.verify(target.as_ref(), &mut |bytes| told(done + bytes))?;
+        chain.verify(target.as_ref(), &mut |bytes| report(done + bytes))?;
         done += chain.bytes();
     }
     let unfinished = unfinished(data)?;
@@ -77,18 +78,18 @@ pub fn restore_folder(
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let disk = Arc::new(RealDisk::open(folder)?);
         let rows = Restore {
-            at: wanted.at,
-            engine: wanted.engine,
+            at: options.at,
+            engine: options.engine,
             database,
         };
         restored.push(restore(target.as_ref(), chain, disk.clone(), rows, &mut |bytes| {
-            told(done + bytes)
+            report(done + bytes)
         })?);
         done += chain.bytes();
         disks.push(disk);
     }
     if disks.len() > 1 || database.is_some() {
-        settle(disks, wanted.engine, name.zip(database))?;
+        settle(disks, options.engine, name.zip(database))?;
     } else {
         drop(disks);
     }
@@ -99,15 +100,15 @@ pub fn restore_folder(
 /// A database may have moved since the bases were taken: any of them may name it.
 fn find_database(chains: &[(Box<dyn Target + '_>, Chain)], name: &str) -> Result<DatabaseId> {
     let databases = || chains.iter().flat_map(|(_, chain)| &chain.base().databases);
-    let found = databases().find(|database| database.name == name);
+    let database = databases().find(|database| database.name == name);
     let names = || {
         databases()
             .map(|database| database.name.as_str())
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let found = found.with_context(|| format!("the backup's base has no database {name}: it has {}", names()))?;
-    Ok(DatabaseId(found.id))
+    let database = database.with_context(|| format!("the backup's base has no database {name}: it has {}", names()))?;
+    Ok(DatabaseId(database.id))
 }
 
 /// Ends the moves that were in progress, and removes rows of databases that the catalogue does not
@@ -115,20 +116,7 @@ fn find_database(chains: &[(Box<dyn Target + '_>, Chain)], name: &str) -> Result
 /// partitions. With `only`, removes all other databases from the catalogue. A database that was
 /// deleted and created again after the base has another number, and none of its rows was restored.
 fn settle(disks: Vec<Arc<RealDisk>>, kind: StoreKind, only: Option<(&str, DatabaseId)>) -> Result<()> {
-    let log = FileLogOptions {
-        is_one_of_several: disks.len() > 1,
-        ..FileLogOptions::default()
-    };
-    let mut engines = Vec::new();
-    for disk in disks {
-        let options = EngineOptions {
-            store: Some(kind),
-            ..EngineOptions::default()
-        };
-        let ended = Box::new(|error: &_| tracing::error!("{error}"));
-        let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log.clone());
-        engines.push(Arc::new(Engine::open_with(parts, options, ended, &mut |_| {})?));
-    }
+    let engines = open_engines(disks, kind)?;
     let partitions = Arc::new(Partitions::new(engines));
     let catalogue = Catalogue::open(partitions.clone(), Box::new(|_| {}))?;
     if let Some((name, id)) = only {
@@ -143,6 +131,44 @@ fn settle(disks: Vec<Arc<RealDisk>>, kind: StoreKind, only: Option<(&str, Databa
         Arc::into_inner(engine).context("the engine is still in use")?.close()?;
     }
     Ok(())
+}
+
+fn open_engines(disks: Vec<Arc<RealDisk>>, kind: StoreKind) -> Result<Vec<Arc<Engine>>> {
+    let log = FileLogOptions {
+        is_one_of_several: disks.len() > 1,
+        ..FileLogOptions::default()
+    };
+    let open = |disk: Arc<RealDisk>| {
+        let options = EngineOptions {
+            store: Some(kind),
+            ..EngineOptions::default()
+        };
+        let ended = Box::new(|error: &_| tracing::error!("{error}"));
+        let parts = Parts::with_file_log(disk, Arc::new(SystemClock), log.clone());
+        Ok(Arc::new(Engine::open_with(parts, options, ended, &mut |_| {})?))
+    };
+    disks.into_iter().map(open).collect()
+}
+
+/// Gives the rows of the only database of a restored folder to `send`, in pieces. Returns their
+/// number.
+pub fn read_database(data: &Path, kind: StoreKind, send: &mut dyn FnMut(PieceOfRows) -> Result<()>) -> Result<u64> {
+    let folders = wanted_folders(data, None)?;
+    let disks: Result<_, _> = folders
+        .iter()
+        .map(|folder| RealDisk::open(folder).map(Arc::new))
+        .collect();
+    let mut rows = 0;
+    for engine in open_engines(disks?, kind)? {
+        let mut database_rows = DatabaseRows::of(&engine);
+        while let Some(piece) = database_rows.next_piece()? {
+            rows += piece.rows;
+            send(piece)?;
+        }
+        drop(database_rows);
+        Arc::into_inner(engine).context("the engine is still in use")?.close()?;
+    }
+    Ok(rows)
 }
 
 fn leave_only(catalogue: &Catalogue, name: &str, id: DatabaseId) -> Result<()> {

@@ -93,15 +93,15 @@ mod tests {
     /// longer cleaned up.
     #[test]
     fn a_cycle_that_panics_is_run_again_and_the_others_continue() {
-        let (told, heard) = mpsc::channel();
+        let (sender, heard) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
-        let other = told.clone();
+        let other = sender.clone();
         let mut turns = 0;
         let cycles = vec![
             Cycle::new("panics once", Duration::from_millis(1), move || {
                 turns += 1;
                 assert!(turns != 1, "a bug");
-                told.send("again").unwrap();
+                sender.send("again").unwrap();
             }),
             Cycle::new("other", Duration::from_millis(1), move || {
                 let _ = other.send("other");

@@ -26,6 +26,13 @@ pub fn fill_random(bytes: &mut [u8]) {
     }
 }
 
+/// A random number, which serves as an identifier.
+pub fn random() -> u128 {
+    let mut bytes = [0; 16];
+    fill_random(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
+
 /// The path of the running program; empty where the system does not say.
 pub fn executable() -> String {
     std::env::current_exe().map_or(String::new(), |path| path.display().to_string())
@@ -60,8 +67,8 @@ pub fn resident_bytes() -> u64 {
 
 /// The same without pages of files, which the kernel reclaims by itself.
 pub fn anonymous_bytes() -> u64 {
-    let [resident, of_files] = resident_and_of_files();
-    resident.saturating_sub(of_files)
+    let [resident, file_bytes] = resident_and_of_files();
+    resident.saturating_sub(file_bytes)
 }
 
 fn resident_and_of_files() -> [u64; 2] {
@@ -74,7 +81,7 @@ fn resident_and_of_files() -> [u64; 2] {
 pub fn cpu_micros() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name in parentheses may hold blanks; the figures follow it.
-    let figures = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let figures = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = |index: usize| {
         figures
             .split_whitespace()

@@ -60,14 +60,14 @@ impl Migrations {
 
 /// Starts the thread; it ends when all senders are dropped, and aborts the migrations in progress.
 fn start() -> Option<mpsc::UnboundedSender<Job>> {
-    let (jobs, given) = mpsc::unbounded_channel();
+    let (jobs, queue) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(NAME_THREADS)
         .enable_all()
         .build();
     let started = runtime.and_then(|runtime| {
         std::thread::Builder::new().name("migrations".into()).spawn(move || {
-            runtime.block_on(serve(given));
+            runtime.block_on(serve(queue));
             runtime.shutdown_background();
         })
     });
@@ -77,9 +77,9 @@ fn start() -> Option<mpsc::UnboundedSender<Job>> {
         .map(|_| jobs)
 }
 
-async fn serve(mut given: mpsc::UnboundedReceiver<Job>) {
+async fn serve(mut queue: mpsc::UnboundedReceiver<Job>) {
     let turns = Arc::new(Semaphore::new(AT_ONCE));
-    while let Some(Job { migration, ended }) = given.recv().await {
+    while let Some(Job { migration, ended }) = queue.recv().await {
         let turns = turns.clone();
         tokio::spawn(async move {
             // The client may have disconnected.

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result, anyhow};
 use quartet_engine::{Busy, PartitionId, Space};
 use quartet_layer_redis::access::acl::{UserFile, parse_file};
-use quartet_layer_redis::commands::table;
+use quartet_layer_redis::command::table::Table;
+use quartet_layer_redis::command_set::Commands;
 use quartet_layer_redis::config::Config;
 use quartet_layer_redis::{ClientMemory, Directory, Identity, LongScripts, Redis};
 use quartet_model::LayerId;
@@ -16,6 +17,7 @@ use quartet_tenancy::Database;
 use crate::connections::tls::{ClientCertificates, TlsFiles};
 use crate::layers::parts::Parts;
 use crate::limits::memory::Budget;
+use crate::observability::slow_requests::LayerOperation;
 use crate::process::system;
 use crate::redis::rdb_file::RdbFile;
 use crate::redis::users::UsersOnDisk;
@@ -29,6 +31,7 @@ const EVICTION_POLICY: &str = "optimistic-volatile";
 
 /// The parts that the Redis layers of all databases share.
 pub struct RedisParts {
+    commands: &'static Commands,
     pub identity: Identity,
     /// One for all databases of a partition, as they share the lock that a long script holds.
     pub long_scripts: Vec<Arc<LongScripts>>,
@@ -38,9 +41,10 @@ pub struct RedisParts {
 
 impl RedisParts {
     /// `tcp_port` is the port of the listener without TLS; 0 without such a listener.
-    pub fn new(parts: &Parts, tcp_port: u16) -> RedisParts {
+    pub fn new(parts: &Parts, commands: &'static Commands, tcp_port: u16) -> RedisParts {
         let memory = parts.engine.memory().clone();
         RedisParts {
+            commands,
             identity: identity(parts, tcp_port),
             long_scripts: parts.partitions.iter().map(|_| Arc::default()).collect(),
             client_memory: Arc::new(ClientMemory::new(client_bytes_max(parts.budget), memory)),
@@ -53,6 +57,7 @@ impl RedisParts {
         let space = parts.default_space(LayerId::Redis);
         let mut layer = self.layer(parts, PartitionId(0), space, self.identity.clone());
         layer.access.directory = Some(directory);
+        layer.access.is_followed = parts.nodes.is_some();
         tell(settings, &layer.config);
         // A home's may have changed since the process started.
         let files = parts.tls.files();
@@ -87,6 +92,26 @@ impl RedisParts {
         if let Some(sha256) = settings.credentials.root_key() {
             layer.access.users.require_password(Some(sha256));
         }
+        if layer.access.is_followed && parts.partitions.has(PartitionId(0)) {
+            layer.has_stored_users()?;
+        }
+        Ok(layer)
+    }
+
+    /// The same at a node that is not home.
+    pub fn at_replica(&self, parts: &Parts, directory: Box<dyn Directory>) -> Result<Redis> {
+        let mut layer = self.layer(
+            parts,
+            PartitionId(0),
+            parts.default_space(LayerId::Redis),
+            self.identity.clone(),
+        );
+        layer.access.directory = Some(directory);
+        let stored = UsersInDatabase::new(parts.engine.clone(), parts.default_space(LayerId::System));
+        load_stored_users(&mut layer, stored)?;
+        if let Some(sha256) = parts.settings.credentials.root_key() {
+            layer.access.users.require_password(Some(sha256));
+        }
         Ok(layer)
     }
 
@@ -110,9 +135,9 @@ impl RedisParts {
             database.clone(),
             parts.engine_of(database).clone(),
         )));
-        let kept = UsersInDatabase::new(parts.engine_of(database).clone(), database.space(LayerId::System));
-        let has_users = kept.has_users()?;
-        layer.access.user_file = Some(Box::new(kept));
+        let stored = UsersInDatabase::new(parts.engine_of(database).clone(), database.space(LayerId::System));
+        let has_users = stored.has_users()?;
+        layer.access.user_file = Some(Box::new(stored));
         if has_users && let Err(error) = layer.load_users() {
             tracing::error!(
                 database = database.definition().name,
@@ -121,12 +146,17 @@ impl RedisParts {
             );
         }
         configure(&layer, database);
+        if parts.replica.is_none() && parts.nodes.is_some() {
+            layer.access.is_followed = true;
+            layer.has_stored_users()?;
+        }
         Ok(layer)
     }
 
     fn layer(&self, parts: &Parts, partition: PartitionId, space: Space, identity: Identity) -> Redis {
         let (stop, engine) = (parts.stop.clone(), parts.partitions.engine(partition).clone());
-        let mut layer = Redis::new(engine, space, identity, Box::new(move || stop.request()));
+        let mut layer = Redis::new(engine, space, self.commands, identity, Box::new(move || stop.request()));
+        layer.replica = parts.replica;
         let budget_source = parts.budget.source;
         layer.process.resources = Box::new(move || quartet_layer_redis::Resources {
             budget_source,
@@ -136,7 +166,11 @@ impl RedisParts {
         let slow_requests = parts.slow_requests.clone();
         layer.process.slow = Some(Box::new(move |command, arguments, realm, micros| {
             let shape = || format!("{arguments} arguments");
-            slow_requests.note(micros, ("redis", command), || database_of(realm), shape);
+            let operation = LayerOperation {
+                layer: "redis",
+                name: command,
+            };
+            slow_requests.note(micros, operation, || database_of(realm), shape);
         }));
         layer.process.purge = Box::new(move || purges.send_replace(()));
         layer.process.secret_digits = Some(Box::new(system::random_hexadecimal));
@@ -184,6 +218,7 @@ fn identity(parts: &Parts, tcp_port: u16) -> Identity {
     let config_file = redis.config_file.as_ref();
     Identity {
         quartet_version: env!("CARGO_PKG_VERSION").into(),
+        redis_version: redis.redis_version,
         run_id: system::random_hexadecimal(40),
         process_id: std::process::id(),
         tcp_port,
@@ -219,12 +254,16 @@ fn tls_files([certificate, key, client_roots, clients]: [String; 4]) -> TlsFiles
 
 /// Makes the default database's layer keep its users as a row, and loads the existing users.
 fn keep_users_in_database(layer: &mut Redis, parts: &Parts) -> Result<()> {
-    let kept = UsersInDatabase::new(parts.engine.clone(), parts.default_space(LayerId::System));
+    let stored = UsersInDatabase::new(parts.engine.clone(), parts.default_space(LayerId::System));
     if let Some(folder) = parts.settings.storage.data.folder() {
-        take_in_users(UsersOnDisk::in_directory(folder), &kept)?;
+        take_in_users(layer.table, UsersOnDisk::in_directory(folder), &stored)?;
     }
-    let has_users = kept.has_users()?;
-    layer.access.user_file = Some(Box::new(kept));
+    load_stored_users(layer, stored)
+}
+
+fn load_stored_users(layer: &mut Redis, stored: UsersInDatabase) -> Result<()> {
+    let has_users = stored.has_users()?;
+    layer.access.user_file = Some(Box::new(stored));
     if has_users {
         let loaded = layer.load_users();
         loaded.map_err(|error| anyhow!("the users of the default database: {error}"))?;
@@ -233,14 +272,14 @@ fn keep_users_in_database(layer: &mut Redis, parts: &Parts) -> Result<()> {
 }
 
 /// Replaces the users that are kept by those of a file in the data folder, and sets the file aside.
-fn take_in_users(file: UsersOnDisk, kept: &UsersInDatabase) -> Result<()> {
+fn take_in_users(table: &'static Table, file: UsersOnDisk, stored: &UsersInDatabase) -> Result<()> {
     let Some(text) = file.read()? else {
         return Ok(());
     };
     let path = file.path().display().to_string();
-    let parsed = parse_file(table(), &text, true);
+    let parsed = parse_file(table, &text, true);
     parsed.map_err(|errors| anyhow!("the file of users {path}: {errors}"))?;
-    kept.write(&text).with_context(|| format!("taking in {path}"))?;
+    stored.write(&text).with_context(|| format!("taking in {path}"))?;
     let aside = file.set_aside().with_context(|| format!("setting {path} aside"))?;
     tracing::info!("{path} was imported, and is {} now", aside.display());
     Ok(())
@@ -326,9 +365,9 @@ mod tests {
 
     #[test]
     fn config_says_what_was_decided() {
-        let here = std::env::current_dir().unwrap().join("some/data").display().to_string();
-        assert_eq!(told("127.0.0.1:0"), [&here, "everysec", "127.0.0.1", "yes"]);
-        assert_eq!(told("0.0.0.0:0"), [&here, "everysec", "0.0.0.0", "local"]);
-        assert_eq!(told("[::1]:0"), [&here, "everysec", "::1", "yes"]);
+        let current = std::env::current_dir().unwrap().join("some/data").display().to_string();
+        assert_eq!(told("127.0.0.1:0"), [&current, "everysec", "127.0.0.1", "yes"]);
+        assert_eq!(told("0.0.0.0:0"), [&current, "everysec", "0.0.0.0", "local"]);
+        assert_eq!(told("[::1]:0"), [&current, "everysec", "::1", "yes"]);
     }
 }

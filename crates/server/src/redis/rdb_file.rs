@@ -47,7 +47,7 @@ impl quartet_layer_redis::RdbFile for RdbFile {
         self.is_writing.store(false, Ordering::SeqCst);
         match written {
             Ok(written) => {
-                tracing::info!(keys = written.keys, bytes = written.bytes, left_out = written.left_out, path = %self.path.display(), "wrote an RDB file");
+                tracing::info!(keys = written.keys, bytes = written.bytes, path = %self.path.display(), "wrote an RDB file");
                 self.written_micros.store(layer.engine.now_micros(), Ordering::Relaxed);
                 Ok(())
             }

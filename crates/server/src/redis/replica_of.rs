@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quartet_engine::{Dependency, Durability};
-use quartet_layer_redis::After;
 use quartet_layer_redis::replication::{LinkState, Upstream};
+use quartet_layer_redis::{After, Next};
 use quartet_layer_redis::{Redis, Session, command::errors};
 use quartet_redis_copy::connection::{Target, error_text};
 use quartet_redis_copy::progress::{Keeper, Progress, Step};
@@ -312,10 +312,12 @@ impl Target for Local {
             let received = self.session.receive(&requests[consumed..], &mut self.replies);
             consumed += received.consumed;
             dependency = dependency.max(received.dependency);
-            if let Some(after) = received.after {
+            let is_closed = matches!(received.next, Next::Close);
+            if let Next::After(after) = received.next {
                 dependency = dependency.max(self.perform(after));
             }
-            if received.close || self.session.client().killed.load(Ordering::SeqCst) {
+            let is_killed = self.session.client().killed.load(Ordering::SeqCst);
+            if is_closed || is_killed || self.session.is_ending() {
                 return Err(Error::Target("the session was closed".into()));
             }
             if received.consumed == 0 {

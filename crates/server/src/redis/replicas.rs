@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const WORD_LOOK: Duration = Duration::from_millis(2);
 /// Time between two signs of life while a replica's copy is being prepared.
 const ALIVE_MICROS: u64 = 1_000_000;
-/// Upper bound on unread input of a replica, whose messages are short.
+/// Upper bound on unread input of a replica. Its messages are short.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
 
 pub struct Serving {
@@ -70,16 +70,16 @@ impl Serving {
     fn attach(&self) -> Option<(Arc<Follower>, Option<Image>)> {
         let mut partition = self.layer.engine.partition();
         let id = &self.layer.process.identity.run_id;
-        let from = self.request.position.as_ref().filter(|(asked, _)| asked == id);
+        let from = self.request.position.as_ref().filter(|(requested, _)| requested == id);
         let replica = Attachment {
             client: self.client.id,
             host: self.client.address.rsplit_once(':').map_or("", |(host, _)| host).into(),
             port: self.request.port,
             now_micros: self.layer.engine.now_micros(),
         };
-        let limits = self.layer.config.backlog_limits();
+        let (bytes_kept, bytes_max) = self.layer.config.backlog_limits();
         let from = from.and_then(|(_, next)| next.checked_sub(1));
-        let (follower, goes_on) = self.layer.replication.attach(replica, from, limits)?;
+        let (follower, goes_on) = self.layer.replication.attach(replica, from, bytes_kept, bytes_max)?;
         self.client.is_replica.store(true, Ordering::Relaxed);
         let served = &self.layer.replication.served;
         match (goes_on, &self.request.position) {
@@ -103,9 +103,9 @@ impl Serving {
                 self.send_image(socket, image, follower.acknowledged.load(Ordering::Relaxed))?;
                 if self.request.only_records {
                     // A client of only the records closes the connection at their end.
-                    let mut rest = [0; 1];
+                    let mut byte = [0; 1];
                     socket.set_read_timeout(Some(self.stall_timeout))?;
-                    return (&mut &*socket).read(&mut rest).map(drop);
+                    return (&mut &*socket).read(&mut byte).map(drop);
                 }
             }
         }
@@ -190,13 +190,7 @@ impl Serving {
             self.go_on()?;
             (&mut &*socket).write_all(part)
         });
-        let written = written.map_err(told)?;
-        if written.left_out > 0 {
-            tracing::warn!(
-                keys = written.left_out,
-                "keys that no Redis reads are not given to replicas"
-            );
-        }
+        written.map_err(told)?;
         if self.request.takes_mark {
             (&mut &*socket).write_all(id.as_bytes())?;
         }
@@ -239,7 +233,9 @@ fn told(broken: Broken<io::Error>) -> io::Error {
     }
 }
 
-/// Takes each `REPLCONF ACK position`. False if the replica says something else altogether.
+/// Takes each `REPLCONF ACK position`, with `FACK position` after it from a replica that writes to
+/// its disk (<https://redis.io/docs/latest/commands/waitaof/>). False if the replica says something
+/// else altogether.
 fn note_positions(parser: &mut Parser, unread: &mut Vec<u8>, follower: &Follower, now_micros: u64) -> bool {
     let limits = Limits {
         bulk_bytes_max: UNREAD_BYTES_MAX,
@@ -255,6 +251,11 @@ fn note_positions(parser: &mut Parser, unread: &mut Vec<u8>, follower: &Follower
                 if let (true, Some(position)) = (is_position, position.ok().and_then(|text| text.parse().ok())) {
                     follower.has_spoken.store(true, Ordering::Relaxed);
                     follower.acknowledged.fetch_max(position, Ordering::Relaxed);
+                    let has_disk = arguments.get(3).is_some_and(|word| word.eq_ignore_ascii_case(b"fack"));
+                    let on_disk = std::str::from_utf8(arguments.get(4).unwrap_or_default()).ok();
+                    if let (true, Some(on_disk)) = (has_disk, on_disk.and_then(|text| text.parse().ok())) {
+                        follower.on_disk.fetch_max(on_disk, Ordering::Relaxed);
+                    }
                     follower.acknowledged_micros.store(now_micros, Ordering::Relaxed);
                 }
                 unread.drain(..consumed);

@@ -5,14 +5,14 @@
 //! address. The commands are those of clients
 //! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>) and those for an operator's
 //! inspection. Subscribers receive `+switch-master` after a change of home, and no other message: a
-//! node's failure is not reported.
+//! node's failure is not reported. In a cluster a connection outlives the terms of its node.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use quartet_layer_redis::command::glob;
-use quartet_layer_redis::{Announcement, Identity, REDIS_VERSION};
+use quartet_layer_redis::{Announcement, Identity};
 use quartet_wire_resp::{Args, Arguments, Limits, Parsed, Protocol, Reply, parse};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -63,8 +63,8 @@ impl Sentinel {
             return Vec::new();
         };
         let home = nodes.redis_home().borrow().clone();
-        let others = nodes.others().into_iter().filter_map(|node| node.redis);
-        let mut all: Vec<String> = others
+        let nodes_with_redis = nodes.others().into_iter().filter_map(|node| node.redis);
+        let mut all: Vec<String> = nodes_with_redis
             .chain(nodes.own_redis())
             .filter(|node| Some(node) != home.as_ref())
             .collect();
@@ -124,6 +124,13 @@ impl Entrance for SentinelEntrance {
 
 impl Arrival for SentinelAccepted {
     fn start(self: Box<Self>, thread: &IoThread, tasks: &mut JoinSet<()>) {
+        // At a node of a cluster the layers end with their term, and subscribers stay: a change of
+        // home is what they wait for.
+        if let Some(nodes) = self.sentinel.nodes() {
+            let lasting = watch::Sender::new(false);
+            nodes.outlive_terms(Box::pin(async move { serve(*self, lasting.subscribe()).await }));
+            return;
+        }
         let serving = serve(*self, thread.stop.clone());
         tasks.spawn(thread.turns.with(serving));
     }
@@ -163,7 +170,11 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(mut self, mut socket: impl AsyncRead + AsyncWrite + Unpin, mut kept: StrangerInput) -> io::Result<()> {
+    async fn run(
+        mut self,
+        mut socket: impl AsyncRead + AsyncWrite + Unpin,
+        mut stranger_input: StrangerInput,
+    ) -> io::Result<()> {
         let (mut input, mut output) = (Vec::new(), Vec::new());
         let mut home = self.sentinel.nodes().map(|nodes| nodes.redis_home());
         let mut master = home.as_mut().and_then(|home| home.borrow_and_update().clone());
@@ -192,7 +203,7 @@ impl Connection {
                 PACE.write_all(&mut socket, &output).await?;
                 output.clear();
             }
-            if !goes_on || input.len() > INPUT_BYTES_MAX || !kept.set(input.len()) {
+            if !goes_on || input.len() > INPUT_BYTES_MAX || !stranger_input.set(input.len()) {
                 return Ok(());
             }
         }
@@ -279,13 +290,13 @@ impl Connection {
     }
 
     fn pong(&self, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
-        let given = arguments.get(1);
+        let message = arguments.get(1);
         if !self.channels.is_empty() && self.protocol == Protocol::Resp2 {
             reply.array(2);
             reply.bulk(b"pong");
-            return reply.bulk(given.unwrap_or_default());
+            return reply.bulk(message.unwrap_or_default());
         }
-        match given {
+        match message {
             Some(text) => reply.bulk(text),
             None => reply.simple("PONG"),
         }
@@ -302,7 +313,7 @@ impl Connection {
         reply.map(6);
         for (name, value) in [
             ("server", "redis"),
-            ("version", REDIS_VERSION),
+            ("version", self.sentinel.identity.redis_version.text()),
             ("mode", "sentinel"),
             ("role", "sentinel"),
         ] {
@@ -352,8 +363,8 @@ impl Connection {
     }
 
     fn of_kind(&self, kind: u8) -> Vec<Vec<u8>> {
-        let of_kind = self.channels.iter().filter(|(other, _)| *other == kind);
-        of_kind.map(|(_, name)| name.clone()).collect()
+        let subscribed = self.channels.iter().filter(|(other, _)| *other == kind);
+        subscribed.map(|(_, name)| name.clone()).collect()
     }
 
     fn sentinel(&self, arguments: Arguments<'_>, reply: &mut Reply<'_>) {
@@ -384,14 +395,18 @@ impl Connection {
             }
             b"master" => self.master(reply),
             b"sentinels" => {
-                let others = self.sentinel.others();
-                reply.array(others.len());
-                others.iter().for_each(|other| describe("sentinel", other, reply));
+                let sentinels = self.sentinel.others();
+                reply.array(sentinels.len());
+                for (host, port) in &sentinels {
+                    describe("sentinel", host, *port, reply);
+                }
             }
             b"replicas" | b"slaves" => {
                 let replicas = self.sentinel.replicas();
                 reply.array(replicas.len());
-                replicas.iter().for_each(|replica| describe("slave", replica, reply));
+                for (host, port) in &replicas {
+                    describe("slave", host, *port, reply);
+                }
             }
             b"ckquorum" => {
                 reply.simple("OK 1 usable Sentinels. Quorum and failover authorization can be reached");
@@ -461,9 +476,10 @@ impl Connection {
         let (host, port) = self.announced().unwrap_or_default();
         let (replicas, sentinels) = (self.sentinel.replicas().len(), self.sentinel.others().len() + 1);
         let Identity { run_id, process_id, .. } = &self.sentinel.identity;
+        let redis_version = self.sentinel.identity.redis_version.text();
         let name = &self.sentinel.master_name;
         format!(
-            "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:sentinel\r\nrun_id:{run_id}\r\nprocess_id:{process_id}\r\n\
+            "# Server\r\nredis_version:{redis_version}\r\nredis_mode:sentinel\r\nrun_id:{run_id}\r\nprocess_id:{process_id}\r\n\
              tcp_port:{}\r\n\r\n# Sentinel\r\nsentinel_masters:1\r\nsentinel_tilt:0\r\nsentinel_tilt_since_seconds:-1\r\n\
              sentinel_running_scripts:0\r\nsentinel_scripts_queue_length:0\r\nsentinel_simulate_failure_flags:0\r\n\
              master0:name={name},status=ok,address={host}:{port},slaves={replicas},sentinels={sentinels}\r\n",
@@ -473,7 +489,7 @@ impl Connection {
 }
 
 /// Another node, with the fields that clients look at.
-fn describe(kind: &str, (host, port): &(String, u16), reply: &mut Reply<'_>) {
+fn describe(kind: &str, host: &str, port: u16, reply: &mut Reply<'_>) {
     let port = port.to_string();
     let name = format!("{host}:{port}");
     let fields = [
@@ -493,11 +509,11 @@ fn describe(kind: &str, (host, port): &(String, u16), reply: &mut Reply<'_>) {
 
 /// Completes when another node has become home.
 async fn next_home(home: &mut Option<watch::Receiver<Option<String>>>) -> String {
-    while let Some(known) = home {
-        if known.changed().await.is_err() {
+    while let Some(previous) = home {
+        if previous.changed().await.is_err() {
             break;
         }
-        if let Some(next) = known.borrow_and_update().clone() {
+        if let Some(next) = previous.borrow_and_update().clone() {
             return next;
         }
     }
@@ -542,8 +558,8 @@ mod tests {
     #[test]
     fn it_names_the_address_that_the_client_has_reached() {
         let mut connection = connection();
-        let there = "*2\r\n$9\r\n192.0.2.1\r\n$4\r\n6379\r\n";
-        check(&mut connection, "SENTINEL get-master-addr-by-name mymaster", there);
+        let expected = "*2\r\n$9\r\n192.0.2.1\r\n$4\r\n6379\r\n";
+        check(&mut connection, "SENTINEL get-master-addr-by-name mymaster", expected);
         check(&mut connection, "SENTINEL GET-MASTER-ADDR-BY-NAME other", "*-1\r\n");
         check(
             &mut connection,
@@ -565,10 +581,13 @@ mod tests {
         };
         assert_eq!(heard("SUBSCRIBE +sdown"), "");
         let message = "$14\r\n+switch-master\r\n$35\r\nmymaster 10.0.0.1 6379 fd00::2 6380\r\n";
-        let by_name = format!("*3\r\n$7\r\nmessage\r\n{message}");
-        assert_eq!(heard("SUBSCRIBE +switch-master"), by_name);
-        let by_pattern = format!("*4\r\n$8\r\npmessage\r\n$8\r\n+switch*\r\n{message}");
-        assert_eq!(heard("PSUBSCRIBE +switch*"), format!("{by_name}{by_pattern}"));
+        let message_by_name = format!("*3\r\n$7\r\nmessage\r\n{message}");
+        assert_eq!(heard("SUBSCRIBE +switch-master"), message_by_name);
+        let message_by_pattern = format!("*4\r\n$8\r\npmessage\r\n$8\r\n+switch*\r\n{message}");
+        assert_eq!(
+            heard("PSUBSCRIBE +switch*"),
+            format!("{message_by_name}{message_by_pattern}")
+        );
     }
 
     #[test]

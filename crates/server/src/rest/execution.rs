@@ -1,8 +1,8 @@
 //! The commands of one request on their way through a session.
 //!
-//! A session is lent for the request and has no state of an earlier request: commands whose effect
-//! would outlive a request are refused. Short work is done on the I/O thread; long work (a long
-//! pipeline, a script, a pause of all clients) continues on a thread that may block.
+//! A session is lent for the request and has no state of an earlier request: commands with an
+//! effect that would outlive a request are refused. Short work is done on the I/O thread; long work
+//! (a long pipeline, a script, a pause of all clients) continues on a thread that may block.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{Admission, Dependency, Reserved};
-use quartet_layer_redis::After;
+use quartet_engine::{Admission, Dependency, Durability, Reserved};
 use quartet_layer_redis::Deferred;
 use quartet_layer_redis::access::acl::User;
-use quartet_layer_redis::{Redis, Session, session::connectionless};
+use quartet_layer_redis::command::table::Table;
+use quartet_layer_redis::session::{at_replica, connectionless};
+use quartet_layer_redis::{After, Next};
+use quartet_layer_redis::{Redis, Session};
 use quartet_model::Version;
 use quartet_wire_resp::{Limits, Parsed, Parser, Protocol, Reply};
 use quartet_wire_rest::Commands;
@@ -25,11 +27,11 @@ use crate::observability::slow_requests::SHAPE_BYTES_MAX;
 use crate::redis::rdb_file;
 use crate::redis::save;
 
-/// Commands of one request that an I/O thread executes; the rest goes on elsewhere.
+/// Commands of one request that an I/O thread executes; another thread executes the rest.
 const COMMANDS_AT_ONCE: usize = 1000;
 /// Bytes of replies that an I/O thread gathers.
 const REPLIES_BYTES_AT_ONCE: usize = 1 << 20;
-/// How often a request that is held back looks whether it may go on.
+/// The interval at which a held request checks whether it may continue.
 const PAUSE_CHECK: Duration = Duration::from_millis(20);
 /// Sessions kept for later requests.
 const SPARE_MAX: usize = 64;
@@ -131,12 +133,12 @@ pub struct Execution {
     /// `None` once it was given back.
     session: Option<Session>,
     commands: Commands,
+    /// The memory of the commands.
+    _input: Reserved,
     /// Commands that are answered.
     done: usize,
-    /// Work that must be done before the next command, on a thread that may be kept.
-    after: Option<After>,
-    /// Something keeps the partition: the next command was not executed.
-    is_busy: bool,
+    /// The step after the executed commands. Work after them needs a thread that may be kept.
+    next: Next,
     /// In RESP2, one for each command that is done.
     pub replies: Vec<u8>,
     /// Counts the replies.
@@ -146,16 +148,32 @@ pub struct Execution {
     pub version: Version,
 }
 
+/// Returns true if a node that is not home answers all of these commands.
+pub fn are_read_at_replicas(table: &Table, commands: &Commands) -> bool {
+    let count = commands.len();
+    // MULTI and EXEC around a transaction.
+    let own = if commands.is_transaction() {
+        1..count - 1
+    } else {
+        0..count
+    };
+    (1..=COMMANDS_AT_ONCE).contains(&own.len())
+        && own.into_iter().all(|index| {
+            let command = commands.get(index);
+            command.is_some_and(|command| at_replica::is_read_at_replicas(table, command))
+        })
+}
+
 impl Execution {
-    pub fn new(sessions: Arc<Sessions>, user: Arc<User>, commands: Commands) -> Execution {
+    pub fn new(sessions: Arc<Sessions>, user: Arc<User>, commands: Commands, input: Reserved) -> Execution {
         let session = sessions.lend(user);
         Execution {
             sessions,
             session: Some(session),
             commands,
+            _input: input,
             done: 0,
-            after: None,
-            is_busy: false,
+            next: Next::More,
             replies: Vec::new(),
             unsent: None,
             dependency: Dependency::ZERO,
@@ -165,6 +183,11 @@ impl Execution {
 
     pub fn layer(&self) -> &Arc<Redis> {
         self.sessions.layer()
+    }
+
+    /// Returns true if a node that is not home answers all of it.
+    pub fn is_read_at_replicas(&self) -> bool {
+        are_read_at_replicas(self.sessions.layer().table, &self.commands)
     }
 
     /// Executes as much as an I/O thread may be kept with.
@@ -178,10 +201,9 @@ impl Execution {
         while self.done < self.commands.len() {
             let is_long = self.done >= COMMANDS_AT_ONCE || self.replies.len() >= REPLIES_BYTES_AT_ONCE;
             if is_long || !self.step() {
-                return if self.is_busy && self.done == 0 {
-                    ExecutionStart::Nothing
-                } else {
-                    ExecutionStart::APart
+                return match self.next {
+                    Next::Busy if self.done == 0 => ExecutionStart::Nothing,
+                    _ => ExecutionStart::APart,
                 };
             }
         }
@@ -191,25 +213,33 @@ impl Execution {
 
     /// Executes the rest, however long it takes.
     pub fn finish(&mut self) {
-        while self.done < self.commands.len() || self.after.is_some() {
-            if let Some(after) = self.after.take() {
+        while self.done < self.commands.len() || matches!(self.next, Next::After(_)) {
+            if let Some(after) = self.take_after() {
                 self.perform(after);
             } else if self.replies.len() as u64 > self.layer().reply_memory_max() {
-                // Each reply was counted, and all of them are kept until the request is over.
+                // Each reply was counted, and all of them are kept until the request has ended.
                 self.answer_rest(OUT_OF_MEMORY);
-            } else if !self.step() && self.after.is_none() {
-                if self.is_busy && (self.has_room_again() || self.waits_for_a_move()) {
-                    continue;
-                }
-                if self.is_busy {
+            } else if !self.step() {
+                match self.next {
+                    Next::After(_) => {}
+                    Next::Busy if self.has_room_again() || self.waits_for_a_move() => {}
                     // This thread has waited as long as it may.
-                    self.answer_rest(BUSY);
-                } else {
-                    self.wait_for_the_end_of_a_pause();
+                    Next::Busy => self.answer_rest(BUSY),
+                    _ => self.wait_for_the_end_of_a_pause(),
                 }
             }
         }
         self.end();
+    }
+
+    fn take_after(&mut self) -> Option<After> {
+        match std::mem::take(&mut self.next) {
+            Next::After(after) => Some(after),
+            next => {
+                self.next = next;
+                None
+            }
+        }
     }
 
     /// Returns true if the store was behind, and has caught up.
@@ -244,12 +274,11 @@ impl Execution {
         self.done += self.commands.count_in(start, received.consumed);
         self.dependency = self.dependency.max(received.dependency);
         self.version = self.version.max(received.version);
-        self.after = received.after;
-        self.is_busy = received.is_busy;
-        if received.close {
+        self.next = received.next;
+        if let Next::Close = self.next {
             self.answer_rest("ERR the connection was closed");
         }
-        received.consumed > 0 && self.after.is_none()
+        received.consumed > 0 && !matches!(self.next, Next::After(_))
     }
 
     /// MULTI and EXEC around a transaction are the request's own.
@@ -334,9 +363,14 @@ impl Execution {
                 rdb_file::write_in_background(layer.clone());
             }
             // REST does not wait: the answer is the present number.
-            After::Deferred(Deferred::AwaitReplicas { .. }) => {
-                let replicas = layer.replicas_at(layer.replication.end());
-                Reply::new(&mut self.replies, Protocol::Resp2).integer(replicas as i64);
+            After::Deferred(Deferred::AwaitReplicas(wait)) => {
+                let replicas = layer.replicas_at(layer.replication.end(), wait.disks.is_some());
+                let is_durable = layer.space.durability == Durability::Always;
+                wait.reply(
+                    is_durable,
+                    replicas,
+                    &mut Reply::new(&mut self.replies, Protocol::Resp2),
+                );
             }
             After::Deferred(Deferred::Migrate(_) | Deferred::Replicate(_) | Deferred::ReplicaOf(_)) => {
                 unreachable!("refused without a connection")

@@ -8,24 +8,27 @@ mod tokens;
 
 pub use self::tokens::token_of;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quartet_engine::{Dependency, PartitionId, Reserved};
+use quartet_engine::{Dependency, Memory, PartitionId, Reserved};
 use quartet_layer_redis::access::acl::User;
-use quartet_layer_redis::{CommandMemory, Redis};
+use quartet_layer_redis::command::table::Table;
+use quartet_layer_redis::{CommandMemory, Next, Redis};
+use quartet_tenancy::Database;
 use quartet_wire_resp::reply::UNCOUNTED_BYTES;
 use quartet_wire_rest::reply::{OUT_OF_MEMORY, write_text};
 use quartet_wire_rest::{Commands, Encoding, Json, commands_of_body, write_result, write_results, write_transaction};
 use tokio::sync::watch;
 
 use self::events::Events;
-use self::execution::{BUSY, Execution, ExecutionStart, Sessions};
+use self::execution::{BUSY, Execution, ExecutionStart, Sessions, are_read_at_replicas};
 use self::tokens::{LoginError, Tokens};
+use crate::http::body::{Body, JsonCost};
 use crate::http::compression::{self, Unreadable};
 use crate::http::elsewhere::Elsewhere;
 use crate::http::{Answer, Credential, Dispatch, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
+use crate::observability::slow_requests::LayerOperation;
 use crate::observability::telemetry::spans::{Described, named};
 use crate::settings::RestTokens;
 use crate::tenants::Tenants;
@@ -33,6 +36,18 @@ use crate::tenants::turns::FairShare;
 
 /// Most bytes of a body.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// The words of one or many commands, and the commands in RESP.
+const JSON_COST: JsonCost = JsonCost {
+    element_bytes: 64,
+    list_bytes: 96,
+    object_bytes: 0,
+};
+/// A body that is the last word of the path's command.
+const RAW_COST: JsonCost = JsonCost {
+    element_bytes: 0,
+    list_bytes: 0,
+    object_bytes: 0,
+};
 
 /// The latest commit that an answer can have seen. A client sends it with its next request, so that
 /// a server that lags waits; this server never lags.
@@ -45,6 +60,9 @@ const LISTENER: &str = "http";
 
 /// The operations whose durations are measured.
 pub const OPERATIONS: [&str; 3] = ["command", "pipeline", "transaction"];
+
+/// Refuses a body without room in the budget.
+const REQUEST_OUT_OF_MEMORY: &str = "OOM the request takes more memory than there is left for one";
 
 const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "PUT"];
 
@@ -133,8 +151,8 @@ const JSON: &str = "application/json";
 impl Rest {
     pub fn new(layer: Arc<Redis>, tenants: Arc<Tenants>, tokens: RestTokens, stop: watch::Receiver<bool>) -> Rest {
         Rest {
+            tokens: Tokens::new(tokens, layer.table),
             sessions: Arc::new(Sessions::new(layer, stop)),
-            tokens: Tokens::new(tokens),
             tenants,
         }
     }
@@ -173,7 +191,7 @@ impl Rest {
     pub fn answer(&self, head: &Head<'_>, body: Option<&[u8]>) -> Answer {
         match self.authorized(head) {
             Ok(caller) => match caller.scheduler_handle.dispatch(|| begun(&caller, head, body)) {
-                Dispatch::Unfinished(_, rest) => rest(),
+                Dispatch::Unfinished(_, unfinished) => unfinished(),
                 Dispatch::Answered(answer) => answer,
                 Dispatch::Busy(_) => answer_busy(),
                 Dispatch::Later | Dispatch::Elsewhere(_) => unreachable!("a request that was begun"),
@@ -211,6 +229,42 @@ impl Rest {
             operation: OPERATIONS[operation as usize],
             database: caller.and_then(|caller| named(caller.scheduler_handle.database())),
         }
+    }
+
+    /// Answers a request that only reads at a node that is not home, if `serves` accepts its
+    /// database (`None`: the default one).
+    pub fn answer_at_replica(
+        &self,
+        head: &Head<'_>,
+        body: &[u8],
+        serves: impl FnOnce(Option<&Database>) -> bool,
+    ) -> AtReplica {
+        let database = self.tokens.database_of(self.sessions.layer(), head);
+        let database = database.map(|id| self.tenants.catalogue.numbered(id));
+        if database.as_ref().is_some_and(Option::is_none) || !serves(database.flatten().as_deref()) {
+            return AtReplica::NotHere;
+        }
+        // The home refuses what is wrong, and counts it.
+        let Ok(caller) = self.authorized(head) else {
+            return AtReplica::NotHere;
+        };
+        let layer = caller.sessions.layer();
+        let users = layer.access.user_file.as_ref();
+        match (users.map(|users| users.is_as_read()), layer.is_as_stored()) {
+            (Some(Ok(true)), Ok(true)) => {}
+            (Some(Ok(false)), _) => return AtReplica::Outdated,
+            _ => return AtReplica::NotHere,
+        }
+        let Ok((mut execution, options)) = prepared(&caller, head, Some(body)) else {
+            return AtReplica::NotHere;
+        };
+        let started_micros = layer.engine.now_micros();
+        if !execution.is_read_at_replicas() || !matches!(execution.begin(), ExecutionStart::Everything) {
+            return AtReplica::NotHere;
+        }
+        let answer = answered(&mut execution, options);
+        note_duration(&caller.scheduler_handle, &execution, options.shape, started_micros);
+        AtReplica::Answered(Box::new(answer))
     }
 
     /// The partition of the request's database, if another node is its home and checks the token.
@@ -283,7 +337,7 @@ impl Rest {
         let mut session = caller.sessions.listen(caller.user, Arc::new(move || wake.notify_one()));
         let mut confirmation = Vec::new();
         let received = session.receive(commands.range(0, 1), &mut confirmation);
-        if received.is_busy {
+        if let Next::Busy = received.next {
             return Err(Refusal::busy());
         }
         if received.consumed == 0 {
@@ -300,6 +354,37 @@ impl Rest {
 /// The answer to a request that waited in vain for something that keeps the partition.
 pub fn answer_busy() -> Answer {
     Refusal::busy().answer()
+}
+
+/// The outcome of a request at a node that is not home.
+pub enum AtReplica {
+    Answered(Box<Answer>),
+    /// It is for the home.
+    NotHere,
+    /// The same: users have changed since they were read.
+    Outdated,
+}
+
+/// Returns whether a request with this head only reads. `None`: its body says that.
+pub fn reads_by_head(table: &Table, head: &Head<'_>) -> Option<bool> {
+    let is_served = ["GET", "POST", "PUT"].contains(&head.method) && !listens(head);
+    match head.path() {
+        "/" | "/pipeline" | "/multi-exec" => {
+            // The page of the console is at the first of them.
+            let has_commands = head.method == "POST" && !head.has("content-encoding");
+            (!is_served || !has_commands).then_some(false)
+        }
+        path => {
+            let commands = Commands::of_path(path, head.query(), b"");
+            Some(is_served && commands.is_ok_and(|commands| are_read_at_replicas(table, &commands)))
+        }
+    }
+}
+
+/// The same for a request with this body, of a head that does not say it.
+pub fn body_only_reads(table: &Table, head: &Head<'_>, body: &[u8]) -> bool {
+    let commands = commands_of(head, body);
+    commands.is_ok_and(|(commands, _)| are_read_at_replicas(table, &commands))
 }
 
 /// Executes the short part, and returns the rest.
@@ -319,7 +404,7 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
         ExecutionStart::Nothing => return Dispatch::Busy(scheduler_handle.partition()),
         ExecutionStart::APart => {}
     }
-    let rest = move || {
+    let remaining = move || {
         scheduler_handle.answer(|| {
             execution.finish();
             let answer = answered(&mut execution, wishes);
@@ -327,7 +412,7 @@ fn begun(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
             answer
         })
     };
-    Dispatch::Unfinished(Some(caller.scheduler_handle.clone()), Box::new(rest))
+    Dispatch::Unfinished(Some(caller.scheduler_handle.clone()), Box::new(remaining))
 }
 
 /// A request was answered. Its database's histogram has its commands already.
@@ -336,19 +421,28 @@ fn note_duration(scheduler_handle: &FairShare, execution: &Execution, shape: Sha
     let micros = parts.engine.now_micros().saturating_sub(started_micros);
     let operation = shape as usize;
     parts.durations.of("rest").at(operation).add(micros);
-    let request = ("rest", OPERATIONS[operation]);
-    parts.note_slow(micros, request, scheduler_handle.database(), || execution.shape());
+    let operation = LayerOperation {
+        layer: "rest",
+        name: OPERATIONS[operation],
+    };
+    parts.note_slow(micros, operation, scheduler_handle.database(), || execution.shape());
 }
 
 fn prepared(caller: &Caller, head: &Head<'_>, body: Option<&[u8]>) -> Result<(Execution, RequestOptions), Refusal> {
-    let body = readable(head, body)?;
+    let memory = caller.sessions.layer().engine.memory();
+    let mut body = readable(head, body, memory)?;
+    let is_json = matches!(head.path(), "/" | "/pipeline" | "/multi-exec");
+    if !body.take_values(if is_json { JSON_COST } else { RAW_COST }) {
+        return Err(Refusal::bad(REQUEST_OUT_OF_MEMORY));
+    }
     let (commands, shape) = commands_of(head, &body)?;
+    let input = body.keep(commands.bytes());
     let wishes = RequestOptions {
         shape,
         format: format_of(head, shape)?,
         compression: compression::preferred(head),
     };
-    let execution = Execution::new(caller.sessions.clone(), caller.user.clone(), commands);
+    let execution = Execution::new(caller.sessions.clone(), caller.user.clone(), commands, input);
     Ok((execution, wishes))
 }
 
@@ -369,11 +463,12 @@ fn listens(head: &Head<'_>) -> bool {
 }
 
 /// The body without its compression.
-fn readable<'b>(head: &Head<'_>, body: Option<&'b [u8]>) -> Result<Cow<'b, [u8]>, Refusal> {
+fn readable<'b>(head: &Head<'_>, body: Option<&'b [u8]>, memory: &Arc<Memory>) -> Result<Body<'b>, Refusal> {
     let too_long = || Refusal::bad(format!("ERR max request size exceeded. Limit: {BODY_BYTES_MAX} bytes"));
     let body = body.ok_or_else(too_long)?;
-    compression::decoded(head, body, BODY_BYTES_MAX).map_err(|unreadable| match unreadable {
+    Body::expanded(head, body, BODY_BYTES_MAX, memory).map_err(|unreadable| match unreadable {
         Unreadable::TooLong => too_long(),
+        Unreadable::NoMemory => Refusal::bad(REQUEST_OUT_OF_MEMORY),
         Unreadable::Broken => Refusal::bad("ERR the body's Content-Encoding cannot be read"),
     })
 }
@@ -416,15 +511,15 @@ fn answered(execution: &mut Execution, wishes: RequestOptions) -> Answer {
     let mut answer = match wishes.format {
         Format::Json(_) => {
             // The replies are gone by now.
-            let mut kept = Reserved::new(layer.engine.memory().clone());
+            let mut reserved = Reserved::new(layer.engine.memory().clone());
             execution.unsent = None;
-            memory.request.keep_in(&mut kept);
-            with_copy(status, kind, body, dependency, kept)
+            memory.request.keep_in(&mut reserved);
+            with_copy(status, kind, body, dependency, reserved)
         }
         Format::Resp2 => {
             let unsent = execution.unsent.take();
-            let kept = unsent.unwrap_or_else(|| Reserved::new(layer.engine.memory().clone()));
-            with_copy(status, kind, body, dependency, kept)
+            let reserved = unsent.unwrap_or_else(|| Reserved::new(layer.engine.memory().clone()));
+            with_copy(status, kind, body, dependency, reserved)
         }
     };
     let encoding = wishes
@@ -440,22 +535,22 @@ fn answered(execution: &mut Execution, wishes: RequestOptions) -> Answer {
     answer
 }
 
-/// An answer that counts as `kept`, if there is room for a second copy of its body: compressed, or
-/// behind the head of the answer.
-fn with_copy(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency, mut kept: Reserved) -> Answer {
+/// An answer that counts as `reserved`, if there is room for a second copy of its body: compressed,
+/// or after the head of the answer.
+fn with_copy(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency, mut reserved: Reserved) -> Answer {
     let copied = if body.len() > UNCOUNTED_BYTES {
         body.len() as u64
     } else {
         0
     };
-    if !kept.try_set(kept.bytes() + copied) {
+    if !reserved.try_set(reserved.bytes() + copied) {
         drop(body);
         let mut refused = Refusal::bad(OUT_OF_MEMORY).answer();
         refused.dependency = dependency;
         return refused;
     }
     let mut answer = answer(status, kind, body, dependency);
-    answer.kept = Some(kept).filter(|kept| kept.bytes() > 0);
+    answer.kept = Some(reserved).filter(|reserved| reserved.bytes() > 0);
     answer
 }
 
@@ -511,6 +606,7 @@ fn answer(status: u16, kind: &'static str, body: Vec<u8>, dependency: Dependency
         credential: Credential::Right,
         kept: None,
         is_of_the_node: false,
+        is_busy: false,
     }
 }
 

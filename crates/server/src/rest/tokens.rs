@@ -12,7 +12,7 @@ use quartet_layer_redis::Redis;
 use quartet_layer_redis::access::acl::rules::Rules;
 use quartet_layer_redis::access::acl::token::parts;
 use quartet_layer_redis::access::acl::{DEFAULT_USER, User, password_hash};
-use quartet_layer_redis::commands::table;
+use quartet_layer_redis::command::table::Table;
 use quartet_model::DatabaseId;
 use quartet_wire_rest::request::token_of_query;
 
@@ -43,10 +43,10 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    pub fn new(given: RestTokens) -> Tokens {
+    pub fn new(configured: RestTokens, table: &'static Table) -> Tokens {
         Tokens {
-            given,
-            read_only: Arc::new(User::new(READER, Rules::of_reader(table()))),
+            given: configured,
+            read_only: Arc::new(User::new(READER, Rules::of_reader(table))),
         }
     }
 
@@ -117,15 +117,15 @@ type Guest = (Arc<Redis>, Arc<User>);
 
 /// As of_token, one of ACL GENTOKEN may itself have been made the password.
 fn log_in_to(layer: &Redis, database_login: &DatabaseLogin, token: &[u8]) -> Result<Option<Guest>, Busy> {
-    let there = match &layer.access.directory {
+    let target = match &layer.access.directory {
         Some(directory) => directory.open(database_login.database)?,
         None => None,
     };
-    Ok(there.and_then(|there| {
-        let users = &there.access.users;
+    Ok(target.and_then(|target| {
+        let users = &target.access.users;
         let user = users.authenticate(&database_login.user, &database_login.password);
         let user = user.or_else(|| users.authenticate(&database_login.user, token))?;
-        Some((there, user))
+        Some((target, user))
     }))
 }
 

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use quartet_tenancy::{CatalogueError, DEFAULT_DATABASE, Definition, Secrets};
 use tokio::sync::watch;
 
 use super::{Entrances, Foundation, Serving};
-use crate::layers::parts::{Calling, Nodes, OtherNode, PushError, Whereabouts};
+use crate::layers::parts::{Calling, Leaving, Nodes, OtherNode, PushError, Whereabouts};
 use crate::metrics::{self, Service};
 use crate::observability::exposition::Text;
 use crate::operations::backups;
@@ -63,6 +64,14 @@ impl Nodes for Homes {
         Whereabouts::Here
     }
 
+    fn carry(self: Arc<Self>, _leaving: Leaving) {
+        panic!("no connection leaves this node");
+    }
+
+    fn may_carry(&self) -> bool {
+        false
+    }
+
     fn call(self: Arc<Self>, partition: PartitionId, listener: &'static str, peer: SocketAddr) -> Calling {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let (entrances, ..) = self.of(partition).clone();
@@ -97,6 +106,12 @@ impl Nodes for Homes {
     fn remove(&self, _name: &str) -> anyhow::Result<()> {
         Ok(())
     }
+
+    fn finish_upgrade(&self) -> anyhow::Result<u32> {
+        Ok(1)
+    }
+
+    fn outlive_terms(&self, _task: Pin<Box<dyn Future<Output = ()> + Send>>) {}
 
     fn redis_home(&self) -> watch::Receiver<Option<String>> {
         watch::channel(None).1
@@ -350,11 +365,14 @@ fn metrics_show_each_service_of_a_node() {
     };
     let number = apart.first.tenants.catalogue.named("shop").unwrap().partition().0;
     let labels = format!("partition=\"{number}\"");
-    let by_operation =
+    let operation_series =
         format!("quartet_request_duration_seconds_count{{{labels},layer=\"rest\",operation=\"command\"}} 1");
-    let by_database = format!("quartet_database_request_seconds_count{{{labels},database=\"shop\"}} 1");
+    let database_series = format!("quartet_database_request_seconds_count{{{labels},database=\"shop\"}} 1");
     for page in lines(true) {
-        assert!(page.contains(&by_operation) && page.contains(&by_database), "{page:#?}");
+        assert!(
+            page.contains(&operation_series) && page.contains(&database_series),
+            "{page:#?}"
+        );
         // Samples of a metric are adjacent, after one heading.
         let headings: Vec<_> = page.iter().filter(|line| line.starts_with("# TYPE")).collect();
         let mut different = headings.clone();
@@ -364,7 +382,7 @@ fn metrics_show_each_service_of_a_node() {
     }
     for page in lines(false) {
         assert!(
-            page.contains(&by_operation) && !page.iter().any(|line| line.contains("shop")),
+            page.contains(&operation_series) && !page.iter().any(|line| line.contains("shop")),
             "{page:#?}"
         );
     }

@@ -42,10 +42,10 @@ pub enum Data {
 
 impl Data {
     /// The word `memory`, or a path.
-    pub fn named(given: &Path) -> Data {
-        match given.to_str() {
+    pub fn named(path: &Path) -> Data {
+        match path.to_str() {
             Some("memory") => Data::Memory,
-            _ => Data::Folder(given.to_owned()),
+            _ => Data::Folder(path.to_owned()),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use quartet_engine::Durability;
-use quartet_layer_redis::Announcement;
 use quartet_layer_redis::command::migration::Targets;
+use quartet_layer_redis::{Announcement, RedisVersion};
 
 use super::listen::Listen;
 
@@ -13,6 +13,8 @@ pub struct RedisSettings {
     pub listen: Listen,
     /// A listener for only TLS.
     pub listen_tls: Listen,
+    /// The version of Redis reported to clients.
+    pub redis_version: RedisVersion,
     /// The protocol answers as a cluster of one node.
     pub emulates_cluster: bool,
     /// The address that clients of clusters and sentinels get.
@@ -44,6 +46,7 @@ impl Default for RedisSettings {
         RedisSettings {
             listen: Listen::Off,
             listen_tls: Listen::Off,
+            redis_version: RedisVersion::default(),
             emulates_cluster: false,
             announcement: Announcement::default(),
             migration_targets: Targets::Listed(Vec::new()),

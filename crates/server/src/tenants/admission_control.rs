@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quartet_engine::Engine;
 use quartet_layer_dynamodb::{Exception, Failure};
-use quartet_layer_redis::access::admission_control::{Admission, AdmissionControl, Cost};
+use quartet_layer_redis::access::admission_control::{Admission, AdmissionControl, Cost, Growth};
 use quartet_tenancy::{Charge, Database, Exceeded};
 
 /// Wraps the Redis layer of one database.
@@ -23,16 +23,17 @@ impl RedisAdmissionControl {
 
     fn check(&self, admission: &Admission) -> Result<(), Exceeded> {
         self.database.limits.check_request(admission.request_bytes)?;
-        if admission.grows {
-            // A database that evicts makes room for rows by itself.
-            let rows_bytes = match self.database.definition().eviction {
-                true => 0,
-                false => self.engine.stored_bytes(self.database.id),
-            };
-            let bytes = rows_bytes.saturating_add(admission.beside_rows_bytes);
-            return self.database.limits.check_stored(bytes);
+        // A database that evicts makes room for rows by itself.
+        let stored_bytes = |beside_rows_bytes: u64| match self.database.definition().eviction {
+            true => beside_rows_bytes,
+            false => beside_rows_bytes.saturating_add(self.engine.stored_bytes(self.database.id)),
+        };
+        let limits = &self.database.limits;
+        match admission.growth {
+            Growth::None => Ok(()),
+            Growth::Little { beside_rows_bytes } => limits.check_reserve(stored_bytes(beside_rows_bytes)),
+            Growth::Full { beside_rows_bytes } => limits.check_stored(stored_bytes(beside_rows_bytes)),
         }
-        Ok(())
     }
 }
 

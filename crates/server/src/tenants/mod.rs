@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quartet_engine::{BriefWaits, Busy, PartitionId};
+use quartet_engine::{BriefWaits, Busy, Durability, PartitionId};
 use quartet_layer_redis::DatabaseLogin;
 use quartet_layer_redis::Directory;
 use quartet_layer_redis::Redis;
@@ -87,6 +87,8 @@ pub struct Entered {
 const IDLE_MICROS: u64 = 30_000_000;
 /// A database is active if it executed a request within this time.
 const ACTIVE_MICROS: u64 = 300_000;
+/// Time limit of the wait for requests that are being answered.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the wait for a deletion, which continues by itself.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -202,15 +204,15 @@ impl Tenants {
         if self.catalogue.is_empty() {
             return 0;
         }
-        let (open, left) = (self.list_open(), self.left.lock());
-        open.iter().chain(&*left).map(|open| open.connections()).sum()
+        let (open, leaving) = (self.list_open(), self.left.lock());
+        open.iter().chain(&*leaving).map(|open| open.connections()).sum()
     }
 
     /// Redis connections of one database.
     pub fn connections_of(&self, database: DatabaseId) -> usize {
         let open = self.open.lock().get(&database).cloned();
-        let left = self.left_of(database);
-        open.iter().chain(&left).map(|open| open.connections()).sum()
+        let leaving = self.left_of(database);
+        open.iter().chain(&leaving).map(|open| open.connections()).sum()
     }
 
     /// Returns for each kind of layer in how many databases beside the default one it is in memory.
@@ -225,16 +227,16 @@ impl Tenants {
 
     /// Wakes every connection: its wait may have ended.
     pub fn wake_all(&self) {
-        let (open, left) = (self.list_open(), self.left.lock());
-        for open in open.iter().chain(&*left) {
+        let (open, leaving) = (self.list_open(), self.left.lock());
+        for open in open.iter().chain(&*leaving) {
             open.layers().for_each(|layer| layer.wake_connections());
         }
     }
 
     fn left_of(&self, database: DatabaseId) -> Vec<Arc<OpenDatabase>> {
-        let left = self.left.lock();
-        let of_it = left.iter().filter(|open| open.database.id == database);
-        of_it.cloned().collect()
+        let leaving = self.left.lock();
+        let connections = leaving.iter().filter(|open| open.database.id == database);
+        connections.cloned().collect()
     }
 
     /// The Redis layers of the databases in use.
@@ -386,19 +388,46 @@ impl Tenants {
     }
 
     /// Changes the definition of a database. A new durability applies to new connections: the
-    /// existing connections are closed.
-    pub fn change(&self, name: &str, change: impl FnOnce(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
-        let before = self
-            .catalogue
-            .named(name)
-            .map(|database| database.definition().durability);
-        let database = self.catalogue.change(name, change)?;
+    /// existing connections are closed. Nothing is acknowledged with relaxed durability after the
+    /// record that ends it, which lets other nodes read the database.
+    pub fn change(&self, name: &str, change: impl Fn(&mut Definition)) -> Result<Arc<Database>, CatalogueError> {
+        let present = self.catalogue.named(name);
+        let before = present.as_ref().map(|database| database.definition().durability);
+        let becomes_strict = present.filter(|database| {
+            let mut after = Definition::clone(&database.definition());
+            change(&mut after);
+            before != Some(Durability::Always) && after.durability == Durability::Always
+        });
+        if let Some(database) = &becomes_strict {
+            self.end_requests(database)?;
+        }
+        let changed = self.catalogue.change(name, change);
+        becomes_strict.iter().for_each(|database| database.release());
+        let database = changed?;
         if before != Some(database.definition().durability) {
             self.close_layers(&database);
         } else if let Some(open) = self.open.lock().get(&database.id) {
             open.layers().for_each(|layer| layer.configure(&database));
         }
         Ok(database)
+    }
+
+    /// Holds a database, closes its layers, and waits until every request over HTTP has ended.
+    /// `Busy`: one takes long, and nothing is held.
+    fn end_requests(&self, database: &Database) -> Result<(), Busy> {
+        database.hold();
+        let open = self.open.lock().get(&database.id).cloned();
+        self.close_layers(database);
+        let started = std::time::Instant::now();
+        let is_quiet = || open.as_ref().is_none_or(|open| open.in_use.load(Ordering::SeqCst) == 0);
+        while !is_quiet() {
+            if started.elapsed() >= REQUESTS_TIMEOUT {
+                database.release();
+                return Err(Busy);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Forces the connections of a database to reconnect.
@@ -441,8 +470,8 @@ impl Tenants {
     }
 
     fn forget(&self, database: &Database) -> bool {
-        let known = self.catalogue.numbered(database.id);
-        if known.is_none_or(|known| !std::ptr::eq(&*known, database)) {
+        let current = self.catalogue.numbered(database.id);
+        if current.is_none_or(|current| !std::ptr::eq(&*current, database)) {
             return true;
         }
         match self.catalogue.forget(database) {

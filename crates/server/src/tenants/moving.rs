@@ -166,8 +166,8 @@ impl Moves {
         all.values().filter(is_under_way).count()
     }
 
-    fn held(&self, held: Duration) {
-        let micros = held.as_micros() as u64;
+    fn held(&self, duration: Duration) {
+        let micros = duration.as_micros() as u64;
         self.figures.held_micros.fetch_add(micros, Ordering::Relaxed);
         self.figures.longest_micros.fetch_max(micros, Ordering::Relaxed);
     }
@@ -197,8 +197,8 @@ impl Tenants {
         self.moves.all.lock().insert(database.id, progress.clone());
         let (moved, moving_progress) = (database.clone(), progress.clone());
         let thread = std::thread::Builder::new().name("quartet-move".into());
-        let begun = thread.spawn(move || tenants.go(&moved, &moving_progress));
-        match begun {
+        let spawned = thread.spawn(move || tenants.go(&moved, &moving_progress));
+        match spawned {
             Ok(thread) => {
                 let mut threads = self.moves.threads.lock();
                 threads.retain(|thread| !thread.is_finished());
@@ -251,10 +251,12 @@ impl Tenants {
         let Move { from, to } = progress.moving;
         tracing::info!(database = name, from, to, "moving a database");
         match self.move_over(database, progress) {
-            Ok(held) => {
-                progress.held_micros.store(held.as_micros() as u64, Ordering::Relaxed);
+            Ok(duration) => {
+                progress
+                    .held_micros
+                    .store(duration.as_micros() as u64, Ordering::Relaxed);
                 progress.enter(Phase::Clearing);
-                self.moves.held(held);
+                self.moves.held(duration);
                 self.end_move(database, progress);
                 self.moves.figures.moved.fetch_add(1, Ordering::Relaxed);
                 progress.enter(Phase::Moved);
@@ -262,7 +264,7 @@ impl Tenants {
                     database = name,
                     from,
                     to,
-                    held_micros = held.as_micros() as u64,
+                    held_micros = duration.as_micros() as u64,
                     "moved a database"
                 );
             }
@@ -316,8 +318,8 @@ impl Tenants {
             self.look_whether_to_go_on(database, progress)?;
             progress.attempts.fetch_add(1, Ordering::Relaxed);
             progress.enter(Phase::Holding);
-            if let Some(held) = self.switch(database, progress, &mut copy, (&source, &target), patience)? {
-                return Ok(held);
+            if let Some(duration) = self.switch(database, progress, &mut copy, &source, &target, patience)? {
+                return Ok(duration);
             }
             progress.enter(Phase::Copying);
             patience = (2 * patience).min(HOLD_LONGEST);
@@ -344,10 +346,11 @@ impl Tenants {
         database: &Arc<Database>,
         progress: &Progress,
         copy: &mut DatabaseCopy,
-        (source, target): (&Arc<Engine>, &Arc<Engine>),
+        source: &Arc<Engine>,
+        target: &Arc<Engine>,
         patience: Duration,
     ) -> Result<Option<Duration>, Stays> {
-        let begun = Instant::now();
+        let started = Instant::now();
         database.hold();
         let open = self.open.lock().get(&database.id).cloned();
         let layers = || open.iter().flat_map(|open| open.layers());
@@ -355,10 +358,10 @@ impl Tenants {
         let let_go = || {
             layers().for_each(|layer| layer.hold(false));
             database.release();
-            self.moves.held(begun.elapsed());
+            self.moves.held(started.elapsed());
         };
         let is_quiet = || open.as_ref().is_none_or(|open| open.in_use.load(Ordering::SeqCst) == 0);
-        while !is_quiet() && begun.elapsed() < patience {
+        while !is_quiet() && started.elapsed() < patience {
             std::thread::sleep(LOOK);
         }
         if !is_quiet() {
@@ -367,8 +370,8 @@ impl Tenants {
         }
         // They may have something to write down.
         layers().for_each(|layer| layer.save());
-        let left = match source.fence(database.id) {
-            Ok(left) => left,
+        let source_version = match source.fence(database.id) {
+            Ok(source_version) => source_version,
             Err(error) => {
                 let_go();
                 return match error {
@@ -377,7 +380,7 @@ impl Tenants {
                 };
             }
         };
-        match self.arrive(database, progress, copy, (source, target), left) {
+        match self.arrive(database, progress, copy, source, target, source_version) {
             Ok(()) => {}
             // The database may be at the target, and the source remains fenced: the process ends,
             // or a deposed home drops its layers, which waiting clients must not delay.
@@ -398,10 +401,10 @@ impl Tenants {
         }
         self.open.lock().remove(&database.id);
         database.release();
-        let held = begun.elapsed();
+        let duration = started.elapsed();
         layers().for_each(|layer| layer.leave());
         source.tell_watchers(database.id);
-        Ok(Some(held))
+        Ok(Some(duration))
     }
 
     /// Nothing of the database commits at the source.
@@ -410,23 +413,24 @@ impl Tenants {
         database: &Database,
         progress: &Progress,
         copy: &mut DatabaseCopy,
-        (source, target): (&Engine, &Engine),
-        left: Version,
+        source: &Engine,
+        target: &Engine,
+        source_version: Version,
     ) -> Result<(), Stays> {
-        if !source.wait_settled(left, copy.arrival()) {
+        if !source.wait_settled(source_version, copy.arrival()) {
             return Err(CatalogueError::LogFailed.into());
         }
-        let begun = Instant::now();
-        while copy.seen() < left {
+        let started = Instant::now();
+        while copy.seen() < source_version {
             self.look_whether_to_go_on(database, progress)?;
-            if !copy.follow_some()? && begun.elapsed() > FOLLOW_LONGEST {
+            if !copy.follow_some()? && started.elapsed() > FOLLOW_LONGEST {
                 return Err(Stays::NeverQuiet);
             }
         }
         if source.rows_of(database.id)? != target.rows_of(database.id)? {
             return Err(Stays::Differs);
         }
-        self.catalogue.arrive(database, progress.moving, left)?;
+        self.catalogue.arrive(database, progress.moving, source_version)?;
         Ok(())
     }
 }

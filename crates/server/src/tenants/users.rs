@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use quartet_engine::{Busy, Engine, ExecuteError, Space};
 use quartet_layer_redis::access::acl::UserFile;
 
@@ -12,22 +13,26 @@ pub const READER: &[u8] = b"default_ro";
 pub struct UsersInDatabase {
     engine: Arc<Engine>,
     space: Space,
+    /// The text that was read last.
+    last: Mutex<Option<String>>,
 }
 
 const ROW: &[u8] = b"users";
 
 impl UsersInDatabase {
     pub fn new(engine: Arc<Engine>, space: Space) -> UsersInDatabase {
-        UsersInDatabase { engine, space }
+        UsersInDatabase {
+            engine,
+            space,
+            last: Mutex::default(),
+        }
     }
 
     pub fn has_users(&self) -> Result<bool, Busy> {
         Ok(self.engine.reader(self.space)?.get(ROW).is_some())
     }
-}
 
-impl UserFile for UsersInDatabase {
-    fn read(&self) -> io::Result<Option<String>> {
+    fn text(&self) -> io::Result<Option<String>> {
         let reader = self.engine.reader(self.space).map_err(io::Error::other)?;
         let text = reader.get(ROW);
         if reader.is_unreadable() {
@@ -35,6 +40,18 @@ impl UserFile for UsersInDatabase {
         }
         text.map(|text| String::from_utf8(text).map_err(io::Error::other))
             .transpose()
+    }
+}
+
+impl UserFile for UsersInDatabase {
+    fn read(&self) -> io::Result<Option<String>> {
+        let text = self.text()?;
+        self.last.lock().clone_from(&text);
+        Ok(text)
+    }
+
+    fn is_as_read(&self) -> io::Result<bool> {
+        Ok(self.text()? == *self.last.lock())
     }
 
     fn write(&self, text: &str) -> io::Result<()> {

@@ -39,9 +39,9 @@ pub struct DynamoDbTarget {
 }
 
 impl DynamoDbTarget {
-    /// `rest` is the part after the scheme.
-    pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<DynamoDbTarget> {
-        let (authority, region) = rest.split_once('/').unwrap_or((rest, ""));
+    /// `location` is the part after the scheme.
+    pub fn new(location: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<DynamoDbTarget> {
+        let (authority, region) = location.split_once('/').unwrap_or((location, ""));
         let (credentials, host) = authority.rsplit_once('@').unwrap_or(("bench:bench", authority));
         let (access_key, secret) = credentials
             .split_once(':')

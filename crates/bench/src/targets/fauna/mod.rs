@@ -75,10 +75,10 @@ pub struct FaunaTarget {
 }
 
 impl FaunaTarget {
-    /// `rest` is the part after the scheme.
-    pub fn new(rest: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<FaunaTarget> {
-        let rest = rest.trim_end_matches('/');
-        let (secret, host) = rest.rsplit_once('@').unwrap_or(("secret", rest));
+    /// `location` is the part after the scheme.
+    pub fn new(location: &str, is_tls: bool, trust: &Trust) -> anyhow::Result<FaunaTarget> {
+        let location = location.trim_end_matches('/');
+        let (secret, host) = location.rsplit_once('@').unwrap_or(("secret", location));
         Ok(FaunaTarget {
             secret: secret.to_owned(),
             host: host.to_owned(),
@@ -165,11 +165,11 @@ impl FaunaConnection {
         for name in COLLECTIONS {
             self.make("collection", name, "").await?;
         }
-        for (name, source, rest) in INDEXES {
+        for (name, source, fields) in INDEXES {
             self.make(
                 "index",
                 name,
-                &format!(r#","source":{{"collection":"{source}"}},{rest}"#),
+                &format!(r#","source":{{"collection":"{source}"}},{fields}"#),
             )
             .await?;
         }
@@ -177,8 +177,8 @@ impl FaunaConnection {
     }
 
     /// Makes a collection or an index; another connection may be doing so.
-    async fn make(&mut self, kind: &str, name: &str, rest: &str) -> Result<(), OperationError> {
-        self.query = format!(r#"{{"create_{kind}":{{"object":{{"name":"{name}"{rest}}}}}}}"#);
+    async fn make(&mut self, kind: &str, name: &str, fields: &str) -> Result<(), OperationError> {
+        self.query = format!(r#"{{"create_{kind}":{{"object":{{"name":"{name}"{fields}}}}}}}"#);
         let reply = self.ask().await?;
         if !reply.body.contains("instance already exists") {
             reply.ok()?;

@@ -35,7 +35,7 @@ impl RedisConnection {
     /// Sends the request, whose reply is a list of a total and the hits. Passes each string at its
     /// top level to `take`; returns the total.
     async fn found(&mut self, mut take: impl FnMut(&[u8])) -> Result<u64, OperationError> {
-        let mut left = match self.exchange().await? {
+        let mut remaining = match self.exchange().await? {
             Element::Array(count @ 1..) => count - 1,
             other => return Err(unexpected(other)),
         };
@@ -43,8 +43,8 @@ impl RedisConnection {
             Element::Integer(total) => total as u64,
             other => return Err(unexpected(other)),
         };
-        while left > 0 {
-            left -= 1;
+        while remaining > 0 {
+            remaining -= 1;
             match self.replies.next().await.map_err(lost)? {
                 Element::Bulk(string) => take(string),
                 Element::Array(count) => self.pass_over(count).await?,
@@ -56,11 +56,11 @@ impl RedisConnection {
 
     /// Reads `count` elements with all that they hold.
     async fn pass_over(&mut self, count: usize) -> Result<(), OperationError> {
-        let mut left = count;
-        while left > 0 {
-            left -= 1;
+        let mut remaining = count;
+        while remaining > 0 {
+            remaining -= 1;
             if let Element::Array(count) = self.replies.next().await.map_err(lost)? {
-                left += count;
+                remaining += count;
             }
         }
         Ok(())
@@ -150,7 +150,8 @@ impl Searches for RedisConnection {
     async fn nearest(
         &mut self,
         kind: Vectors,
-        (vector, count): (&[u8], usize),
+        vector: &[u8],
+        count: usize,
         candidates: Option<u64>,
         numbers: &mut Vec<u64>,
     ) -> Result<(), OperationError> {

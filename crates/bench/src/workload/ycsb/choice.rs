@@ -144,7 +144,7 @@ mod tests {
             counts[0] < counts.iter().copied().max().unwrap(),
             "the most popular is not the first"
         );
-        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts.sort_unstable_by(|a, b| b.cmp(a));
         // The most popular of ten billion, and its share of the scattered ranks.
         check_share(counts[0], 1.0 / SCATTERED_ZETA + 0.0005);
         assert!(counts[999] > 0, "the tail is scattered over all");

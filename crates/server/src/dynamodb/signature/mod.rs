@@ -69,6 +69,7 @@ struct Claim<'r> {
 struct Scope<'r> {
     date: &'r str,
     region: &'r str,
+    service: &'r str,
 }
 
 impl Verifier {
@@ -119,13 +120,13 @@ impl Verifier {
         now_seconds: i64,
     ) -> Result<Option<(Known<'s>, Scope<'r>)>, Failure> {
         claim.check_time(now_seconds)?;
-        let known = self.known(claim.credential.split('/').next().unwrap_or_default());
-        if self.secrets.is_empty() && known.is_none() {
+        let access_key = self.known(claim.credential.split('/').next().unwrap_or_default());
+        if self.secrets.is_empty() && access_key.is_none() {
             return Ok(None);
         }
         claim.check_signed_headers(head)?;
-        let scope = Scope::parse(claim)?;
-        Ok(Some((known.ok_or_else(unknown_key)?, scope)))
+        let scope = Scope::parse(claim, service_of(head))?;
+        Ok(Some((access_key.ok_or_else(unknown_key)?, scope)))
     }
 
     fn check_claim(
@@ -136,10 +137,10 @@ impl Verifier {
         body: &[u8],
         now_seconds: i64,
     ) -> Result<Option<Arc<Database>>, Failure> {
-        let Some((known, scope)) = self.named_by(claim, head, now_seconds)? else {
+        let Some((access_key, scope)) = self.named_by(claim, head, now_seconds)? else {
             return Ok(None);
         };
-        let signer = self.signer(claim.credential, &scope, &known.secret);
+        let signer = self.signer(claim.credential, &scope, &access_key.secret);
         let canonical = canonical_request(claim, query, head, body).ok_or_else(mismatch)?;
         let hash = hexadecimal(&Sha256::digest(&canonical));
         let (_, scope) = claim.credential.split_once('/').unwrap_or_default();
@@ -152,7 +153,7 @@ impl Verifier {
         let signature = decode_hexadecimal(claim.signature).ok_or_else(mismatch)?;
         let signed = signer.chain_update(&to_sign).verify_slice(&signature);
         signed.map_err(|_| mismatch())?;
-        Ok(known.database)
+        Ok(access_key.database)
     }
 
     /// The only access keys are those of databases.
@@ -179,7 +180,7 @@ impl Verifier {
         if let Some(signer) = self.derived.read().get(credential) {
             return signer.clone();
         }
-        let signer = signing_key(secret, scope.date, scope.region, SERVICE);
+        let signer = signing_key(secret, scope.date, scope.region, scope.service);
         let mut derived = self.derived.write();
         if derived.len() >= DERIVED_MAX {
             derived.clear();
@@ -294,11 +295,11 @@ impl<'r> Claim<'r> {
     }
 
     fn from_header(authorization: &'r str, head: &Head<'r>) -> Result<Claim<'r>, Failure> {
-        let (algorithm, rest) = authorization.split_once([' ', '\t']).unwrap_or((authorization, ""));
+        let (algorithm, assignments) = authorization.split_once([' ', '\t']).unwrap_or((authorization, ""));
         if !algorithm.starts_with("AWS4-") {
             return Err(missing());
         }
-        let (parts, repeated) = parameters(rest);
+        let (parts, repeated) = parameters(assignments);
         let [credential, signed_headers, signature] = parts.map(|part| part.filter(|value| !value.is_empty()));
         let date = head.header("x-amz-date").or_else(|| head.header("date"));
         let several = head.values("authorization").count() > 1;
@@ -315,7 +316,7 @@ impl<'r> Claim<'r> {
                 expires_seconds: None,
             }),
             (credential, signed_headers, signature, date) => {
-                let parameter = |name: &str, found: bool| match found {
+                let parameter = |name: &str, is_present: bool| match is_present {
                     true => String::new(),
                     false => format!("Authorization header requires '{name}' parameter. "),
                 };
@@ -427,26 +428,36 @@ impl<'r> Claim<'r> {
     }
 }
 
+/// The service whose scope a request must have: the key management service for its one operation.
+fn service_of(head: &Head<'_>) -> &'static str {
+    let target = head.header("x-amz-target").unwrap_or_default();
+    match target.starts_with("TrentService.") {
+        true => "kms",
+        false => SERVICE,
+    }
+}
+
 /// Returns the parameters after the algorithm in the header Authorization: Credential,
 /// SignedHeaders and Signature, and whether any of them is repeated.
 fn parameters(text: &str) -> ([Option<&str>; 3], bool) {
-    let (mut found, mut repeated) = ([None; 3], false);
+    let (mut values, mut repeated) = ([None; 3], false);
     // One character at a time is much faster to look for than any of three.
     let parts = text.split(',').flat_map(|part| part.split(' '));
     for part in parts.flat_map(|part| part.split('\t')) {
         let Some((name, value)) = part.split_once('=') else {
             continue;
         };
-        let known = ["Credential", "SignedHeaders", "Signature"];
-        if let Some(position) = known.iter().position(|known| *known == name) {
-            repeated |= found[position].replace(value).is_some();
+        let names = ["Credential", "SignedHeaders", "Signature"];
+        if let Some(position) = names.iter().position(|names| *names == name) {
+            repeated |= values[position].replace(value).is_some();
         }
     }
-    (found, repeated)
+    (values, repeated)
 }
 
 impl<'r> Scope<'r> {
-    fn parse(claim: &Claim<'r>) -> Result<Scope<'r>, Failure> {
+    /// `expected`: the service that the request is for.
+    fn parse(claim: &Claim<'r>, expected: &str) -> Result<Scope<'r>, Failure> {
         let mut parts = claim.credential.split('/');
         let mut next = || parts.next();
         let (Some(_), Some(date), Some(region), Some(service), Some(terminator), None) =
@@ -472,8 +483,8 @@ impl<'r> Scope<'r> {
                 "Credential should be scoped to a valid region, not '{region}'. "
             );
         }
-        if service != SERVICE {
-            let _ = write!(faults, "Credential should be scoped to correct service: '{SERVICE}'. ");
+        if service != expected {
+            let _ = write!(faults, "Credential should be scoped to correct service: '{expected}'. ");
         }
         if terminator != "aws4_request" {
             let _ = write!(
@@ -489,7 +500,7 @@ impl<'r> Scope<'r> {
             );
         }
         if faults.is_empty() {
-            return Ok(Scope { date, region });
+            return Ok(Scope { date, region, service });
         }
         Err(invalid(faults))
     }
@@ -590,17 +601,17 @@ impl QueryParameters {
 
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
+    let mut input = text.as_bytes();
+    while let [first, tail @ ..] = input {
         let digit = |at: usize| tail.get(at).and_then(|byte| (*byte as char).to_digit(16));
         match (first, digit(0), digit(1)) {
             (b'%', Some(high), Some(low)) => {
                 bytes.push((high * 16 + low) as u8);
-                rest = &tail[2..];
+                input = &tail[2..];
             }
             _ => {
                 bytes.push(*first);
-                rest = tail;
+                input = tail;
             }
         }
     }

@@ -279,11 +279,11 @@ fn a_request_changed_after_signing_is_refused() {
             INVALID,
         ),
     ];
-    for (what, tamper, expected) in tampers {
+    for (case, tamper, expected) in tampers {
         let mut client = Client::new();
         let authorization = client.authorization();
         tamper(&mut client);
-        assert_eq!(outcome(check(&client, &authorization)), expected, "{what}");
+        assert_eq!(outcome(check(&client, &authorization)), expected, "{case}");
     }
 }
 
@@ -359,11 +359,11 @@ fn a_wrong_signature_is_refused() {
             INCOMPLETE,
         ),
     ];
-    for (what, change, expected) in wrongs {
+    for (case, change, expected) in wrongs {
         let mut client = Client::new();
         change(&mut client);
         let authorization = client.authorization();
-        assert_eq!(outcome(check(&client, &authorization)), expected, "{what}");
+        assert_eq!(outcome(check(&client, &authorization)), expected, "{case}");
     }
 }
 
@@ -455,8 +455,8 @@ fn presigned_requests_are_checked_as_well() {
     let mut altered = good.clone();
     altered.body = b"{ }".to_vec();
     assert_eq!(refuse(&altered, NOW), INVALID);
-    let both = good.head(&[("authorization", &Client::new().authorization())]);
-    assert_eq!(outcome(both.check(&verifier(), BODY, NOW)), INVALID);
+    let head = good.head(&[("authorization", &Client::new().authorization())]);
+    assert_eq!(outcome(head.check(&verifier(), BODY, NOW)), INVALID);
 }
 
 #[test]

@@ -155,10 +155,10 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
 
 /// Path and query of a target that a client gave as to a proxy.
 fn without_authority(target: &str) -> &str {
-    let Some((_, rest)) = target.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
+    let Some((_, after_scheme)) = target.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
         return target;
     };
-    rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+    after_scheme.find(['/', '?']).map_or("/", |at| &after_scheme[at..])
 }
 
 /// The headers about the body and the connection.
@@ -244,7 +244,7 @@ impl BodyReader {
     /// Keeps nothing of a body longer than `bytes_max`.
     pub fn new(framing: Framing, bytes_max: usize) -> BodyReader {
         let state = match framing {
-            Framing::Length(left) => State::Plain(left),
+            Framing::Length(remaining) => State::Plain(remaining),
             Framing::Chunked => State::ChunkSize,
         };
         BodyReader {
@@ -266,36 +266,36 @@ impl BodyReader {
     /// Takes the bytes of the body from the start of `input`; returns their number. Until the body
     /// is complete, the caller must pass the rest again, followed by more input.
     pub fn take(&mut self, input: &[u8]) -> Result<usize, Refusal> {
-        let mut taken = 0;
-        while let Some(count) = self.step(&input[taken..])? {
-            taken += count;
+        let mut consumed = 0;
+        while let Some(count) = self.step(&input[consumed..])? {
+            consumed += count;
         }
-        Ok(taken)
+        Ok(consumed)
     }
 
     /// The length of one step; `None` if it needs more input, or if the body is complete.
-    fn step(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
+    fn step(&mut self, input: &[u8]) -> Result<Option<usize>, Refusal> {
         match self.state {
             State::Done => return Ok(None),
             State::Plain(0) => {
                 self.state = State::Done;
                 return Ok(Some(0));
             }
-            State::Chunk(0) => return self.end_chunk(rest),
-            State::Plain(_) | State::Chunk(_) if rest.is_empty() => return Ok(None),
-            State::Plain(left) => {
-                let count = self.keep(rest, left);
-                self.state = State::Plain(left - count as u64);
+            State::Chunk(0) => return self.end_chunk(input),
+            State::Plain(_) | State::Chunk(_) if input.is_empty() => return Ok(None),
+            State::Plain(remaining) => {
+                let count = self.keep(input, remaining);
+                self.state = State::Plain(remaining - count as u64);
                 return Ok(Some(count));
             }
-            State::Chunk(left) => {
-                let count = self.keep(rest, left);
-                self.state = State::Chunk(left - count as u64);
+            State::Chunk(remaining) => {
+                let count = self.keep(input, remaining);
+                self.state = State::Chunk(remaining - count as u64);
                 return Ok(Some(count));
             }
             State::ChunkSize | State::Trailers => {}
         }
-        let Some((line, bytes)) = line(rest)? else {
+        let Some((line, bytes)) = line(input)? else {
             return Ok(None);
         };
         self.state = match self.state {
@@ -309,8 +309,8 @@ impl BodyReader {
         Ok(Some(bytes))
     }
 
-    fn end_chunk(&mut self, rest: &[u8]) -> Result<Option<usize>, Refusal> {
-        match rest {
+    fn end_chunk(&mut self, input: &[u8]) -> Result<Option<usize>, Refusal> {
+        match input {
             [b'\r', b'\n', ..] => {
                 self.state = State::ChunkSize;
                 Ok(Some(2))
@@ -320,26 +320,26 @@ impl BodyReader {
         }
     }
 
-    /// Adds up to `left` bytes to the body; returns how many.
-    fn keep(&mut self, rest: &[u8], left: u64) -> usize {
-        let count = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    /// Adds up to `remaining` bytes to the body; returns how many.
+    fn keep(&mut self, input: &[u8], remaining: u64) -> usize {
+        let count = input.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         self.total += count as u64;
         if self.is_too_long() {
             self.body = Vec::new();
         } else {
-            self.body.extend_from_slice(&rest[..count]);
+            self.body.extend_from_slice(&input[..count]);
         }
         count
     }
 }
 
-/// The first line of `rest`, and its length with CR LF; `None` if it is incomplete.
-fn line(rest: &[u8]) -> Result<Option<(&[u8], usize)>, Refusal> {
-    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-        let fits = rest.len() <= CHUNK_LINE_BYTES_MAX;
+/// The first line of `input`, and its length with CR LF; `None` if it is incomplete.
+fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Refusal> {
+    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+        let fits = input.len() <= CHUNK_LINE_BYTES_MAX;
         return if fits { Ok(None) } else { Err(Refusal::Malformed) };
     };
-    let line = rest[..end].strip_suffix(b"\r").ok_or(Refusal::Malformed)?;
+    let line = input[..end].strip_suffix(b"\r").ok_or(Refusal::Malformed)?;
     let has_lone_return = line.contains(&b'\r');
     if has_lone_return || line.len() > CHUNK_LINE_BYTES_MAX {
         return Err(Refusal::Malformed);

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use super::framing::{self, BodyReader, Framing, HEAD_BYTES_MAX, HEADERS_MAX, HTTP2_PREFACE, Refusal};
 use super::message::{Answer, Headers, Kept, is_bodiless, is_header_value};
 use super::{
-    ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HEAD_TIMEOUT, HeadShows,
-    HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, take_long,
+    ANSWER_PACE, BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, FIRST_BYTES_WITHIN, Follower, Following,
+    HEAD_TIMEOUT, HeadShows, HttpLayer, Long, Peer, STRANGER_BODY_BYTES_MAX, judged, take_long,
 };
 use crate::connections::durability::{Arrivals, Hold, ThreadWaiters};
 use crate::http::input_budget::{self, KeptInput};
@@ -62,6 +62,7 @@ pub struct Connection<S> {
     unfinished: UnfinishedHead,
     /// A request was seen, so the peer speaks this version.
     is_settled: bool,
+    first_bytes_by: Instant,
     /// For the next request in `input`.
     busy_since: BusySince,
 }
@@ -79,7 +80,7 @@ struct Outgoing {
     others: Vec<(PartitionId, Hold)>,
     /// And once this time has passed.
     pause: Duration,
-    /// The spans of what is answered; they end when it is sent.
+    /// The spans of the answers; each ends when its answer is sent.
     spans: Vec<UnderWay>,
     /// Counts answers that were counted before they were made.
     kept: Vec<Reserved>,
@@ -97,6 +98,13 @@ pub enum Ended<S> {
     Closed,
     /// The peer speaks HTTP/2; this is what was read of it.
     SpeaksHttp2(S, Vec<u8>),
+    /// The layer ends, and the connection continues at the next home with these bytes of requests.
+    /// It is new if it has had no request.
+    Leaves {
+        socket: S,
+        input: Vec<u8>,
+        is_new: bool,
+    },
 }
 
 /// The next step after looking at the input.
@@ -120,6 +128,8 @@ enum Next {
     /// Nothing is answered yet: something keeps this partition.
     Wait(PartitionId),
     SpeaksHttp2,
+    /// Nothing is answered, and will not be here.
+    Leave,
     Refuse(Refusal),
 }
 
@@ -131,7 +141,7 @@ impl<S: Socket> Connection<S> {
         waiters: ThreadWaiters,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let kept = peer.input();
+        let input = peer.input();
         Connection {
             socket,
             layer,
@@ -143,10 +153,11 @@ impl<S: Socket> Connection<S> {
             outgoing: Outgoing::default(),
             gathered: None,
             head_deadline: None,
-            kept,
+            kept: input,
             woken: Arc::default(),
             unfinished: UnfinishedHead::default(),
             is_settled: false,
+            first_bytes_by: Instant::now() + FIRST_BYTES_WITHIN,
             busy_since: BusySince::default(),
         }
     }
@@ -167,6 +178,7 @@ impl<S: Socket> Connection<S> {
                     self.waiters.of(partition).free().await;
                 }
                 Next::SpeaksHttp2 => return Ok(Ended::SpeaksHttp2(self.socket, self.input)),
+                Next::Leave => return self.leave().await,
                 Next::Refuse(refusal) => {
                     self.outgoing.refuse(refusal.status());
                     return self.close().await;
@@ -196,7 +208,10 @@ impl<S: Socket> Connection<S> {
                     self.send().await?;
                     self.forget_consumed();
                     let is_over = self.has_stopped() || !self.read(stopped.as_mut(), &mut silence).await?;
-                    if is_over {
+                    if is_over && self.may_leave() {
+                        return self.leave().await;
+                    }
+                    if is_over && !self.read_first().await? {
                         return Ok(Ended::Closed);
                     }
                     if !self.may_keep(self.input.len()) {
@@ -210,6 +225,27 @@ impl<S: Socket> Connection<S> {
 
     fn has_stopped(&self) -> bool {
         !matches!(self.stop.has_changed(), Ok(false))
+    }
+
+    /// True if the layer ends and the connection may continue at another home. A body that was left
+    /// out cannot be sent again.
+    fn may_leave(&self) -> bool {
+        let is_whole = self.gathered.as_ref().is_none_or(|gathered| gathered.body.is_some());
+        self.has_stopped() && is_whole && self.peer.way_out.open().is_some()
+    }
+
+    /// Sends the finished answers, and gives the connection back with the other requests.
+    async fn leave(mut self) -> io::Result<Ended<S>> {
+        self.send().await?;
+        self.forget_consumed();
+        if let Some(Gathered { body: Some(body), .. }) = self.gathered.take() {
+            self.input = with_body(&self.input, &body);
+        }
+        Ok(Ended::Leaves {
+            socket: self.socket,
+            input: self.input,
+            is_new: !self.is_settled,
+        })
     }
 
     /// Answers the request at the start of the input, if it is complete.
@@ -249,7 +285,9 @@ impl<S: Socket> Connection<S> {
                 (fits.then_some(body), body.len())
             }
             (None, framing) => {
-                if let Err(mut answer) = self.judge_head(&request) {
+                self.outgoing.arrivals = self.waiters.arrivals(Durability::Always);
+                if let Err(answer) = self.judge_head(&request) {
+                    let mut answer = judged(&*self.layer, &request.head, answer, &self.waiters);
                     self.peer.answered(&mut answer);
                     self.consumed += request.head_bytes;
                     return self.outgoing.answer(Writing::last_of(&request), answer);
@@ -275,14 +313,21 @@ impl<S: Socket> Connection<S> {
         self.outgoing.arrivals = self.waiters.arrivals(Durability::Always);
         let soon = refused.map_or_else(|| self.layer.dispatch(&request.head, body), Dispatch::Answered);
         let next = match soon {
-            Dispatch::Answered(mut answer) => {
+            Dispatch::Answered(answer) => {
+                let mut answer = judged(&*self.layer, &request.head, answer, &self.waiters);
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
                 self.outgoing.answer(writing, answer)
             }
-            Dispatch::Busy(partition)
-                if self.has_stopped() || self.busy_since.is_too_long(self.waiters.of(partition)) =>
-            {
+            Dispatch::Busy(_) if self.has_stopped() => {
+                self.gathered = gathered;
+                if self.may_leave() {
+                    return Next::Leave;
+                }
+                let answer = self.layer.answer_busy(&request.head);
+                self.outgoing.answer(writing, answer)
+            }
+            Dispatch::Busy(partition) if self.busy_since.is_too_long(self.waiters.of(partition)) => {
                 let answer = self.layer.answer_busy(&request.head);
                 self.outgoing.answer(writing, answer)
             }
@@ -368,6 +413,18 @@ impl<S: Socket> Connection<S> {
         Ok(count > 0)
     }
 
+    /// Waits for the first bytes of a peer that has connected while the server stops. False: it had
+    /// a request before, or sends none in time.
+    async fn read_first(&mut self) -> io::Result<bool> {
+        if self.is_settled || !self.has_stopped() {
+            return Ok(false);
+        }
+        match timeout_at(self.first_bytes_by, self.read_more()).await {
+            Ok(count) => Ok(count? > 0),
+            Err(_) => Ok(false),
+        }
+    }
+
     /// Allocates by received bytes, never by an announced length.
     async fn read_more(&mut self) -> io::Result<usize> {
         let least = match self.peer.is_stranger() {
@@ -394,11 +451,11 @@ impl<S: Socket> Connection<S> {
         let mut reader = BodyReader::new(framing, self.layer.body_bytes_max());
         let started = Instant::now();
         loop {
-            let taken = match reader.take(&self.input[head_bytes..]) {
-                Ok(taken) => taken,
+            let piece = match reader.take(&self.input[head_bytes..]) {
+                Ok(piece) => piece,
                 Err(refusal) => return Ok(Err(refusal.status())),
             };
-            self.input.drain(head_bytes..head_bytes + taken);
+            self.input.drain(head_bytes..head_bytes + piece);
             let gave_up = reader.total > DISCARDED_BYTES_MAX;
             if reader.is_done() || gave_up {
                 let body = (!reader.is_too_long()).then_some(reader.body);
@@ -463,7 +520,7 @@ impl<S: Socket> Connection<S> {
     async fn take_long(&mut self, long: Long, writing: Writing, span: Option<UnderWay>) -> io::Result<bool> {
         self.send().await?;
         let (layer, stop) = (self.layer.clone(), self.stop.clone());
-        match take_long(layer, long, &self.peer, self.woken.clone(), stop).await? {
+        match take_long(layer, long, &self.peer, &self.waiters, self.woken.clone(), stop).await? {
             Err(mut answer) => {
                 self.peer.answered(&mut answer);
                 self.outgoing.spans.extend(self.peer.note_answer(span, &mut answer));
@@ -525,10 +582,10 @@ impl<S: Socket> Connection<S> {
         self.socket.shutdown().await?;
         let mut discarded = [0; 4096];
         let drained = async {
-            let mut left = DISCARDED_BYTES_MAX;
+            let mut budget = DISCARDED_BYTES_MAX;
             while let Ok(count @ 1..) = self.socket.read(&mut discarded).await {
-                left = left.saturating_sub(count as u64);
-                if left == 0 {
+                budget = budget.saturating_sub(count as u64);
+                if budget == 0 {
                     break;
                 }
             }
@@ -536,6 +593,26 @@ impl<S: Socket> Connection<S> {
         let _ = timeout(LINGER_TIMEOUT, drained).await;
         Ok(Ended::Closed)
     }
+}
+
+/// The request at the start of `input` with its body, which was gathered apart, in its place.
+fn with_body(input: &[u8], body: &[u8]) -> Vec<u8> {
+    let mut room = [const { std::mem::MaybeUninit::uninit() }; HEADERS_MAX];
+    let parsed = framing::parse(input, &mut room);
+    let Ok(Some(request)) = parsed else {
+        return input.to_vec();
+    };
+    let (head, behind) = input.split_at(request.head_bytes);
+    let mut whole = head.to_vec();
+    match request.framing {
+        Framing::Length(_) => whole.extend_from_slice(body),
+        Framing::Chunked => {
+            write_part(body, true, &mut whole);
+            whole.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+    whole.extend_from_slice(behind);
+    whole
 }
 
 /// A head that arrives in pieces, so that it is parsed once for each of its lines and not once for
@@ -614,6 +691,29 @@ impl Writing {
     }
 }
 
+/// An answer to a request of HTTP/1.1, as its bytes.
+pub struct Written {
+    pub bytes: Vec<u8>,
+    /// Counts them until they are sent.
+    _kept: Option<Reserved>,
+}
+
+/// Writes an answer that may leave, outside of a [`Connection`].
+pub fn written(mut answer: Answer, is_last: bool) -> Written {
+    let kept = answer.kept.take();
+    let mut outgoing = Outgoing::default();
+    let writing = Writing {
+        is_old: false,
+        is_last,
+        is_head: false,
+    };
+    outgoing.answer(writing, answer);
+    Written {
+        bytes: outgoing.bytes,
+        _kept: kept,
+    }
+}
+
 impl Outgoing {
     /// Nothing more is answered before this is sent.
     fn is_due(&self) -> bool {
@@ -651,7 +751,7 @@ impl Outgoing {
         self.hold.arrival = self.arrivals.of(self.partition);
     }
 
-    /// Appends the head of an answer that goes on until its last chunk, or until the connection
+    /// Appends the head of an answer that lasts until its last chunk, or until the connection
     /// ends.
     fn begin(&mut self, writing: Writing, status: u16, headers: &Headers) {
         write_head(status, headers, &mut self.bytes);
@@ -669,7 +769,11 @@ impl Outgoing {
             is_last: true,
             is_head: false,
         };
-        self.answer(writing, Answer::settled(status, ""));
+        let answer = Answer {
+            is_of_the_node: true,
+            ..Answer::settled(status, "")
+        };
+        self.answer(writing, answer);
     }
 
     fn write_connection(&mut self, is_old: bool, is_last: bool) {
@@ -700,8 +804,8 @@ fn write_head(status: u16, headers: &Headers, out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 ");
     write_decimal(status.into(), out);
     out.push(b' ');
-    let known = hyper::StatusCode::from_u16(status).ok();
-    let reason = known.and_then(|status| status.canonical_reason());
+    let status_code = hyper::StatusCode::from_u16(status).ok();
+    let reason = status_code.and_then(|status| status.canonical_reason());
     out.extend_from_slice(reason.unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
     // Values written in the program need no check.
@@ -736,12 +840,12 @@ fn write_part(part: &[u8], is_chunked: bool, out: &mut Vec<u8>) {
 fn write_decimal(number: usize, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut start = digits.len();
-    let mut rest = number;
+    let mut remaining = number;
     loop {
         start -= 1;
-        digits[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
+        digits[start] = b'0' + (remaining % 10) as u8;
+        remaining /= 10;
+        if remaining == 0 {
             break;
         }
     }

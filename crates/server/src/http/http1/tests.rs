@@ -146,10 +146,10 @@ fn with_pipe<T>(bytes: usize, peer: Peer, talk: impl AsyncFnOnce(DuplexStream, w
         let (stop, stopped) = watch::channel(false);
         let connection = Connection::new(server, Arc::new(Telling), peer, waiters.clone(), stopped);
         let serving = tokio::spawn(async move { connection.run().await.map(drop) });
-        let told = talk(client, stop).await;
+        let replies = talk(client, stop).await;
         let _ = serving.await.unwrap();
         waiters.stop();
-        told
+        replies
     })
 }
 
@@ -232,9 +232,9 @@ fn a_connection_is_kept_as_long_as_the_peer_wants() {
         exchange(&[b"GET / HTTP/1.0\r\n\r\nGET /lost HTTP/1.0\r\n\r\n"]),
         closing
     );
-    let kept = told("[GET / ]").replace("content-length", "connection: keep-alive\r\ncontent-length");
+    let head = told("[GET / ]").replace("content-length", "connection: keep-alive\r\ncontent-length");
     let request = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-    assert_eq!(exchange(&[request, request]), kept.repeat(2));
+    assert_eq!(exchange(&[request, request]), head.repeat(2));
 }
 
 /// The layer does not see the body of an unauthenticated peer whose credential is wrong.
@@ -355,10 +355,10 @@ fn silence_ends_a_connection() {
         (b"GET / HTTP/1.1\r\n\r\n", 2 * STRANGER_IDLE_TIMEOUT),
         (b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", 2 * IDLE_TIMEOUT),
     ] {
-        let (kept, _) = kept_for(sent, b"");
+        let (duration, _) = kept_for(sent, b"");
         assert!(
-            kept <= longest + LINGER_TIMEOUT + Duration::from_secs(1),
-            "{kept:?} {longest:?}"
+            duration <= longest + LINGER_TIMEOUT + Duration::from_secs(1),
+            "{duration:?} {longest:?}"
         );
     }
     assert!(kept_for(b"GET / HTTP/1.1\r\nauthorization: right\r\n\r\n", b"").0 > IDLE_TIMEOUT);
@@ -369,21 +369,21 @@ fn silence_ends_a_connection() {
 #[test]
 fn a_dripping_request_has_one_deadline() {
     let most = |timeout: Duration| timeout + LINGER_TIMEOUT + Duration::from_secs(3);
-    let (kept, _) = kept_for(b"GET / HTTP/1.1\r\nx: ", b"x");
-    assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
+    let (duration, _) = kept_for(b"GET / HTTP/1.1\r\nx: ", b"x");
+    assert!(duration <= most(HEAD_TIMEOUT), "{duration:?}");
     // A request that was answered does not give the next one more time.
-    let (kept, _) = kept_for(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nx: ", b"x");
-    assert!(kept <= most(HEAD_TIMEOUT), "{kept:?}");
-    let (kept, answer) = kept_for(b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n", b"x");
+    let (duration, _) = kept_for(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nx: ", b"x");
+    assert!(duration <= most(HEAD_TIMEOUT), "{duration:?}");
+    let (duration, answer) = kept_for(b"POST / HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n", b"x");
     assert!(
-        kept <= most(BODY_PACE.timeout) && answer.contains(" 408 "),
-        "{kept:?} {answer}"
+        duration <= most(BODY_PACE.timeout) && answer.contains(" 408 "),
+        "{duration:?} {answer}"
     );
     let chunks = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
-    let (kept, answer) = kept_for(chunks, b"1;xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\nx\r\n");
+    let (duration, answer) = kept_for(chunks, b"1;xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\nx\r\n");
     assert!(
-        kept <= most(BODY_PACE.timeout) && answer.contains(" 408 "),
-        "{kept:?} {answer}"
+        duration <= most(BODY_PACE.timeout) && answer.contains(" 408 "),
+        "{duration:?} {answer}"
     );
 }
 
@@ -411,7 +411,7 @@ fn a_large_body_is_accepted_only_from_authorised_peers() {
 #[test]
 fn unauthenticated_peers_share_a_budget_of_bytes() {
     let budget = StrangerBytes::with_limits(35_000, 35_000);
-    let others: Vec<_> = (0..3)
+    let other_peers: Vec<_> = (0..3)
         .map(|_| {
             let mut input = budget.input(IpAddr::from([127, 0, 0, 1]));
             assert!(input.set(10_000));
@@ -435,7 +435,7 @@ fn unauthenticated_peers_share_a_budget_of_bytes() {
     };
     assert!(answer("").starts_with("HTTP/1.1 503 "));
     assert!(!answer("GET / HTTP/1.1\r\nauthorization: right\r\n\r\n").contains(" 503 "));
-    drop(others);
+    drop(other_peers);
     assert!(answer("").starts_with("HTTP/1.1 200 "));
 }
 
@@ -445,30 +445,30 @@ const MUCH: u64 = 1 << 40;
 const LARGE_HEAD: &[u8] = b"POST / HTTP/1.1\r\nauthorization: right\r\ncontent-length: 50000\r\n\r\n";
 
 /// A peer in a process whose budget is taken up to this part.
-fn peer_beside(taken: u64) -> (Peer, Arc<Memory>, Reserved) {
+fn peer_beside(bytes: u64) -> (Peer, Arc<Memory>, Reserved) {
     let peer = Peer::for_test(StrangerBytes::new());
     let memory = peer.memory.clone();
     memory.set_budget(Some(2 * MUCH));
-    let mut others = Reserved::new(memory.clone());
-    others.set(taken);
-    (peer, memory, others)
+    let mut other_peers = Reserved::new(memory.clone());
+    other_peers.set(bytes);
+    (peer, memory, other_peers)
 }
 
 #[test]
 fn a_large_body_counts_in_the_budget_of_the_process_until_it_is_answered() {
-    let answer = |taken: u64| {
-        let (peer, memory, _others) = peer_beside(taken);
+    let answer = |bytes: u64| {
+        let (peer, memory, _others) = peer_beside(bytes);
         with_connection_of(peer, async move |mut client: DuplexStream, _stop| {
             client.write_all(LARGE_HEAD).await.unwrap();
             client.write_all(&[b'x'; 40_000]).await.unwrap();
             sleep(Duration::from_secs(1)).await;
-            let kept_bytes = memory.reserved_bytes() - taken;
+            let kept_bytes = memory.reserved_bytes() - bytes;
             // It may have been refused already.
             let _ = client.write_all(&[b'x'; 10_000]).await;
             let mut first = [0; 12];
             client.read_exact(&mut first).await.unwrap();
             sleep(Duration::from_secs(1)).await;
-            let left_bytes = memory.reserved_bytes() - taken;
+            let left_bytes = memory.reserved_bytes() - bytes;
             (String::from_utf8(first.to_vec()).unwrap(), kept_bytes, left_bytes)
         })
     };
@@ -495,16 +495,23 @@ fn an_answer_that_is_not_taken_counts_in_the_budget_of_the_process() {
     });
 }
 
+/// A client whose first request has not arrived gets its time for the first bytes; others end at
+/// once.
 #[test]
 fn stopping_ends_a_connection() {
-    for sent in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\n\r\n"] {
+    let at_once = Duration::from_millis(1);
+    for (sent, within) in [
+        (&b""[..], FIRST_BYTES_WITHIN + at_once),
+        (b"GET / HT", FIRST_BYTES_WITHIN + at_once),
+        (b"GET / HTTP/1.1\r\n\r\n", at_once),
+    ] {
         with_connection(async |mut client, stop| {
             client.write_all(sent).await.unwrap();
             tokio::task::yield_now().await;
             stop.send_replace(true);
             let mut answers = Vec::new();
-            let ended = tokio::time::timeout(Duration::from_secs(1), client.read_to_end(&mut answers)).await;
-            assert!(ended.is_ok());
+            let ended = tokio::time::timeout(within, client.read_to_end(&mut answers)).await;
+            assert!(ended.is_ok(), "{}", String::from_utf8_lossy(sent));
         });
     }
 }
@@ -566,12 +573,13 @@ fn a_pipelined_answer_is_held_by_the_partition_that_gave_it() {
         (answer.partition, answer.dependency) = (PartitionId(partition), quartet_model::Version(dependency));
         outgoing.arrivals = Arrivals::numbered(&arrivals);
         outgoing.answer(writing, answer);
-        let held = outgoing
+        let waiting = outgoing
             .others
             .iter()
             .copied()
             .chain([(outgoing.partition, outgoing.hold)]);
-        held.map(|(partition, hold)| (partition.0, hold.dependency.0, hold.arrival))
+        waiting
+            .map(|(partition, hold)| (partition.0, hold.dependency.0, hold.arrival))
             .collect::<Vec<_>>()
     };
     let arrived = Arrival::numbered;

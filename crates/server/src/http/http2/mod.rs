@@ -2,14 +2,16 @@
 //!
 //! A reply is sent when its dependency is durable; the requests of other streams of the connection
 //! continue meanwhile. A connection without requests or answers for too long ends, despite any
-//! other frames.
+//! other frames. Any end that is not said to the client is a reset.
+
+pub mod frames;
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -20,18 +22,23 @@ use hyper::http::request::Parts;
 use hyper::server::conn::http2;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use quartet_engine::{Arrival, Durability, Reserved};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use self::frames::{ANY_STREAM, Reason, Written, goaway};
+
+use super::elsewhere::Elsewhere;
 use super::http1::Socket;
 use super::message::{Answer, Head, Header, Headers, Kept, is_header_value};
 use super::{
     BODY_PACE, BusySince, DISCARDED_BYTES_MAX, Dispatch, Follower, Following, HeadShows, HttpLayer, Long, Peer,
-    STRANGER_BODY_BYTES_MAX, take_long,
+    STRANGER_BODY_BYTES_MAX, ask_elsewhere, judged, take_long,
 };
-use crate::connections::durability::{Hold, ThreadWaiters};
+use crate::connections::durability::{Arrivals, Hold, ThreadWaiters};
+use crate::connections::stream::{end_as_usual, end_by_reset};
 use crate::http::input_budget::{self, KeptInput};
 
 const STREAMS_MAX: u32 = 100;
@@ -40,6 +47,8 @@ const WINDOW_BYTES: u32 = 256 << 10;
 const HEAD_BYTES_MAX: u32 = 16 << 10;
 /// Time limit of the remaining answers on an ending connection.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which a server that stops waits for a peer without requests.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Parts of an answer that wait for the peer to read.
 const PARTS_UNREAD_MAX: usize = 16;
 
@@ -73,7 +82,11 @@ impl Activity {
 
     /// Returns true if there was no request or answer since the last call.
     fn was_idle(&self) -> bool {
-        !self.is_fresh.swap(false, Ordering::Relaxed) && self.in_flight_count.load(Ordering::Relaxed) == 0
+        !self.is_fresh.swap(false, Ordering::Relaxed) && !self.is_answering()
+    }
+
+    fn is_answering(&self) -> bool {
+        self.in_flight_count.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -115,6 +128,97 @@ impl Body for AnswerBody {
     }
 }
 
+/// The bytes of a connection, which ends by a reset unless [`Wire::end`] is called.
+struct Wire<S>(Arc<Mutex<Carrying<S>>>);
+
+struct Carrying<S> {
+    socket: S,
+    /// Bytes that were read before, and the number of consumed bytes.
+    seen: (Vec<u8>, usize),
+    written: Written,
+}
+
+impl<S> Clone for Wire<S> {
+    fn clone(&self) -> Wire<S> {
+        Wire(self.0.clone())
+    }
+}
+
+impl<S: Socket> Wire<S> {
+    fn new(socket: S, seen: Vec<u8>) -> Wire<S> {
+        end_by_reset(&socket);
+        Wire(Arc::new(Mutex::new(Carrying {
+            socket,
+            seen: (seen, 0),
+            written: Written::default(),
+        })))
+    }
+
+    /// Ends a connection after the client has the report of the end, or with `last` as the report.
+    async fn end(mut self, last: Option<[u8; 17]>) -> io::Result<()> {
+        if let Some(last) = last {
+            if !self.0.lock().written.is_whole() {
+                return Ok(());
+            }
+            self.write_all(&last).await?;
+        }
+        end_as_usual(&self.0.lock().socket);
+        self.shutdown().await
+    }
+}
+
+impl<S: Socket> AsyncRead for Wire<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut carrying = self.0.lock();
+        let Carrying { socket, seen, .. } = &mut *carrying;
+        let (seen, taken) = seen;
+        if *taken == seen.len() {
+            return Pin::new(socket).poll_read(context, into);
+        }
+        let count = (seen.len() - *taken).min(into.remaining());
+        into.put_slice(&seen[*taken..*taken + count]);
+        *taken += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Socket> AsyncWrite for Wire<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut carrying = self.0.lock();
+        let count = ready!(Pin::new(&mut carrying.socket).poll_write(context, bytes))?;
+        carrying.written.add(&bytes[..count]);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut carrying = self.0.lock();
+        let count = ready!(Pin::new(&mut carrying.socket).poll_write_vectored(context, slices))?;
+        let mut left = count;
+        for slice in slices {
+            let of_slice = left.min(slice.len());
+            carrying.written.add(&slice[..of_slice]);
+            left -= of_slice;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.lock().socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.lock().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.lock().socket).poll_shutdown(context)
+    }
+}
+
 /// Serves a connection to its end. `seen` was already read from the socket.
 pub async fn serve(
     socket: impl Socket,
@@ -130,8 +234,7 @@ pub async fn serve(
         let (layer, peer) = (layer.clone(), seen_peer.clone());
         respond(layer, peer, active.begin(), waiters.clone(), stopped.clone(), request)
     });
-    let (reader, writer) = tokio::io::split(socket);
-    let reader = io::Cursor::new(seen).chain(reader);
+    let wire = Wire::new(socket, seen);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -139,30 +242,43 @@ pub async fn serve(
         .max_header_list_size(HEAD_BYTES_MAX)
         .initial_connection_window_size(WINDOW_BYTES)
         .initial_stream_window_size(WINDOW_BYTES);
-    let io = TokioIo::new(tokio::io::join(reader, writer));
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut connection = Box::pin(builder.serve_connection(TokioIo::new(wire.clone()), service));
     // The awaited value holds a lock that may not be kept while the connection ends.
     let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {
-        ended = connection.as_mut() => Ok(ended),
+        ended = connection.as_mut() => Some(ended),
         () = stopped => {
             connection.as_mut().graceful_shutdown();
-            Ok(connection.await)
+            // A peer that does not acknowledge the end would hold the server that stops.
+            tokio::select! {
+                ended = connection.as_mut() => Some(ended),
+                () = idle(&activity, || FAREWELL_TIMEOUT) => None,
+            }
         }
-        () = idle(&activity, &peer) => {
+        () = idle(&activity, || peer.idle_timeout()) => {
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(LINGER_TIMEOUT, connection).await
+            timeout(LINGER_TIMEOUT, connection.as_mut()).await.ok()
         }
     };
-    if let Ok(Err(error)) = ended {
+    // The answers of a connection that has not ended are given up.
+    let last = match ended {
+        Some(_) => None,
+        None if activity.is_answering() => Some(goaway(ANY_STREAM, Reason::InternalError)),
+        // A stream that is on its way will not be executed. All others are closed.
+        None => Some(goaway(0, Reason::NoError)),
+    };
+    drop(connection);
+    // A client that does not read the end is reset.
+    let _ = timeout(FAREWELL_TIMEOUT, wire.end(last)).await;
+    if let Some(Err(error)) = ended {
         tracing::debug!(%error, "an HTTP/2 connection ended");
     }
 }
 
 /// Completes when nothing has happened for a whole turn of the clock.
-async fn idle(activity: &Activity, peer: &Peer) {
+async fn idle(activity: &Activity, turn: impl Fn() -> Duration) {
     loop {
-        tokio::time::sleep(peer.idle_timeout()).await;
+        tokio::time::sleep(turn()).await;
         if activity.was_idle() {
             return;
         }
@@ -184,30 +300,28 @@ async fn respond(
         .is_none_or(|bytes| bytes > STRANGER_BODY_BYTES_MAX)
     {
         match with_head(&parts, |head| layer.judge_head(head)) {
-            HeadShows::Answer(mut answer) => {
-                peer.answered(&mut answer);
-                tokio::time::sleep(answer.pause).await;
-                return Ok(whole(answer, &peer, in_flight));
+            HeadShows::Answer(answer) => {
+                let refusal = refusal(&*layer, &parts, answer, &peer, &waiters).await?;
+                return Ok(whole(refusal, &peer, in_flight));
             }
             HeadShows::Credential => peer.permit.authenticated(),
             HeadShows::Name => {}
         }
     }
-    let mut kept = KeptRequest {
+    let mut request_memory = KeptRequest {
         input: peer.input(),
         peer: &peer,
         head_bytes: head_bytes(&parts),
     };
-    let body = match read_body(body, layer.body_bytes_max(), &mut kept).await {
+    let body = match read_body(body, layer.body_bytes_max(), &mut request_memory).await {
         Ok(body) => body,
         Err(status) => return Ok(whole(Answer::settled(status.as_u16(), ""), &peer, in_flight)),
     };
     if peer.is_stranger()
-        && let Some(mut answer) = with_head(&parts, |head| layer.refuse_stranger(head))
+        && let Some(answer) = with_head(&parts, |head| layer.refuse_stranger(head))
     {
-        peer.answered(&mut answer);
-        tokio::time::sleep(answer.pause).await;
-        return Ok(whole(answer, &peer, in_flight));
+        let refusal = refusal(&*layer, &parts, answer, &peer, &waiters).await?;
+        return Ok(whole(refusal, &peer, in_flight));
     }
     let span = with_head(&parts, |head| peer.begin_span(&*layer, head));
     let woken = Arc::new(Notify::new());
@@ -215,22 +329,31 @@ async fn respond(
     let arrivals = waiters.arrivals(Durability::Always);
     let answered = loop {
         match with_head(&parts, |head| layer.dispatch(head, body.as_deref())) {
-            Dispatch::Answered(answer) => break Err(answer),
+            Dispatch::Answered(answer) => {
+                break Err(with_head(&parts, |head| judged(&*layer, head, answer, &waiters)));
+            }
+            // It continues at the next home; the connection takes no more.
+            Dispatch::Busy(_) if *stop.borrow() && peer.way_out.open().is_some() => {
+                let elsewhere = with_head(&parts, |head| {
+                    Elsewhere::at_the_home(&peer.way_out, head, body.as_deref())
+                });
+                break ask_elsewhere(&layer, &elsewhere, &peer, woken.clone()).await?;
+            }
             Dispatch::Busy(partition) if *stop.borrow() || busy_since.is_too_long(waiters.of(partition)) => {
                 break Err(with_head(&parts, |head| layer.answer_busy(head)));
             }
             Dispatch::Busy(partition) => waiters.of(partition).free().await,
             Dispatch::Later => {
                 let long = Long::Everything(with_head(&parts, |head| Kept::new(head, body.as_deref())));
-                break take_long(layer, long, &peer, woken.clone(), stop.clone()).await?;
+                break take_long(layer, long, &peer, &waiters, woken.clone(), stop.clone()).await?;
             }
             Dispatch::Elsewhere(elsewhere) => {
                 let long = Long::Elsewhere(elsewhere);
-                break take_long(layer, long, &peer, woken.clone(), stop.clone()).await?;
+                break take_long(layer, long, &peer, &waiters, woken.clone(), stop.clone()).await?;
             }
             Dispatch::Unfinished(scheduler_handle, work) => {
                 let long = Long::Rest(scheduler_handle, work);
-                break take_long(layer, long, &peer, woken.clone(), stop.clone()).await?;
+                break take_long(layer, long, &peer, &waiters, woken.clone(), stop.clone()).await?;
             }
         }
     };
@@ -248,20 +371,38 @@ async fn respond(
             if !answer.pause.is_zero() {
                 tokio::time::sleep(answer.pause).await;
             }
-            let dependency = answer.dependency;
-            let waiters = waiters.of(answer.partition);
-            let arrival = match answer.is_of_the_node {
-                true => Arrival::of_the_node(),
-                false => arrivals.of(answer.partition),
-            };
-            let settled = waiters.released(Hold { dependency, arrival }).await;
+            let released = released(&answer, &arrivals, &waiters).await;
             peer.end_span(span);
-            // The stream ends without an answer.
-            settled
-                .map(|()| whole(answer, &peer, in_flight))
-                .map_err(io::Error::from)
+            released.map(|()| whole(answer, &peer, in_flight))
         }
     }
+}
+
+/// Completes when the answer may be sent. With an error the stream ends without an answer.
+async fn released(answer: &Answer, arrivals: &Arrivals, waiters: &ThreadWaiters) -> io::Result<()> {
+    let dependency = answer.dependency;
+    let arrival = match answer.is_of_the_node {
+        true => Arrival::of_the_node(),
+        false => arrivals.of(answer.partition),
+    };
+    let waiters = waiters.of(answer.partition);
+    Ok(waiters.released(Hold { dependency, arrival }).await?)
+}
+
+/// The answer to a request that is not executed, when it may be sent.
+async fn refusal(
+    layer: &dyn HttpLayer,
+    parts: &Parts,
+    answer: Answer,
+    peer: &Peer,
+    waiters: &ThreadWaiters,
+) -> io::Result<Answer> {
+    let arrivals = waiters.arrivals(Durability::Always);
+    let mut answer = with_head(parts, |head| judged(layer, head, answer, waiters));
+    peer.answered(&mut answer);
+    tokio::time::sleep(answer.pause).await;
+    released(&answer, &arrivals, waiters).await?;
+    Ok(answer)
 }
 
 /// Calls `answer` with the head in the form of layers, where Host has the authority.
@@ -371,14 +512,14 @@ fn head_bytes(parts: &Parts) -> usize {
 async fn read_body(
     mut body: Incoming,
     bytes_max: usize,
-    kept: &mut KeptRequest<'_>,
+    request_memory: &mut KeptRequest<'_>,
 ) -> Result<Option<Bytes>, StatusCode> {
     let mut whole = Bytes::new();
     let mut gathered = BytesMut::new();
     let mut total = 0;
     let started = Instant::now();
     while !body.is_end_stream() {
-        if !kept.may_keep(whole.len() + gathered.len()) {
+        if !request_memory.may_keep(whole.len() + gathered.len()) {
             return Err(StatusCode::SERVICE_UNAVAILABLE);
         }
         let frame = timeout_at(BODY_PACE.deadline(started, total as u64), body.frame()).await;

@@ -3,7 +3,7 @@
 use quartet_engine::{Engine, EngineOptions};
 use quartet_env::{FaultyDisk, ManualClock};
 use quartet_tenancy::Partitions;
-use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf};
 
 use super::*;
 use crate::connections::turns::ThreadTurns;
@@ -53,8 +53,9 @@ fn request(shows_credential: bool) -> Vec<u8> {
 }
 
 /// Returns the time that the server keeps a connection which sends this, followed by a ping each
-/// second without end; and the types of the received frames.
-fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
+/// second without end, and acknowledges nothing; and the types of the received frames. The server
+/// stops after `stops`, if that is given.
+fn kept_for(said: &[u8], stops: Option<Duration>) -> (Duration, Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -67,7 +68,7 @@ fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
         let partitions = Arc::new(Partitions::new(vec![Arc::new(engine)]));
         let waiters = ThreadWaiters::start(&partitions, &ThreadTurns::default());
         let (client, server) = tokio::io::duplex(1 << 16);
-        let (_stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(false);
         let peer = Peer::for_test(StrangerBytes::new());
         let serving = serve(
             server,
@@ -86,10 +87,19 @@ fn kept_for(said: &[u8]) -> (Duration, Vec<u8>) {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
+        let stopping = tokio::spawn(async move {
+            match stops {
+                Some(stops) => tokio::time::sleep(stops).await,
+                None => std::future::pending().await,
+            }
+            stop.send_replace(true);
+            stop.closed().await;
+        });
         let types = frame_types(&mut reader).await;
         let elapsed = started.elapsed();
         serving.await.unwrap();
         pinging.abort();
+        stopping.abort();
         waiters.stop();
         (elapsed, types)
     })
@@ -116,11 +126,23 @@ fn pings_do_not_keep_a_connection() {
         (request(false), STRANGER_IDLE_TIMEOUT),
         (request(true), IDLE_TIMEOUT),
     ] {
-        let (kept, types) = kept_for(&said);
+        let (duration, types) = kept_for(&said, None);
         assert!(
-            shortest <= kept && kept <= 2 * shortest + IDLE_SLACK,
-            "{kept:?} {shortest:?}"
+            shortest <= duration && duration <= 2 * shortest + IDLE_SLACK,
+            "{duration:?} {shortest:?}"
         );
+        assert!(types.contains(&GO_AWAY), "the peer is told: {types:?}");
+    }
+}
+
+/// A client that left the server's last PING without an answer held the stop of its layers for a
+/// minute: a home that had handed over was no successor meanwhile, and its command failed.
+#[test]
+fn a_peer_that_acknowledges_nothing_does_not_hold_a_stop() {
+    let stops = Duration::from_secs(2);
+    for said in [Vec::new(), request(true)] {
+        let (kept, types) = kept_for(&said, Some(stops));
+        assert!(stops <= kept && kept <= stops + 4 * FAREWELL_TIMEOUT, "{kept:?}");
         assert!(types.contains(&GO_AWAY), "the peer is told: {types:?}");
     }
 }

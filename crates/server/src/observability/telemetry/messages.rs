@@ -230,10 +230,10 @@ mod tests {
             micros: 2_500_000,
         };
         messages.histogram(&[], &buckets);
-        let [one, two, three] = messages.metrics.as_slice() else {
+        let [first, two, three] = messages.metrics.as_slice() else {
             panic!("three families");
         };
-        assert_eq!([&one.unit, &two.unit, &three.unit], ["By", "", "s"]);
+        assert_eq!([&first.unit, &two.unit, &three.unit], ["By", "", "s"]);
         let Some(Data::Sum(sum)) = &two.data else {
             panic!("a counter is a sum");
         };

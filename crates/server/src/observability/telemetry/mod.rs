@@ -121,8 +121,8 @@ impl Sending {
     /// more.
     fn gather(&self, received: &Receiver<Item>, gathered: &mut Vec<spans::Span>, deadline: Instant) -> bool {
         while gathered.len() < SPANS_AT_ONCE {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match received.recv_timeout(left) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match received.recv_timeout(remaining) {
                 Ok(Item::Span(span)) => {
                     self.spans.taken(&span);
                     gathered.push(*span);

@@ -119,8 +119,8 @@ impl Spans {
 
     /// Returns true for the share of requests to sample.
     fn draws(&self) -> bool {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        (mixed(asked) >> 32) < self.share
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        (mixed(number) >> 32) < self.share
     }
 
     /// Ends a span now.
@@ -351,10 +351,10 @@ mod tests {
         }
         assert!(begin(&spans, None).is_none());
         assert_eq!(spans.dropped.load(Ordering::Relaxed), 1);
-        let Ok(Item::Span(taken)) = received.try_recv() else {
+        let Ok(Item::Span(span)) = received.try_recv() else {
             panic!("a span waits");
         };
-        spans.taken(&taken);
+        spans.taken(&span);
         spans.end(begin(&spans, None).unwrap());
         assert_eq!(spans.dropped.load(Ordering::Relaxed), 1);
     }
@@ -365,12 +365,12 @@ mod tests {
     fn a_database_that_sends_very_many_leaves_room_for_the_others() {
         let (spans, received) = Spans::new(1.0);
         let fill = |database: &str| {
-            let mut kept = 0;
+            let mut count = 0;
             while let Some(span) = begin_of(&spans, database) {
                 spans.end(span);
-                kept += 1;
+                count += 1;
             }
-            kept
+            count
         };
         assert_eq!(fill("greedy"), WAITING_MAX / 2);
         assert_eq!(fill("greedy as well"), WAITING_MAX / 4);

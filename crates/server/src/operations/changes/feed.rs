@@ -31,6 +31,14 @@ pub struct FeedOptions {
     pub is_event_stream: bool,
 }
 
+/// The range of versions that a feed sends.
+pub struct FeedRange {
+    /// The changes after this version.
+    pub from: Version,
+    /// The changes up to this version; `None`: future changes too.
+    pub until: Option<Version>,
+}
+
 /// Upper bound on the bytes that wait for a connection.
 const QUEUE_BYTES: usize = 1 << 20;
 /// Size above which a transaction is sent in parts.
@@ -70,17 +78,17 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts to send the changes after `from`, from the position of `reader`, up to `until` if
-    /// there is one.
+    /// Starts to send the changes of `range`, from the position of `reader`.
     pub fn start(
         engine: Arc<Engine>,
         tenants: Arc<Tenants>,
         reader: LogReader,
         wishes: FeedOptions,
-        (from, until): (Version, Option<Version>),
+        range: FeedRange,
         place: Place,
         wake: Wake,
     ) -> std::io::Result<Feed> {
+        let FeedRange { from, until } = range;
         let queue = Arc::new(Queue {
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -296,7 +304,7 @@ impl EventEncoder {
 
     /// Appends the change of an effect, if the client requested it; returns the effect's database
     /// and layer.
-    fn decode(&mut self, effect: Effect<'_>, found: &mut Vec<Change>) -> Option<(DatabaseId, &'static str)> {
+    fn decode(&mut self, effect: Effect<'_>, changes: &mut Vec<Change>) -> Option<(DatabaseId, &'static str)> {
         let (&[high, low, layer], _) = effect.start().split_first_chunk::<SPACE_BYTES>()?;
         let database = DatabaseId(u16::from_be_bytes([high, low]));
         let kind = *self.wishes.layers.iter().find(|kind| kind.id as u8 == layer)?;
@@ -315,7 +323,7 @@ impl EventEncoder {
         };
         let engine = &self.engine;
         let mut reader = || -> Option<Reader> { engine.reader(space).ok() };
-        decoder.decode(relative(effect, &space.prefix()), &mut reader, found);
+        decoder.decode(relative(effect, &space.prefix()), &mut reader, changes);
         Some((database, kind.name))
     }
 
@@ -366,13 +374,13 @@ impl EventEncoder {
         } else {
             IDLE_INTERVAL
         };
-        let left = interval.saturating_sub(self.told_at.elapsed());
-        if left.is_zero() {
+        let remaining = interval.saturating_sub(self.told_at.elapsed());
+        if remaining.is_zero() {
             return self.tell_progress();
         }
         let mut state = self.queue.state.lock();
         if !state.has_more && !state.is_dropped {
-            self.queue.changed.wait_for(&mut state, left);
+            self.queue.changed.wait_for(&mut state, remaining);
         }
         state.has_more = false;
         match state.is_dropped {

@@ -26,7 +26,7 @@ use quartet_tenancy::{Access, DEFAULT_DATABASE, Database};
 use quartet_wire_rest::request::query_value;
 use serde_json::json;
 
-use self::feed::{Feed, FeedOptions};
+use self::feed::{Feed, FeedOptions, FeedRange};
 use crate::http::web_pages::{self, comes_from_elsewhere};
 use crate::http::{Answer, Credential, Follower, Head, HeadShows, Headers, ResponseStream, Wake};
 use crate::layers::kind::LayerKind;
@@ -92,11 +92,11 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
-        if let Some(count) = taken.get_mut(&self.scope) {
+        let mut places = self.places.taken.lock();
+        if let Some(count) = places.get_mut(&self.scope) {
             *count -= 1;
             if *count == 0 {
-                taken.remove(&self.scope);
+                places.remove(&self.scope);
             }
         }
         self.places.given_back.notify_all();
@@ -107,9 +107,9 @@ impl Drop for Place {
 /// is about to be closed.
 impl Drop for Changes {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
-        while !taken.is_empty() {
-            self.places.given_back.wait(&mut taken);
+        let mut places = self.places.taken.lock();
+        while !places.is_empty() {
+            self.places.given_back.wait(&mut places);
         }
     }
 }
@@ -140,10 +140,10 @@ fn refusal(status: u16, text: impl Into<String>) -> Answer {
 }
 
 impl Changes {
-    pub fn new(tenants: Arc<Tenants>, given: RestTokens, is_open: bool) -> Changes {
+    pub fn new(tenants: Arc<Tenants>, configured: RestTokens, is_open: bool) -> Changes {
         Changes {
             tenants,
-            given,
+            given: configured,
             is_open,
             places: Arc::default(),
         }
@@ -220,7 +220,8 @@ impl Changes {
             "application/x-ndjson"
         };
         let headers: Headers = vec![("content-type", kind.into()), ("cache-control", "no-cache".into())];
-        let feed = Feed::start(engine, self.tenants.clone(), reader, wishes, (from, until), place, wake);
+        let range = FeedRange { from, until };
+        let feed = Feed::start(engine, self.tenants.clone(), reader, wishes, range, place, wake);
         let feed = feed.map_err(|_| refusal(SERVICE_UNAVAILABLE, "no thread can be started"))?;
         Ok((200, headers, Box::new(feed) as Box<dyn Follower>))
     }

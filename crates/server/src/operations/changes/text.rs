@@ -15,17 +15,17 @@ const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// One change as JSON.
 pub fn change(layer: &'static str, change: Change) -> String {
-    let mut told = format!("{{\"layer\":\"{layer}\"");
+    let mut line = format!("{{\"layer\":\"{layer}\"");
     for (name, shown) in change.members {
         let (name, value) = member(name, shown);
-        told.push_str(&format!(",{}:{value}", Value::from(name)));
+        line.push_str(&format!(",{}:{value}", Value::from(name)));
     }
-    told.push('}');
-    told
+    line.push('}');
+    line
 }
 
-fn member(name: &str, shown: Shown) -> (String, Value) {
-    match shown {
+fn member(name: &str, value: Shown) -> (String, Value) {
+    match value {
         Shown::Word(word) => (name.to_owned(), word.into()),
         Shown::Number(number) => (name.to_owned(), number.into()),
         Shown::Bytes(bytes) if bytes.len() > VALUE_BYTES_MAX => (format!("{name}_bytes"), bytes.len().into()),
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn bytes_are_text_or_base64_or_a_length() {
-        let told = Change::new("set", b"k")
+        let text = Change::new("set", b"k")
             .with_bytes("key", b"k\n")
             .with_bytes("value", &[0xff])
             .with_bytes("large", &vec![b'x'; VALUE_BYTES_MAX + 1])
@@ -94,12 +94,12 @@ mod tests {
                     Shown::Json("{\"a\":1}".into()),
                 ]),
             );
-        let told: Value = serde_json::from_str(&change("redis", told)).unwrap();
+        let text: Value = serde_json::from_str(&change("redis", text)).unwrap();
         let expected = json!({
             "layer": "redis", "op": "set", "key": "k\n", "value_base64": "/w==", "large_bytes": VALUE_BYTES_MAX + 1,
             "list": [1, {"value_base64": "/g=="}, {"a": 1}],
         });
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 
     #[test]
