@@ -16,14 +16,14 @@ use crate::modules::{ModuleId, Modules};
 /// For each file, the files it leads to, and by which names.
 pub type Arrows = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
-/// The arrows between the files of the crate in `folder`, by their paths below `src`. Also every
-/// file that was read.
-pub fn of_crate(folder: &Path) -> Result<(Arrows, BTreeSet<PathBuf>)> {
+/// The arrows between the files of the crate in `folder`, by their paths below `src`.
+pub fn of_crate(folder: &Path) -> Result<Arrows> {
+    Ok(of_modules(&Modules::of_crate(folder)?, folder))
+}
+
+/// The same of modules that were read.
+pub fn of_modules(modules: &Modules, folder: &Path) -> Arrows {
     let source = folder.join("src");
-    let mut modules = Modules::default();
-    for root in roots(&source) {
-        modules.add_root(&root)?;
-    }
     let below = |file: &Path| file.strip_prefix(&source).unwrap_or(file).to_owned();
     let mut arrows = Arrows::new();
     for (id, module) in modules.all.iter().enumerate() {
@@ -40,15 +40,7 @@ pub fn of_crate(folder: &Path) -> Result<(Arrows, BTreeSet<PathBuf>)> {
             }
         }
     }
-    Ok((arrows, modules.files))
-}
-
-fn roots(source: &Path) -> Vec<PathBuf> {
-    let mut roots = vec![source.join("lib.rs"), source.join("main.rs")];
-    let programs = std::fs::read_dir(source.join("bin")).into_iter().flatten().flatten();
-    roots.extend(programs.map(|entry| entry.path()));
-    roots.retain(|file| file.is_file());
-    roots
+    arrows
 }
 
 /// The target of a path.
@@ -67,9 +59,9 @@ impl Modules {
     /// defines.
     fn resolve(&self, from: ModuleId, path: &[String], steps: usize) -> Option<Found> {
         let mut at = from;
-        let mut rest = path;
+        let mut remaining = path;
         let mut is_anchored = false;
-        while let Some((first, others)) = rest.split_first() {
+        while let Some((first, following)) = remaining.split_first() {
             at = match first.as_str() {
                 "crate" => self.all[at].root,
                 "self" => at,
@@ -77,9 +69,9 @@ impl Modules {
                 _ => break,
             };
             is_anchored = true;
-            rest = others;
+            remaining = following;
         }
-        for name in rest {
+        for name in remaining {
             match self.look_up(at, name, steps) {
                 Some(Found::Module(next)) => at = next,
                 Some(item) => return Some(item),
@@ -126,8 +118,8 @@ mod tests {
     /// Checks the arrows of a crate with these files, written `from -> to`.
     fn check(files: &[(&str, &str)], expected: &[&str]) {
         let folder = tree(files);
-        let (arrows, _) = of_crate(folder.path()).unwrap();
-        let found: Vec<String> = arrows
+        let arrows = of_crate(folder.path()).unwrap();
+        let written: Vec<String> = arrows
             .iter()
             .flat_map(|(from, targets)| {
                 targets
@@ -135,7 +127,7 @@ mod tests {
                     .map(move |to| format!("{} -> {}", from.display(), to.display()))
             })
             .collect();
-        assert_eq!(found, expected);
+        assert_eq!(written, expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::arrows::{self, Arrows};
 /// The circles of more than one file, the largest first.
 pub fn circles(arrows: &Arrows) -> Vec<Vec<PathBuf>> {
     let backwards = turned_round(arrows);
-    let mut found: Vec<Vec<PathBuf>> = Vec::new();
+    let mut circles: Vec<Vec<PathBuf>> = Vec::new();
     let mut seen = BTreeSet::new();
     for file in arrows.keys().filter(|file| !backwards_is_empty(&backwards, file)) {
         if seen.contains(file) {
@@ -22,11 +22,11 @@ pub fn circles(arrows: &Arrows) -> Vec<Vec<PathBuf>> {
         let circle: Vec<PathBuf> = ahead.intersection(&behind).map(|&file| file.clone()).collect();
         if circle.len() > 1 {
             seen.extend(circle.iter().cloned());
-            found.push(circle);
+            circles.push(circle);
         }
     }
-    found.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
-    found
+    circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+    circles
 }
 
 fn backwards_is_empty(backwards: &BTreeMap<&PathBuf, BTreeSet<&PathBuf>>, file: &PathBuf) -> bool {
@@ -64,8 +64,8 @@ pub fn between_rooms(arrows: &Arrows) -> Arrows {
     let mut between = Arrows::new();
     for (from, targets) in arrows.iter().filter(|(from, _)| !is_a_root(from)) {
         let from = room(from);
-        let others = targets.iter().map(|(to, names)| (room(to), names));
-        for (to, names) in others.filter(|(to, _)| *to != from && !is_a_root(to)) {
+        let rooms = targets.iter().map(|(to, names)| (room(to), names));
+        for (to, names) in rooms.filter(|(to, _)| *to != from && !is_a_root(to)) {
             between.entry(to.clone()).or_default();
             let names = names.iter().cloned();
             between
@@ -82,7 +82,7 @@ pub fn between_rooms(arrows: &Arrows) -> Arrows {
 /// Prints the circles of one crate, with the names that make each arrow: of its files for `NAME`,
 /// of its rooms for `NAME/`.
 pub fn show(root: &Path, name: &str) -> Result<()> {
-    let (arrows, _) = arrows::of_crate(&root.join("crates").join(name))?;
+    let arrows = arrows::of_crate(&root.join("crates").join(name))?;
     let arrows = if name.ends_with('/') {
         between_rooms(&arrows)
     } else {

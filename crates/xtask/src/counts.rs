@@ -79,18 +79,18 @@ fn filled(text: &str, counts: &Counts) -> String {
 
 /// The text before the next mark, its name, and the text after it.
 fn next(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = text.split_once(MARK)?;
-    let (name, after) = rest.split_once(END)?;
+    let (before, marked) = text.split_once(MARK)?;
+    let (name, after) = marked.split_once(END)?;
     Some((before, name, after))
 }
 
 fn quotations(mut text: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
+    let mut quotations = Vec::new();
     while let Some((before, name, after)) = next(text) {
-        found.push((figure_before(before), name));
+        quotations.push((figure_before(before), name));
         text = after;
     }
-    found
+    quotations
 }
 
 /// The number or date that the text ends with.
@@ -170,7 +170,7 @@ fn lists(root: &Path) -> Result<Counts> {
     let fauna_differ = read(root, "crates/layer-fauna/tests/fauna/golden.rs")?;
     let fauna_differ = fauna_differ
         .split_once("DIFFERENCES")
-        .and_then(|(_, rest)| rest.split_once("];"));
+        .and_then(|(_, after)| after.split_once("];"));
     let fauna_differ = fauna_differ.map_or(0, |(list, _)| list.matches("\n    (").count());
     let keyvalue = lines("tests/keyvalue/observed.jsonl", &|line| {
         !line.contains("\"timing_dependent\": true")
@@ -178,7 +178,7 @@ fn lists(root: &Path) -> Result<Counts> {
     let keyvalue_differ = read(root, "tests/keyvalue/python/test_observed.py")?;
     let keyvalue_differ = keyvalue_differ
         .split_once("DIFFERENT = {")
-        .and_then(|(_, rest)| rest.split_once("\n}"));
+        .and_then(|(_, after)| after.split_once("\n}"));
     let keyvalue_differ = keyvalue_differ.map_or(0, |(list, _)| list.matches("\n    ").count());
     // One of the fuzz targets panics on purpose.
     let targets = lines("fuzz/Cargo.toml", &|line| line == "[[bin]]")? - 1;
@@ -248,11 +248,11 @@ pub mod tests {
         let page = "6<!-- count own.quartet --> pass, 2<!-- count own.differences --> differ on \
                     2026-11-22<!-- count own.day -->; 9,000<!-- count statements --> were asked.\n";
         let house = house(page, "# by hand\nstatements 10000\n");
-        let found = wrong(house.path()).unwrap();
-        assert_eq!(found.len(), 3, "{found:?}");
+        let failures = wrong(house.path()).unwrap();
+        assert_eq!(failures.len(), 3, "{failures:?}");
         assert!(
-            found[0].starts_with("docs/page.md: own.differences is 1, not 2;"),
-            "{found:?}"
+            failures[0].starts_with("docs/page.md: own.differences is 1, not 2;"),
+            "{failures:?}"
         );
         write(house.path()).unwrap();
         assert_eq!(wrong(house.path()).unwrap(), Vec::<String>::new());
@@ -266,9 +266,9 @@ pub mod tests {
 
     #[test]
     fn a_name_that_nothing_counts_and_a_count_that_nothing_quotes_are_found() {
-        let found = wrong(house("1<!-- count gone -->\n", "unread 3\n").path()).unwrap();
+        let failures = wrong(house("1<!-- count gone -->\n", "unread 3\n").path()).unwrap();
         assert_eq!(
-            found,
+            failures,
             [
                 "docs/page.md: nothing is counted as gone",
                 "docs/counts.txt: no document quotes unread"

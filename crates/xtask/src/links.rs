@@ -23,21 +23,21 @@ pub fn dead(root: &Path) -> Result<Vec<String>> {
 
 /// The documents at the root and below `docs`.
 pub fn documents(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut documents = Vec::new();
     let mut folders = vec![root.join("docs")];
     let at_root = std::fs::read_dir(root)?.flatten().map(|entry| entry.path());
-    found.extend(at_root.filter(|path| is_document(path)));
+    documents.extend(at_root.filter(|path| is_document(path)));
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.path() {
                 path if path.is_dir() => folders.push(path),
-                path if is_document(&path) => found.push(path),
+                path if is_document(&path) => documents.push(path),
                 _ => {}
             }
         }
     }
-    found.sort();
-    Ok(found)
+    documents.sort();
+    Ok(documents)
 }
 
 fn is_document(path: &Path) -> bool {
@@ -60,8 +60,8 @@ fn relative_links(text: &str) -> Vec<String> {
     links
 }
 
-fn target(rest: &str) -> Option<String> {
-    let whole = rest.split_once(')')?.0;
+fn target(text: &str) -> Option<String> {
+    let whole = text.split_once(')')?.0;
     let file = whole.split('#').next().filter(|file| !file.is_empty())?;
     let is_elsewhere = file.contains("://") || file.starts_with("mailto:");
     (!is_elsewhere).then(|| file.to_owned())

@@ -8,6 +8,7 @@ mod english;
 mod links;
 mod map;
 mod modules;
+mod parameters;
 mod test;
 mod tidy;
 
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
-cargo xtask tidy            checks the map, circles of imports, links, counts, and the English of comments and documents
+cargo xtask tidy            checks the map, circles of imports, tuple parameters, links, counts, and the English of comments and documents
 cargo xtask test [PART...]  runs everything that must hold, or these parts; --since REF: those that a change touches; --list
 cargo xtask counts          writes the counts into the documents that quote them
 cargo xtask circles CRATE   shows the circles of a crate's files, and by which names each file leads to the next
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     match arguments {
         ["tidy"] => tidy::tidy(root),
-        ["test", rest @ ..] => test::test(root, rest),
+        ["test", options @ ..] => test::test(root, options),
         ["counts"] => counts::write(root),
         ["circles", name] => circles::show(root, name),
         ["english"] => english::summarize(root),

@@ -83,19 +83,19 @@ fn test_roots(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut sources = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.path() {
                 path if path.is_dir() => folders.push(path),
-                path if is_source(&path) => found.push(path),
+                path if is_source(&path) => sources.push(path),
                 _ => {}
             }
         }
     }
-    found.sort();
-    found
+    sources.sort();
+    sources
 }
 
 fn is_source(path: &Path) -> bool {
@@ -105,7 +105,6 @@ fn is_source(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrows;
     use crate::tidy::tests::tree;
 
     #[test]
@@ -145,8 +144,8 @@ mod tests {
             ("tests/many/part.rs", ""),
             ("tests/many/lost.rs", ""),
         ]);
-        let (_, reached) = arrows::of_crate(folder.path()).unwrap();
-        let complaints = unreached(folder.path(), &reached).unwrap();
+        let modules = Modules::of_crate(folder.path()).unwrap();
+        let complaints = unreached(folder.path(), &modules.files).unwrap();
         let expected = ["src/lost.rs", "tests/many/lost.rs"];
         assert_eq!(complaints.len(), expected.len(), "{complaints:?}");
         for (complaint, file) in complaints.iter().zip(expected) {

@@ -1,6 +1,8 @@
-//! The modules of a crate, as its files declare them, and every path that their code names.
+//! The modules of a crate, as its files declare them, every path that their code names, and the
+//! parameters that are tuples.
 //!
-//! Paths leave out code that is compiled only for tests, but its files count as reached.
+//! Paths and parameters leave out code that is compiled only for tests, but its files count as
+//! reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ImplItem, Item, ItemUse, Lit, Meta, UseTree, Visibility};
+use syn::{Attribute, Expr, ImplItem, Item, ItemUse, Lit, Meta, Signature, UseTree, Visibility};
+
+use crate::parameters::TupleParameter;
 
 /// The segments of a path, `crate`, `self` and `super` included.
 pub type Segments = Vec<String>;
@@ -31,6 +35,7 @@ pub struct Module {
     /// Names in its code: imports for its own use, and paths. A name that it only passes on (`pub
     /// use`) is not among them.
     pub named: BTreeSet<Segments>,
+    pub tuple_parameters: Vec<TupleParameter>,
 }
 
 /// All modules below one or more roots (`lib.rs`, `main.rs`).
@@ -42,6 +47,15 @@ pub struct Modules {
 }
 
 impl Modules {
+    /// Reads the library and the programs of the crate in `folder`.
+    pub fn of_crate(folder: &Path) -> Result<Modules> {
+        let mut modules = Modules::default();
+        for root in roots(&folder.join("src")) {
+            modules.add_root(&root)?;
+        }
+        Ok(modules)
+    }
+
     /// Reads `file` as the root of a crate, and all modules below it.
     pub fn add_root(&mut self, file: &Path) -> Result<()> {
         let module = Module {
@@ -104,6 +118,14 @@ impl Modules {
         }
         Ok(())
     }
+}
+
+fn roots(source: &Path) -> Vec<PathBuf> {
+    let mut roots = vec![source.join("lib.rs"), source.join("main.rs")];
+    let programs = std::fs::read_dir(source.join("bin")).into_iter().flatten().flatten();
+    roots.extend(programs.map(|entry| entry.path()));
+    roots.retain(|file| file.is_file());
+    roots
 }
 
 fn folder_of(file: &Path) -> &Path {
@@ -216,7 +238,7 @@ struct Leaf {
 }
 
 fn leaves(tree: &UseTree) -> Vec<Leaf> {
-    fn walk(tree: &UseTree, before: &[String], found: &mut Vec<Leaf>) {
+    fn walk(tree: &UseTree, before: &[String], leaves: &mut Vec<Leaf>) {
         let with = |name: &syn::Ident| {
             let mut path = before.to_vec();
             if name != "self" || path.is_empty() {
@@ -225,26 +247,26 @@ fn leaves(tree: &UseTree) -> Vec<Leaf> {
             path
         };
         match tree {
-            UseTree::Path(step) => walk(&step.tree, &with(&step.ident), found),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, before, found)),
+            UseTree::Path(step) => walk(&step.tree, &with(&step.ident), leaves),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| walk(tree, before, leaves)),
             UseTree::Name(leaf) => {
                 let path = with(&leaf.ident);
                 let name = path.last().cloned();
-                found.push(Leaf { path, name });
+                leaves.push(Leaf { path, name });
             }
-            UseTree::Rename(leaf) => found.push(Leaf {
+            UseTree::Rename(leaf) => leaves.push(Leaf {
                 path: with(&leaf.ident),
                 name: Some(leaf.rename.to_string()),
             }),
-            UseTree::Glob(_) => found.push(Leaf {
+            UseTree::Glob(_) => leaves.push(Leaf {
                 path: before.to_vec(),
                 name: None,
             }),
         }
     }
-    let mut found = Vec::new();
-    walk(tree, &[], &mut found);
-    found
+    let mut leaves = Vec::new();
+    walk(tree, &[], &mut leaves);
+    leaves
 }
 
 impl<'ast> Visit<'ast> for Module {
@@ -259,6 +281,11 @@ impl<'ast> Visit<'ast> for Module {
         if !is_test {
             visit::visit_impl_item(self, item);
         }
+    }
+
+    fn visit_signature(&mut self, signature: &'ast Signature) {
+        self.tuple_parameters.extend(TupleParameter::all(signature));
+        visit::visit_signature(self, signature);
     }
 
     /// An import inside a function.
@@ -296,16 +323,16 @@ impl<'ast> Visit<'ast> for Module {
 }
 
 /// Paths of two segments or more that are written as strings among the tokens of an attribute.
-fn paths_in_strings(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
+fn paths_in_strings(tokens: TokenStream, paths: &mut BTreeSet<Segments>) {
     for token in tokens {
         match token {
-            TokenTree::Group(group) => paths_in_strings(group.stream(), found),
+            TokenTree::Group(group) => paths_in_strings(group.stream(), paths),
             TokenTree::Literal(literal) => {
                 let path = syn::parse_str::<syn::LitStr>(&literal.to_string()).ok();
                 if let Some(path) = path.and_then(|text| text.parse::<syn::Path>().ok())
                     && path.segments.len() > 1
                 {
-                    found.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+                    paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
                 }
             }
             _ => {}
@@ -314,13 +341,13 @@ fn paths_in_strings(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
 }
 
 /// Paths of two or more segments among the tokens of a macro call, which only the macro can parse.
-fn paths_in(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
+fn paths_in(tokens: TokenStream, paths: &mut BTreeSet<Segments>) {
     let mut path: Segments = Vec::new();
     let mut colons = 0;
     let mut end = |path: &mut Segments| {
         let path = std::mem::take(path);
         if path.len() > 1 {
-            found.insert(path);
+            paths.insert(path);
         }
     };
     let mut groups = Vec::new();
@@ -344,5 +371,5 @@ fn paths_in(tokens: TokenStream, found: &mut BTreeSet<Segments>) {
         }
     }
     end(&mut path);
-    groups.into_iter().for_each(|group| paths_in(group, found));
+    groups.into_iter().for_each(|group| paths_in(group, paths));
 }

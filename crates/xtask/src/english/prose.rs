@@ -104,9 +104,9 @@ fn without_code(text: &str) -> String {
     let mut plain = String::new();
     let mut end: Option<&str> = None;
     for (index, letter) in text.char_indices() {
-        let rest = &text[index..];
+        let remaining = &text[index..];
         match end {
-            Some(sign) if rest.starts_with(sign) => {
+            Some(sign) if remaining.starts_with(sign) => {
                 end = None;
                 // The other signs of `-->` are dashes, which are before it.
                 plain.push_str(if letter == '`' { "`" } else { "" });
@@ -118,7 +118,7 @@ fn without_code(text: &str) -> String {
                 plain.push('`');
             }
             None if letter == '(' && plain.ends_with(']') => end = Some(")"),
-            None if rest.starts_with("<!--") => end = Some(">"),
+            None if remaining.starts_with("<!--") => end = Some(">"),
             None => plain.push(letter),
         }
     }

@@ -12,7 +12,7 @@
 //! waits (servers, clients, kills). A lane that has run its own parts takes shared parts. After a
 //! failure no further part starts. A part writes its output to `target/test/PART.log`; a
 //! run of one part shows it as well. The last lines are each part's seconds, and `N passed, N
-//! failed`.
+//! failed`. A run that has lasted 40 minutes repeats seeded work less often, and says so.
 //!
 //! `QUARTET_TEST_TARGET=redis` runs the client parts against redis-server, to test the tests;
 //! `=cluster` and `=follower` against a node of a cluster that is home, or is not.
@@ -62,6 +62,7 @@ const PORTS: [&str; 2] = ["20000-24999", "25000-29999"];
 
 /// Runs the named parts; an empty list is all of them.
 pub fn test(root: &Path, arguments: &[&str]) -> Result<()> {
+    settings::note_start();
     let (arguments, keeps_going) = match arguments {
         ["--keep-going", names @ ..] => (names, true),
         all => (all, false),
@@ -103,8 +104,8 @@ fn by_name(names: &[&str]) -> Result<Vec<&'static Part>> {
     let part = |name: &&str| PARTS.iter().find(|part| part.name == *name);
     match names.iter().find(|name| part(name).is_none()) {
         Some(name) => {
-            let known: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
-            bail!("no part named '{name}'; the parts are: {}", known.join(" "))
+            let all: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+            bail!("no part named '{name}'; the parts are: {}", all.join(" "))
         }
         None => Ok(names.iter().filter_map(part).collect()),
     }

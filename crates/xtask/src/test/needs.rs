@@ -9,7 +9,7 @@ use super::run::Run;
 
 /// The programs of a run, built together: another choice of packages would compile their
 /// dependencies with other features once more.
-pub const RELEASE_BUILD: [&str; 8] = [
+pub const RELEASE_BUILD: [&str; 9] = [
     "cargo",
     "build",
     "--locked",
@@ -17,6 +17,7 @@ pub const RELEASE_BUILD: [&str; 8] = [
     "--package=quartet",
     "--package=quartet-fdb-c",
     "--package=quartet-sim",
+    "--package=quartet-next-format",
     "--quiet",
 ];
 
@@ -126,8 +127,8 @@ pub fn target() -> String {
     std::env::var("QUARTET_TEST_TARGET").unwrap_or_else(|_| "quartet".to_owned())
 }
 
-fn is_same(one: &Path, other: &Path) -> bool {
-    matches!((std::fs::read(one), std::fs::read(other)), (Ok(one), Ok(other)) if one == other)
+fn is_same(this: &Path, other: &Path) -> bool {
+    matches!((std::fs::read(this), std::fs::read(other)), (Ok(this), Ok(other)) if this == other)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

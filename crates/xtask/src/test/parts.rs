@@ -6,7 +6,7 @@ use super::fuzz::fuzz;
 use super::needs::{Need, RELEASE_BUILD};
 use super::run::Run;
 use super::settings::setting;
-use super::suites::{cargo_test, go, java, node, pytest, python, with_server};
+use super::suites::{cargo_test, go, java, lint_while_compiling, node, pytest, python, with_server};
 use super::tally::Tally;
 use Lane::{Computes, Either, Waits};
 
@@ -58,6 +58,9 @@ const HEART: &[&str] = &[
 ];
 const REDIS: &[&str] = &[
     "layer-redis",
+    "redis-search",
+    "redis-series",
+    "redis-sketches",
     "search",
     "wire-resp",
     "wire-rest",
@@ -67,7 +70,7 @@ const REDIS: &[&str] = &[
 const DYNAMODB: &[&str] = &["layer-dynamodb", "dynamodb-export", "sigv4"];
 const FAUNA: &[&str] = &["layer-fauna"];
 const KEYVALUE: &[&str] = &["layer-keyvalue", "wire-keyvalue", "client", "fdb-c"];
-const CLUSTER: &[&str] = &["log-replicated", "log-etcd", "tests/cluster"];
+const CLUSTER: &[&str] = &["cluster", "log-replicated", "log-etcd", "tests/cluster"];
 const AROUND: &[&str] = &["backup", "interchange", "bench"];
 
 const REDIS_SERVER: Need = Need::Program("redis-server", "redis-server");
@@ -82,7 +85,7 @@ const DYNAMODB_NODE: Need = Need::Node("tests/dynamodb/node");
 const FAUNA_NODE: Need = Need::Node("tests/fauna/node");
 const REDIS_GO: Need = Need::Go("tests/redis/go");
 
-pub static PARTS: [Part; 34] = [
+pub static PARTS: [Part; 35] = [
     Part {
         name: "format",
         lane: Computes,
@@ -102,12 +105,21 @@ pub static PARTS: [Part; 34] = [
     Part {
         name: "lint",
         lane: Computes,
-        seconds: 150,
+        seconds: 370,
         needs: &[],
         covers: &[],
         run: |run| {
-            let words = ["cargo", "clippy", "--locked", "--workspace", "--all-targets", "--quiet"];
-            run.one(&[&words[..], &["--", "-D", "warnings"]].concat())
+            lint_while_compiling(run);
+            let words = [
+                "cargo",
+                "test",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--no-run",
+                "--quiet",
+            ];
+            run.one(&words)
         },
     },
     Part {
@@ -121,7 +133,7 @@ pub static PARTS: [Part; 34] = [
     Part {
         name: "unit",
         lane: Computes,
-        seconds: 600,
+        seconds: 500,
         needs: &[],
         covers: &[],
         run: |run| cargo_test(run, &["--workspace", "--no-fail-fast"], 2400),
@@ -129,7 +141,7 @@ pub static PARTS: [Part; 34] = [
     Part {
         name: "pytest",
         lane: Waits,
-        seconds: 420,
+        seconds: 1000,
         needs: &[
             Need::Server,
             REDIS_SERVER,
@@ -152,7 +164,7 @@ pub static PARTS: [Part; 34] = [
         lane: Computes,
         seconds: 90,
         needs: &[Need::Server],
-        covers: &[HEART, &["sim", "log-replicated"]],
+        covers: &[HEART, &["sim", "cluster", "log-replicated"]],
         run: simulation,
     },
     Part {
@@ -178,6 +190,14 @@ pub static PARTS: [Part; 34] = [
         needs: &[Need::Server],
         covers: &[HEART, REDIS, DYNAMODB, FAUNA, &["tests/field"]],
         run: |run| pytest(run, "field", &["tests/field"]),
+    },
+    Part {
+        name: "costs",
+        lane: Computes,
+        seconds: 150,
+        needs: &[Need::Server, Need::Program("valgrind", "valgrind")],
+        covers: &[HEART, REDIS, DYNAMODB, FAUNA, &["benchmarks/costs.json", "tests/costs"]],
+        run: |run| pytest(run, "costs", &["--timeout", "900", "tests/costs"]),
     },
     Part {
         name: "crash",
@@ -395,7 +415,7 @@ pub static PARTS: [Part; 34] = [
     Part {
         name: "packages",
         lane: Waits,
-        seconds: 120,
+        seconds: 160,
         needs: &[
             Need::Server,
             REDIS_NODE,
@@ -430,6 +450,8 @@ pub static PARTS: [Part; 34] = [
             REDIS_CLI,
             REDIS_SERVER,
             ETCD,
+            Need::Program("etcdctl", "etcd-client"),
+            Need::Program("openssl", "openssl"),
             Need::Program("curl", "curl"),
             IP,
             REDIS_NODE,
@@ -482,16 +504,18 @@ pub static PARTS: [Part; 34] = [
     Part {
         name: "cluster",
         lane: Waits,
-        seconds: 420,
+        seconds: 840,
         needs: &[
             Need::Server,
             ETCD,
             Need::Program("etcdctl", "etcd-client"),
+            Need::Program("go", "golang"),
             IP,
             Need::Program("iptables", "iptables"),
             FAKETIME,
             REDIS_GO,
             REDIS_NODE,
+            FAUNA_NODE,
         ],
         covers: &[HEART, CLUSTER],
         run: cluster,
@@ -586,11 +610,11 @@ fn etcd(run: &mut Run) -> Result<()> {
 }
 
 /// etcd's releases are on a forge; its server is a Go module too, and its program one line around
-/// it.
+/// it. Beside it is `etcdutl` of the same version, which restores its snapshots.
 fn newest_etcd(run: &Run) -> Result<String> {
     let folder = run.work().join("etcd/newest");
     let program = folder.join("etcd").display().to_string();
-    if folder.join("etcd").exists() {
+    if folder.join("etcd").exists() && folder.join("etcdutl").exists() {
         return Ok(program);
     }
     std::fs::create_dir_all(&folder)?;
@@ -599,18 +623,22 @@ fn newest_etcd(run: &Run) -> Result<String> {
     std::fs::write(folder.join("go.mod"), "module newest\n\ngo 1.24\n")?;
     std::fs::write(folder.join("main.go"), main)?;
     let version = std::env::var("ETCD_VERSION").unwrap_or_else(|_| "v3.7.3".to_owned());
-    let module = format!("go.etcd.io/etcd/server/v3@{version}");
+    let module = |name: &str| format!("go.etcd.io/etcd/{name}/v3@{version}");
     let folder = folder.display().to_string();
     let go = ["env", "GOFLAGS=-mod=mod", "go", "-C", &folder];
-    run.patiently(&[&go[..], &["get", &module]].concat())?;
+    run.patiently(&[&go[..], &["get", &module("server"), &module("etcdutl")]].concat())?;
     run.must(run.command(&[&go[..], &["build", "-o", "etcd", "."]].concat()))?;
+    let utility = ["build", "-o", "etcdutl", "go.etcd.io/etcd/etcdutl/v3"];
+    run.must(run.command(&[&go[..], &utility].concat()))?;
     Ok(program)
 }
 
 /// Three nodes over three members of etcd: homes that are killed and stopped, clients of every
 /// layer, copies. Then each process on a machine of its own, with every fault, in an order that one
-/// seed decides.
+/// seed decides. Reads of this etcd are linearizable; those of Debian's may be stale.
 fn cluster(run: &mut Run) -> Result<()> {
+    let newest = newest_etcd(run)?;
+    run.set("QUARTET_ETCD", newest);
     pytest(run, "cluster", &["--timeout", "300", "tests/cluster"])?;
     let (seed, operations, seconds) = (
         setting("FAULT_SEED"),
@@ -626,7 +654,7 @@ fn cluster(run: &mut Run) -> Result<()> {
 fn cluster_clients(run: &mut Run) -> Result<()> {
     let runs_all = std::env::var("CLUSTER_SUITES").is_ok_and(|suites| suites == "all");
     let quick = ["node", "dynamodb-node", "fauna-node"];
-    let others = [
+    let optional = [
         "go",
         "dynamodb-go",
         "dynamodb-java",
@@ -643,7 +671,7 @@ fn cluster_clients(run: &mut Run) -> Result<()> {
         let [redis, dynamodb, fauna, keyvalue] = folders.each_ref().map(String::as_str);
         let report = format!("cluster-clients-{target}");
         pytest(run, &report, &["--timeout", "300", redis, dynamodb, fauna, keyvalue])?;
-        let suites = quick.iter().chain(others.iter().filter(|_| runs_all));
+        let suites = quick.iter().chain(optional.iter().filter(|_| runs_all));
         for suite in suites {
             let part = PARTS.iter().find(|part| part.name == *suite);
             (part.expect("a suite is a part").run)(run)?;

@@ -33,8 +33,8 @@ fn covering(files: &[String]) -> Vec<&'static Part> {
         .iter()
         .any(|file| !PARTS.iter().any(|part| covers_by_name(part, file)));
     let is_touched = |part: &&Part| {
-        let by_name = files.iter().any(|file| covers_by_name(part, file));
-        !files.is_empty() && (touches_all || by_name || part.covers.is_empty())
+        let is_named = files.iter().any(|file| covers_by_name(part, file));
+        !files.is_empty() && (touches_all || is_named || part.covers.is_empty())
     };
     PARTS.iter().filter(is_touched).collect()
 }
@@ -42,9 +42,10 @@ fn covering(files: &[String]) -> Vec<&'static Part> {
 /// A part without a list runs for any change, so it says nothing about one file.
 fn covers_by_name(part: &Part, file: &str) -> bool {
     part.covers.iter().copied().flatten().any(|place| {
-        let rest = file.strip_prefix("crates/").and_then(|file| file.strip_prefix(place));
-        rest.or_else(|| file.strip_prefix(place))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let subpath = file.strip_prefix("crates/").and_then(|file| file.strip_prefix(place));
+        subpath
+            .or_else(|| file.strip_prefix(place))
+            .is_some_and(|subpath| subpath.is_empty() || subpath.starts_with('/'))
     })
 }
 

@@ -9,9 +9,22 @@ use super::needs::jar_paths;
 use super::run::Run;
 use super::tally::Tally;
 
+/// Makes clippy the compiler of the workspace: one compilation reports its lints and makes the test
+/// programs. `cargo clippy` would check all packages once more.
+pub fn lint_while_compiling(run: &mut Run) {
+    run.set("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    // `-D warnings`, as `cargo clippy` passes it on to the driver.
+    let end = "__CLIPPY_HACKERY__";
+    run.set("CLIPPY_ARGS", format!("-D{end}warnings{end}"));
+    // A fresh clone has no use for what a next build or a debugger could read.
+    run.set("CARGO_INCREMENTAL", 0);
+    run.set("CARGO_PROFILE_DEV_DEBUG", 0);
+}
+
 /// `cargo test` with these arguments. The limit, in seconds, starts after all programs are
 /// compiled.
 pub fn cargo_test(run: &mut Run, arguments: &[&str], limit_seconds: u64) -> Result<()> {
+    lint_while_compiling(run);
     let before_dashes: Vec<&str> = arguments.iter().copied().take_while(|word| *word != "--").collect();
     let compile = ["cargo", "test", "--locked", "--quiet", "--no-run"];
     run.must(run.command(&[&compile[..], &before_dashes].concat()))?;

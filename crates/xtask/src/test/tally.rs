@@ -108,26 +108,28 @@ impl Tally {
     }
 }
 
-/// The number that ends where `end` begins.
+/// The number that ends where `end` starts.
 pub fn number_before(line: &str, end: &str) -> Option<usize> {
     let before = &line[..line.find(end)?];
     let digits = before.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
     before[digits..].parse().ok()
 }
 
-/// The number that follows `start` at the beginning of the line.
+/// The number that follows `start` at the start of the line.
 pub fn number_after(line: &str, start: &str) -> Option<usize> {
-    let rest = line.strip_prefix(start)?;
-    let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..end].parse().ok()
+    let value = line.strip_prefix(start)?;
+    let end = value
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(value.len());
+    value[..end].parse().ok()
 }
 
 /// The number of `NAME="3"` among attributes.
 fn attribute(attributes: &str, name: &str) -> Option<usize> {
     let start = format!(" {name}=\"");
     let attributes = format!(" {attributes}");
-    let rest = &attributes[attributes.find(&start)? + start.len()..];
-    rest.split('"').next()?.parse().ok()
+    let value = &attributes[attributes.find(&start)? + start.len()..];
+    value.split('"').next()?.parse().ok()
 }
 
 #[cfg(test)]
