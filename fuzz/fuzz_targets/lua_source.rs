@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use libfuzzer_sys::fuzz_target;
 use quartet_engine::{Durability, Engine, EngineOptions, Space};
 use quartet_env::{Clock, FaultyDisk};
+use quartet_layer_redis::commands;
 use quartet_layer_redis::{Identity, Redis, Session};
 use quartet_model::{DatabaseId, LayerId};
 use quartet_wire_resp::encode_command;
@@ -51,6 +52,7 @@ fn new_layer() -> Arc<Redis> {
     Arc::new(Redis::new(
         Arc::new(engine),
         space,
+        commands::own(),
         Identity::default(),
         Box::new(|| {}),
     ))

@@ -49,7 +49,11 @@ fuzz_target!(|data: &[u8]| {
     let header: &[u8] = if data.first().is_some_and(|first| first & 1 == 1) { b"VALKEY080" } else { b"REDIS0012" };
     let bytes = [header, data.get(1..).unwrap_or_default()].concat();
     let (records, is_sound) = scan(&bytes, bytes.len());
-    assert_eq!(scan(&bytes, 7), (records.clone(), is_sound));
+    let again = scan(&bytes, 7);
+    // The original takes a NaN as a score or weight, and a NaN differs from itself.
+    if again != (records.clone(), is_sound) {
+        assert_eq!(format!("{again:?}"), format!("{:?}", (&records, is_sound)));
+    }
     for record in records {
         match record {
             Record::Key(key) => drop(value::restore(&key.payload)),

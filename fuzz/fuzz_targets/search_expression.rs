@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_search::aggregate::{Expression, Record, Value};
+use quartet_search::redis::aggregate::{Expression, Record, Value};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(expression) = Expression::parse(data) else {

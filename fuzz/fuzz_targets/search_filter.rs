@@ -3,11 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_search::analysis::Language;
-use quartet_search::filter::{
+use quartet_search::index;
+use quartet_search::rows::MemoryRows;
+use quartet_search::text::analysis::Language;
+use quartet_search::upstash::{
     Aggregation, FieldType, Given, Order, Page, Schema, TypedField, aggregate, document, parse, search,
 };
-use quartet_search::{MemoryRows, index};
+use quartet_search::vectors::fields::VectorFields;
 
 const KINDS: [&str; 8] = ["TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET"];
 
@@ -31,7 +33,7 @@ fn rows(schema: &Schema) -> MemoryRows {
             FieldType::Facet => vec![Given::Raw("/a/b")],
             _ => vec![Given::Raw(&raw)],
         });
-        index::put(&mut rows, &document);
+        index::put(&mut rows, &document, &VectorFields);
     }
     rows
 }

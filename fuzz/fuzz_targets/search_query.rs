@@ -5,10 +5,15 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use quartet_search::query::{Expander, Parameters, parse, parse_first};
-use quartet_search::search::{Request, search};
-use quartet_search::vectors::{Component, Metric, VectorKind};
-use quartet_search::{Document, Field, FieldKind, MemoryRows, Schema, Time, index};
+use quartet_search::index;
+use quartet_search::index::document::Document;
+use quartet_search::index::schema::{Field, FieldKind, Schema};
+use quartet_search::index::vector_kind::{Component, Metric, VectorKind};
+use quartet_search::redis::execute::{Request, search};
+use quartet_search::redis::query::{Expander, Parameters, parse, parse_first};
+use quartet_search::rows::MemoryRows;
+use quartet_search::time::Time;
+use quartet_search::vectors::fields::VectorFields;
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let mut missing = Field::tag("m");
@@ -29,7 +34,10 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
 /// The same documents, not settled and settled.
 static ROWS: LazyLock<[MemoryRows; 2]> = LazyLock::new(|| {
     let mut rows = MemoryRows::default();
-    for (at, text) in ["hello world", "running in the world", "", "foo bar foo"].iter().enumerate() {
+    for (at, text) in ["hello world", "running in the world", "", "foo bar foo"]
+        .iter()
+        .enumerate()
+    {
         let document = Document::new(&SCHEMA, at.to_string().as_bytes(), |field| match field.path.as_str() {
             "n" => Some(at.to_string().into()),
             "l" => Some(format!("{at},{at}").into()),
@@ -37,7 +45,7 @@ static ROWS: LazyLock<[MemoryRows; 2]> = LazyLock::new(|| {
             "m" => None,
             _ => Some(text.as_bytes().to_vec()),
         });
-        index::put(&mut rows, &document.unwrap());
+        index::put(&mut rows, &document.unwrap(), &VectorFields);
     }
     let unsettled = rows.clone();
     index::settle(&mut rows, 100);
@@ -57,7 +65,16 @@ fuzz_target!(|data: &[u8]| {
     query.explain(&SCHEMA);
     let found = ROWS.clone().map(|mut rows| {
         let found = search(&mut rows, &SCHEMA, &query, &Request::default(), Time::until(&|| false));
-        found.map(|found| (found.total, found.hits.into_iter().map(|hit| (hit.key, hit.score.to_bits())).collect::<Vec<_>>()))
+        found.map(|found| {
+            (
+                found.total,
+                found
+                    .hits
+                    .into_iter()
+                    .map(|hit| (hit.key, hit.score.to_bits()))
+                    .collect::<Vec<_>>(),
+            )
+        })
     });
     assert_eq!(found[0], found[1]);
 });

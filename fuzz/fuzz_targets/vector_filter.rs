@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quartet_search::vector_set::filter::{Filter, Malformed};
+use quartet_search::vectors::set::filter::{Filter, Malformed};
 
 fuzz_target!(|data: &[u8]| {
     let at = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());

@@ -22,10 +22,12 @@ DOCS = ROOT / "docs"
 FENCE = re.compile(r"^```(\w+),(run|server|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NODE_PATH = ":".join(str(ROOT / "tests" / layer / "node" / "node_modules") for layer in ("redis", "dynamodb", "fauna"))
 # Processes of its own too: a page that fails leaves none of its servers behind.
-ALONE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+ALONE = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 PROGRAMS = {"sh": "bash -euo pipefail", "js": "node"}
 # A page whose clients need versions of their own has an environment with them, which `./test` makes.
 PYTHONS = {"docs/start/ai.md": ROOT / "target" / "examples-agent-venv" / "bin" / "python"}
+# What a page takes for granted; it runs before the page's server.
+SETUPS = {"docs/cluster.md": ROOT / "tests" / "book" / "machines.sh"}
 SUFFIXES = {"sh": "sh", "python": "py", "js": "cjs"}
 
 
@@ -88,6 +90,37 @@ def test_options_that_pages_name_are_there():
         assert not unknown, path.relative_to(ROOT)
 
 
+# Commands of the pages of clusters that do not run here, and what shows that they do what they say.
+ELSEWHERE = {
+    "QUARTET_ROOT_KEY=$(openssl rand -hex 32) docker compose -f compose.cluster.yaml up": "needs Docker; tests/packages starts its processes as written",
+    "cd packaging/docker": "the folder of the line before",
+    "helm install shop packaging/helm/quartet": "needs Kubernetes; tests/packages renders the chart and starts its processes as written",
+    "chown 65532 quartet-*.key": "needs root; tests/packages starts the image's processes with these keys",
+    "QUARTET_ETCD=/usr/bin/etcd cargo bench -p quartet-log-etcd --bench measure": "compiles and measures for minutes",
+}
+# Commands that pages name within a sentence, which no page runs.
+NAMED_ELSEWHERE = {
+    "quartet convert": "tests/cluster/python/test_founding.py",
+    "quartet import dynamodb": "docs/migrate/dynamodb.md has its options",
+    "quartet admin partitions": "tests/cluster/python/test_partitions.py",
+    "quartet admin move": "tests/cluster/python/test_homes.py",
+    "etcdctl alarm disarm": "needs an etcd without room: tests/cluster/python/test_etcd_without_room.py",
+}
+COMMAND = re.compile(r"(?:quartet (?:admin|cluster|import) [a-z][a-z-]*|quartet [a-z][a-z-]*|etcdctl (?:[a-z]+ )?[a-z]+)")
+
+
+@pytest.mark.parametrize("name", ["docs/cluster.md", "docs/cluster-operations.md"])
+def test_every_command_of_a_cluster_is_run(name):
+    """Most of them were plain text, which nothing ran."""
+    text = (ROOT / name).read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```$|^((?:    (?:QUARTET_\w+=\S+ )?(?:quartet|etcd|etcdctl|cargo|python|curl) [^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)
+    left = [line.strip() for block in blocks for line in re.sub(r"\\\n\s*", "", "".join(block)).splitlines()]
+    assert [line for line in left if not line.startswith(tuple(ELSEWHERE))] == []
+    run = "".join(text for path in PAGES.values() for _, text, _ in page(path).runs) + (page(ROOT / name).server or "")
+    named = {command for code in re.findall(r"`([^`]+)`", text) for command in COMMAND.findall(code) if code.startswith(command)}
+    assert {command for command in named if command not in run} - NAMED_ELSEWHERE.keys() == set()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_of_a_page_run(name, tmp_path):
     told = page(PAGES[name])
@@ -99,6 +132,8 @@ def test_commands_of_a_page_run(name, tmp_path):
     for program, path in (("quartet", binary()), ("python", python)):
         (tmp_path / program).symlink_to(path)
     lines = ["ip link set lo up"]
+    if name in SETUPS:
+        lines.append(f". {shlex.quote(str(SETUPS[name]))}")
     if told.server is not None:
         (tmp_path / "server.sh").write_text("exec env " + told.server if "=" in told.server.split()[0] else "exec " + told.server)
         lines += ["bash server.sh >server.out 2>&1 & server=$!", "until grep -qx ready server.out; do kill -0 $server; sleep 0.02; done"]

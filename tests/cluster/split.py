@@ -8,8 +8,11 @@ Each node is on a machine of its own (`harness.network`), so this process has to
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 import hashlib
+import http.client
 import importlib.util
 import json
 import socket
@@ -18,11 +21,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter as Counted
 from pathlib import Path
 
+import botocore.exceptions
 import redis
 
-from harness import certificates
+from harness import certificates, dynamodb
 from harness.cluster import ROOT_KEY, Cluster
 from harness.network import Network, alone, own_folder
 from harness.server import ROOT, binary
@@ -30,6 +35,12 @@ from harness.server import ROOT, binary
 PARTITIONS = 3
 COMES_WITHIN = 60.0
 FAILURES = (OSError, redis.RedisError)
+# How long whoever asks to be let in waits for an answer.
+PATIENCE = 4
+# How long they ask after the database is deleted, and how often at least.
+ASKED_SECONDS = 6
+ASKED_TIMES = 2
+LET_IN, REFUSED, FAILED = "let in", "refused", "failed"
 
 found = importlib.util.spec_from_file_location("keyvalue_wire", ROOT / "tests/keyvalue/python/wire.py")
 wire = importlib.util.module_from_spec(found)
@@ -45,6 +56,10 @@ def until(holds, what: str):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {COMES_WITHIN:.0f} s: {what}")
         time.sleep(0.05)
+
+
+def node_id(node) -> str:
+    return hashlib.sha256(node.name.encode()).hexdigest()[:16]
 
 
 def admin(node, *words: str) -> str:
@@ -87,8 +102,8 @@ class World:
             for one in status["homes"]:
                 wanted, home = names[one["partition"]], one["home"]
                 if home in names and home != wanted:
-                    id = hashlib.sha256(wanted.encode()).hexdigest()[:16]
-                    self.tell(self.nodes[names.index(home)], status["cluster"], f"hand-over {one['partition']} {id}")
+                    heir = self.nodes[names.index(wanted)]
+                    self.tell(self.nodes[names.index(home)], status["cluster"], f"hand-over {one['partition']} {node_id(heir)}")
                     return False
             return [one["home"] for one in status["homes"]] == names
 
@@ -166,35 +181,131 @@ def two_homes_apart(world: World) -> None:
         counter.end()
 
 
-def a_home_that_does_not_know(world: World) -> None:
-    """It is home no more and cannot learn it: nobody is refused by way of it."""
-    database, old = world.database_in(2), world.cluster.home()
-    machine = world.nodes_machines[world.nodes.index(old)]
-    world.network.cut([*((machine, member) for member in world.members), *((member, machine) for member in world.members)])
-    home = until(lambda: next((node for node in world.nodes if node is not old and node.is_home()), None), "another home")
-    until(lambda: admin(home, "delete", database["name"], "--yes") is not None, "it is deleted")
-    token = database["credentials"]["token"]
+def by_redis(node, database: dict, protocol: int = 2) -> str:
+    options = {"username": database["name"], "password": database["credentials"]["token"], "protocol": protocol}
     try:
-        with redis.Redis(old.host, old.port, username=database["name"], password=token, socket_timeout=4, retry=None) as client:
+        with redis.Redis(node.host, node.port, socket_timeout=PATIENCE, retry=None, **options) as client:
             client.ping()
-        raise AssertionError("a database that is gone lets somebody in")
-    except redis.AuthenticationError as error:
-        raise AssertionError("refused by way of a home that is none") from error
-    except FAILURES:
-        pass
-    with socket.create_connection((old.host, int(old.keyvalue_address.rsplit(":", 1)[1])), 4) as client:
-        client.settimeout(4)
-        client.sendall(wire.greeting(token.encode()))
-        try:
-            answer = client.recv(100)
-        except OSError:
-            answer = b""
-        # The old home passes the connection on to the home of the database's partition. Only a home of the first partition
-        # refuses a credential, so a refusal is that node's own where it is home of both.
-        homes = {one["partition"]: one["home"] for one in json.loads(home.ask("/admin/v1/cluster"))["homes"]}
-        may_refuse = homes[2] == home.name
-        assert answer == b"" or may_refuse and b"unknown credential" in answer, answer
+        return LET_IN
+    except (redis.AuthenticationError, redis.exceptions.NoPermissionError):
+        return REFUSED
+
+
+def by_http(node, port: int, method: str, path: str, authorization: str, body: str | None = None) -> str:
+    connection = http.client.HTTPConnection(node.host, port, timeout=PATIENCE)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, {"Authorization": authorization})
+        status = connection.getresponse().status
+    return LET_IN if status < 300 else REFUSED if status < 500 else FAILED
+
+
+def by_rest(node, database: dict) -> str:
+    return by_http(node, node.http_port, "GET", "/get/count", f"Bearer {database['credentials']['token']}")
+
+
+def by_fauna(node, database: dict) -> str:
+    secret = base64.b64encode(f"{database['credentials']['fauna_key']}:".encode()).decode()
+    return by_http(node, node.fauna_port, "POST", "/", f"Basic {secret}", '{"now": null}')
+
+
+def by_dynamodb(node, database: dict) -> str:
+    credentials = database["credentials"]
+    client = dynamodb.connect(node, key=(credentials["access_key_id"], credentials["secret_access_key"]), seconds=PATIENCE)
+    try:
+        client.list_tables()
+        return LET_IN
+    except botocore.exceptions.ClientError as error:
+        return REFUSED if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500 else FAILED
+
+
+def by_keyvalue(node, database: dict) -> str:
+    with socket.create_connection((node.host, int(node.keyvalue_address.rsplit(":", 1)[1])), PATIENCE) as client:
+        client.settimeout(PATIENCE)
+        client.sendall(wire.greeting(database["credentials"]["token"].encode()))
+        answer = client.recv(100)
+    return FAILED if not answer else REFUSED if b"unknown credential" in answer else LET_IN
+
+
+DOORS = {
+    "AUTH": by_redis,
+    "HELLO": functools.partial(by_redis, protocol=3),
+    "REST": by_rest,
+    "Fauna": by_fauna,
+    "DynamoDB": by_dynamodb,
+    "key-value": by_keyvalue,
+}
+
+
+class Visitor(threading.Thread):
+    """Asks to be let in at one door, again and again."""
+
+    def __init__(self, door, node, database: dict):
+        super().__init__(daemon=True)
+        self.door, self.node, self.database = door, node, database
+        self.outcomes: list[tuple[float, str]] = []
+        self.over = threading.Event()
+
+    def ask(self) -> str:
+        with contextlib.suppress(*FAILURES, http.client.HTTPException, botocore.exceptions.BotoCoreError):
+            return self.door(self.node, self.database)
+        return FAILED
+
+    def asked_since(self, since: float) -> int:
+        return sum(began > since for began, _ in self.outcomes)
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            began = time.monotonic()
+            self.outcomes.append((began, self.ask()))
+            time.sleep(0.05)
+
+
+def a_home_that_does_not_know(world: World) -> None:
+    """It is cut off from etcd, and then from the next home: it believes to be home, is suspended, and learns from the third node that it
+    is home no more. No door of it refuses anybody in any of these states, or lets in whoever is known no more.
+
+    While it was suspended, REST answered 401 by what it still believed, and so did Fauna and DynamoDB; what the home of the database's
+    partition had refused was passed on. The check passed all that, as a suspended home is none.
+    """
+    database, old, heir = world.database_in(2), world.cluster.home(), world.nodes[1]
+    assert old is world.nodes[0]
+    machines = dict(zip(world.nodes, world.nodes_machines, strict=True))
+    until(lambda: by_redis(heir, database) == LET_IN, "it is let in")
+    visitors = {name: Visitor(door, old, database) for name, door in DOORS.items()}
+    for visitor in visitors.values():
+        assert visitor.ask() == LET_IN, visitor.door
+    world.network.cut([*((machines[old], member) for member in world.members), *((member, machines[old]) for member in world.members)])
+    for visitor in visitors.values():
+        visitor.start()
+
+    def is_heir() -> bool:
+        home = next((node for node in world.nodes[1:] if node.is_home()), None)
+        if home not in (None, heir):
+            cluster = json.loads(home.ask("/admin/v1/cluster"))["cluster"]
+            world.tell(home, cluster, f"hand-over 0 {node_id(heir)}")
+        return home is heir
+
+    until(is_heir, "another home")
+    # The third node is home of the database's partition, and of it alone.
+    world.network.cut([(machines[old], machines[heir]), (machines[heir], machines[old])])
+    until(lambda: admin(heir, "delete", database["name"], "--yes") is not None, "it is deleted")
+    deleted = time.monotonic()
+    for name, visitor in visitors.items():
+        until(lambda visitor=visitor: visitor.asked_since(deleted) >= ASKED_TIMES, f"{name} is asked")
+    time.sleep(max(0, deleted + ASKED_SECONDS - time.monotonic()))
+    for visitor in visitors.values():
+        visitor.over.set()
+    for name, visitor in visitors.items():
+        visitor.join()
+        since = [outcome for began, outcome in visitor.outcomes if began > deleted]
+        print(f"{name}: {Counted(outcome for _, outcome in visitor.outcomes)}, since it is deleted {Counted(since)}")
+    for name, visitor in visitors.items():
+        for began, outcome in visitor.outcomes:
+            allowed = (FAILED,) if began > deleted else (FAILED, LET_IN)
+            assert outcome in allowed, f"{name}: {outcome}, {began - deleted:+.2f} s after it was deleted"
     world.network.heal()
+    for name, visitor in visitors.items():
+        until(lambda visitor=visitor: visitor.ask() == REFUSED, f"{name} refuses")
 
 
 def main() -> int:

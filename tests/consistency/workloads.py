@@ -39,6 +39,15 @@ class Kind:
         raise NotImplementedError
 
 
+def follows_a_lost_connection(error: BaseException) -> bool:
+    """Whether the client met the error while it handled a lost connection. A pipeline that loses its connection within EXEC sends UNWATCH
+    on a new one, and a refusal of that one hides the loss: EXEC may have been executed."""
+    while error := error.__context__:
+        if isinstance(error, (redis.ConnectionError, redis.TimeoutError, redis.WatchError)):
+            return True
+    return False
+
+
 class OverRedis(Kind):
     def connect(self, server: Server):
         return redis.Redis(
@@ -50,7 +59,8 @@ class OverRedis(Kind):
             return self.transact(client, operations)
         except redis.ResponseError as error:
             # No node is home, or its disk is full: nothing was executed.
-            if str(error).startswith(("MASTERDOWN", "MISCONF")) or isinstance(error, redis.exceptions.MasterDownError):
+            is_refused = str(error).startswith(("MASTERDOWN", "MISCONF")) or isinstance(error, redis.exceptions.MasterDownError)
+            if is_refused and not follows_a_lost_connection(error):
                 raise Failed from error
             raise
 

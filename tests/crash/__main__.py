@@ -68,11 +68,13 @@ class Ledger:
     pair_in_flight: tuple[str, str] | None = None
     own_acknowledged: int = 0
     own_sent: int = 0
+    sketched_acknowledged: int = 0
+    sketched_sent: int = 0
     shared_replies: list[int] = field(default_factory=list)
     shared_sent: int = 0
 
     def acknowledged(self) -> int:
-        return len(self.values) + len(self.gone) + len(self.pushed) + len(self.pairs) + self.own_acknowledged + len(self.shared_replies)
+        return len(self.values) + len(self.gone) + len(self.pushed) + len(self.pairs) + self.own_acknowledged + self.sketched_acknowledged + len(self.shared_replies)
 
 
 class Writer(threading.Thread):
@@ -94,7 +96,7 @@ class Writer(threading.Thread):
             self.unexpected = repr(problem)
 
     def step(self, connection: Connection, name: str) -> None:
-        kind = self.chance.randrange(6)
+        kind = self.chance.randrange(7)
         if kind <= 1:
             self.write(connection, name)
         elif kind == 2:
@@ -103,6 +105,8 @@ class Writer(threading.Thread):
             self.push(connection, name)
         elif kind == 4:
             self.count(connection)
+        elif kind == 5:
+            self.sketch(connection, name)
         else:
             self.pair(connection, name)
 
@@ -141,6 +145,23 @@ class Writer(threading.Thread):
         if not isinstance(shared := connection.do("INCR", "counter:shared"), int):
             raise AssertionError(shared)
         ledger.shared_replies.append(shared)
+
+    def sketch(self, connection: Connection, name: str) -> None:
+        """Adds one to the figure of a sketch of each family, and of a time series: an item, a count, a number or a sample."""
+        ledger, writer = self.ledger, self.ledger.writer
+        ledger.sketched_sent += 1
+        replies = connection.pipeline(
+            ["CMS.INITBYDIM", f"cms:{writer}", 2000, 5],
+            ["TDIGEST.CREATE", f"td:{writer}"],
+            ["BF.INSERT", f"bf:{writer}", "ERROR", "0.000000001", "CAPACITY", 1000, "ITEMS", name],
+            ["CF.INSERT", f"cf:{writer}", "CAPACITY", 1000000, "ITEMS", name],
+            ["CMS.INCRBY", f"cms:{writer}", "item", 1],
+            ["TDIGEST.ADD", f"td:{writer}", self.chance.random()],
+            ["TS.ADD", f"ts:{writer}", ledger.sketched_sent + 1000000 * ledger.cycle, self.chance.random(), "LABELS", "writer", writer],
+        )
+        expect(replies[2:4], [[1], [1]])
+        expect(replies[5], "OK")
+        ledger.sketched_acknowledged += 1
 
     def pair(self, connection: Connection, name: str) -> None:
         ledger = self.ledger
@@ -207,12 +228,25 @@ class Observed:
     counters: dict[str, int]
 
 
+# The figure of a sketch that counts what was added: the command, and the name of the figure.
+FIGURES = {"bf": ("BF.INFO", "Number of items inserted"), "cf": ("CF.INFO", "Number of items inserted"), "cms": ("CMS.INFO", "count"), "td": ("TDIGEST.INFO", "Observations"), "ts": ("TS.INFO", "totalSamples")}
+
+
+def figure(connection: Connection, family: str, writer: int) -> int:
+    command, name = FIGURES[family]
+    if connection.do("EXISTS", f"{family}:{writer}") == 0:
+        return 0
+    reply = connection.do(command, f"{family}:{writer}")
+    return int(reply[reply.index(name) + 1])
+
+
 def observe(port: int, cycle: int) -> Observed:
     with Connection(port, timeout_seconds=60) as connection:
         names = [name for name in connection.do("KEYS", f"c{cycle}:*") if not name.endswith(":list")]
         replies = connection.pipeline(*[["HGET", name, "of"] if name.endswith("b") else ["GET", name] for name in names])
         elements = connection.do("LRANGE", f"c{cycle}:list", 0, -1)
         counters = {name: int(connection.do("GET", name) or 0) for name in ["counter:shared"] + [f"counter:{n}" for n in range(WRITERS)]}
+        counters |= {f"{family}:{n}": figure(connection, family, n) for n in range(WRITERS) for family in FIGURES}
     return Observed(dict(zip(names, replies)), elements, counters)
 
 
@@ -248,6 +282,8 @@ def faults(ledgers: list[Ledger], seen: Observed, base: dict[str, int]) -> list[
             found.append(f"phantom: elements {rest}")
         name = f"counter:{ledger.writer}"
         found += counter_faults(name, seen.counters[name] - base.get(name, 0), ledger.own_acknowledged, ledger.own_sent)
+        for name in (f"{family}:{ledger.writer}" for family in FIGURES):
+            found += counter_faults(name, seen.counters[name] - base.get(name, 0), ledger.sketched_acknowledged, ledger.sketched_sent)
     found += [f"duplicate: element {name}" for name, times in Counter(seen.elements).items() if times > 1]
     found += [f"phantom: key {name}" for name in seen.values.keys() - explained]
     replies = [number for ledger in ledgers for number in ledger.shared_replies]
@@ -269,11 +305,11 @@ def self_check() -> None:
     """A check which cannot fail proves nothing: each fault, made by hand, must be named."""
 
     def ledger() -> Ledger:
-        return Ledger(0, 1, {"c1:w0:1": "v"}, {"c1:w0:2"}, {"c1:w0:3": "m"}, ["c1:w0:4"], "c1:w0:5", [("c1:w0:6a", "c1:w0:6b")], ("c1:w0:7a", "c1:w0:7b"), 2, 3, [1, 2], 2)
+        return Ledger(0, 1, {"c1:w0:1": "v"}, {"c1:w0:2"}, {"c1:w0:3": "m"}, ["c1:w0:4"], "c1:w0:5", [("c1:w0:6a", "c1:w0:6b")], ("c1:w0:7a", "c1:w0:7b"), 2, 3, 2, 3, [1, 2], 2)
 
     def good() -> Observed:
         values = {"c1:w0:1": "v", "c1:w0:6a": "c1:w0:6", "c1:w0:6b": "c1:w0:6"}
-        return Observed(values, ["c1:w0:4"], {"counter:shared": 2, "counter:0": 2})
+        return Observed(values, ["c1:w0:4"], {"counter:shared": 2, "counter:0": 2} | {f"{family}:0": 2 for family in FIGURES})
 
     assert faults([ledger()], good(), {}) == []
     breakages = {
@@ -288,6 +324,8 @@ def self_check() -> None:
         "phantom: elements": lambda seen: seen.elements.append("c1:w0:8"),
         "lost: counter:0": lambda seen: seen.counters.update({"counter:0": 1}),
         "phantom: counter:0": lambda seen: seen.counters.update({"counter:0": 4}),
+        "lost: bf:0": lambda seen: seen.counters.update({"bf:0": 1}),
+        "phantom: cms:0": lambda seen: seen.counters.update({"cms:0": 4}),
         "lost: counter:shared": lambda seen: seen.counters.update({"counter:shared": 1}),
     }
     for wanted, breakage in breakages.items():

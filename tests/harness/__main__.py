@@ -6,6 +6,7 @@ the server did not outlive it.
 """
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -13,10 +14,25 @@ from .server import REST_READ_ONLY_TOKEN
 from .target import TRIES_MAX, client_server, running
 
 
+# A suite over a cluster takes seconds, on a slow machine minutes; what a failed test left open may keep its process.
+RUN_SECONDS_MAX = 900
+
+
 def main() -> int:
+    """Over a cluster a run that failed while another node became home is forgotten, and repeated over a new cluster."""
     command = sys.argv[1:]
     if command[:1] == ["--"]:
         command = command[1:]
+    for _ in range(TRIES_MAX):
+        code, output, may_repeat = run(command)
+        if not may_repeat:
+            break
+    sys.stdout.buffer.write(output)
+    sys.stdout.flush()
+    return code
+
+
+def run(command: list[str]) -> tuple[int, bytes, bool]:
     server = client_server()
     try:
         server.start()
@@ -30,26 +46,29 @@ def main() -> int:
         environment["AWS_ENDPOINT_URL_DYNAMODB"] = f"http://127.0.0.1:{server.dynamodb_port}"
         environment["AWS_ENDPOINT_URL_DYNAMODB_STREAMS"] = environment["AWS_ENDPOINT_URL_DYNAMODB"]
         environment.update(AWS_REGION="us-east-1", AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
-        code = run([part.replace("{port}", str(server.port)) for part in command], environment)
+        words = [part.replace("{port}", str(server.port)) for part in command]
+        if not running():
+            code, output = subprocess.run(words, env=environment).returncode, b""
+        else:
+            code, output = bounded(words, environment)
         if not server.alive():
             print("the server ended during the run:\n" + "".join(server.output[-40:]), file=sys.stderr)
-            return 1
-        return code
+            return 1, output, False
+        return code, output, code != 0 and bool(running()) and running().has_moved()
     finally:
         server.close()
 
 
-def run(command: list[str], environment: dict[str, str]) -> int:
-    """Over a cluster a run that failed while another node became home is forgotten, and begun again."""
-    if not running():
-        return subprocess.run(command, env=environment).returncode
-    for _ in range(TRIES_MAX):
-        ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE)
-        if ran.returncode == 0 or not running().has_moved():
-            break
-    sys.stdout.buffer.write(ran.stdout)
-    sys.stdout.flush()
-    return ran.returncode
+def bounded(words: list[str], environment: dict[str, str]) -> tuple[int, bytes]:
+    """The exit code and the output; after too long the command and what it started are killed."""
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=RUN_SECONDS_MAX)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        print(f"ended after {RUN_SECONDS_MAX} s", file=sys.stderr)
+        return 1, process.communicate()[0]
 
 
 sys.exit(main())

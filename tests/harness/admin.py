@@ -22,8 +22,11 @@ class Admin:
         self.key = key
 
     def ask(self, method: str, path: str, body: object = None):
+        return self.send(method, f"/admin/v1/databases{path}", body)
+
+    def send(self, method: str, path: str, body: object = None):
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.server.http_port}/admin/v1/databases{path}",
+            f"http://127.0.0.1:{self.server.http_port}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self.key}"} if self.key else {},

@@ -116,6 +116,7 @@ class Node(Server):
     def command(self, *words: str) -> subprocess.CompletedProcess:
         """`quartet cluster` at this node."""
         command = [binary(), "cluster", *words, "--server", f"{self.host}:{self.http_port}"]
+        command += ["--key", self.root_key] if self.root_key else []
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     def status(self) -> dict:
@@ -129,6 +130,14 @@ class Node(Server):
         """`quartet cluster adopt` with this node's settings, while it does not run."""
         command = [binary(), "cluster", "adopt", "--dev", "--data", self.data, *self.options, *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def end_cluster(self, *words: str) -> subprocess.CompletedProcess:
+        """`quartet cluster end` with this node's settings, while it does not run."""
+        return subprocess.run(self.end_words(*words), capture_output=True, text=True, timeout=60)
+
+    def end_words(self, *words: str) -> list[str]:
+        key = ["--dev"] if self.root_key is None else ["--root-key", self.root_key]
+        return [*self.prefix, binary(), "cluster", "end", *key, "--data", self.data, *self.options, *words]
 
     def is_home(self) -> bool:
         try:

@@ -7,8 +7,14 @@ them, in WITHOUT_KEYS, or begins like one of GROUPS.
 
 from __future__ import annotations
 
+import json
+
 STRING_BYTES = {False: 2_000, True: 4_000_000}
 ELEMENTS = {False: 1_000, True: 300_000}
+# Most documents of an index and vectors of a set, which take long to add.
+INDEXED_MAX = 20_000
+# Of an array and of an object: documents of 4 kB and 4 MB.
+DOCUMENT_MEMBERS = {False: 120, True: 110_000}
 
 CONSTANT = {
     "string": """
@@ -61,6 +67,50 @@ CONSTANT = {
         MEMORY USAGE {k}; PFADD {k}p {i}; PFCOUNT {k}p; PFMERGE {k}p2 {k}p; WATCH {k}; UNWATCH; PUBLISH {k} {i}; SPUBLISH {k} {i}; SUBSCRIBE {k}{i}
         UNSUBSCRIBE {k}{i}; EVAL return(1) 1 {k}; EVAL_RO return(1) 1 {k}
     """,
+    "document": """
+        JSON.GET {k} $.name; JSON.GET {k} .items[70]; JSON.GET {k} $.wide.m70 $.name; JSON.MGET {k} $.name; JSON.TYPE {k} $.items; JSON.STRLEN {k} $.name
+        JSON.ARRLEN {k} $.items; JSON.OBJLEN {k} $.wide; JSON.OBJKEYS {k} $.items[70]; JSON.RESP {k} $.items[70]; JSON.DEBUG MEMORY {k} $.items[70]
+        JSON.ARRINDEX {k} $.items 5 0 20; JSON.SET {k} $.name "other"; JSON.SET {k} $.new{i} {i}; JSON.SET {k} $.wide.new{i} {i}; JSON.SET {k} $.items[70] [{i}]
+        JSON.NUMINCRBY {k} $.n 1; JSON.NUMMULTBY {k} $.n 1; JSON.NUMPOWBY {k} $.n 1; JSON.STRAPPEND {k} $.name "x"; JSON.TOGGLE {k} $.flag; JSON.ARRAPPEND {k} $.items {i}
+        JSON.ARRINSERT {k} $.items 70 {i}; JSON.ARRPOP {k} $.items; JSON.ARRPOP {k} $.items 70; JSON.ARRTRIM {k} $.items 0 -2; JSON.CLEAR {k} $.wide.new{i}
+        JSON.MERGE {k} $.wide.m70 {i}; JSON.DEL {k} $.new{i}; JSON.FORGET {k} $.wide.new{i}; JSON.DEL {k} $.items[70]; JSON.MSET {k} $.n 1 {k} $.name "a"
+    """,
+    # Hashes of which each has a tag, a word and a number of its own.
+    "search index": """
+        FT.SEARCH {k}index @t:{{tag7}}; FT.SEARCH {k}index word7; FT.SEARCH {k}index @n:[7,9]; FT.SEARCH {k}index @n:[5,19] SORTBY n LIMIT 0 5
+        FT.SEARCH {k}index word7 RETURN 1 w; FT.SEARCH {k}index word7 NOCONTENT; FT.AGGREGATE {k}index @t:{{tag7}} GROUPBY 1 @t; FT.INFO {k}index
+        FT.PROFILE {k}index SEARCH QUERY word7; FT.EXPLAIN {k}index word7; FT.SYNUPDATE {k}index s{i} a{i} b{i}; FT.SYNDUMP {k}index
+        FT.ALIASADD {k}alias{i} {k}index; FT.ALIASDEL {k}alias{i}; FT.SUGADD {k}other entry{i} 1; FT.SUGGET {k}other entry5; FT.SUGLEN {k}other
+        FT.SUGDEL {k}other entry{i}; FT.DICTADD {k}dictionary term{i}; FT.DICTDEL {k}dictionary term{i}; FT._LIST; HSET {k}:{i} w other{i} n {i}
+        FT.GET {k}index {k}:7; FT.MGET {k}index {k}:7 {k}:8; FT.ADD {k}index {k}:new{i} 1 FIELDS w other{i} n {i}; FT.SAFEADD {k}index {k}:more{i} 1 FIELDS n {i}
+        FT.DEL {k}index {k}:new{i}; FT.SYNADD {k}index
+        DEL {k}:{i}
+    """,
+    "vectors": """
+        VSIM {k} VALUES 4 1 2 3 4 COUNT 5; VSIM {k} ELE m7 COUNT 5; VADD {k} VALUES 4 5 {i} 6 7 new{i}; VREM {k} new{i}; VCARD {k}; VDIM {k}; VEMB {k} m7
+        VLINKS {k} m7; VSETATTR {k} m7 {{"a":{i}}}; VGETATTR {k} m7; VISMEMBER {k} m7; VRANDMEMBER {k} 3; VRANGE {k} [m7 + 5; VINFO {k}
+    """,
+    # Samples of one series, with the label of its key.
+    "series": """
+        TS.ADD {k}series * {i}; TS.MADD {k}series * {i}; TS.INCRBY {k}series 1; TS.DECRBY {k}series 1; TS.GET {k}series; TS.MGET FILTER of={k}
+        TS.QUERYINDEX of={k}; TS.QUERYLABELS VALUES of FILTER of={k}; TS.RANGE {k}series 100 120; TS.REVRANGE {k}series 100 120
+        TS.RANGE {k}series - + COUNT 5; TS.REVRANGE {k}series - + COUNT 5; TS.MRANGE 100 120 FILTER of={k}; TS.MREVRANGE 100 120 FILTER of={k}
+        TS.NRANGE 1 {k}series 100 120; TS.NREVRANGE 1 {k}series 100 120; TS.READ {k}series + MAX_COUNT 5; TS.CREATE {k}series{i}
+        TS.CREATERULE {k}series{i} {k}target AGGREGATION avg 1000; TS.DELETERULE {k}series{i} {k}target; TS.ALTER {k}series{i} LABELS a {i}
+        TS.DEL {k}series 100 110
+    """,
+    # One key of each family, with items in proportion to its size.
+    "sketches": """
+        BF.ADD {k}bloom {i}; BF.MADD {k}bloom {i} a; BF.INSERT {k}bloom ITEMS b{i}; BF.EXISTS {k}bloom 7; BF.MEXISTS {k}bloom 7 8; BF.CARD {k}bloom
+        BF.INFO {k}bloom; BF.DEBUG {k}bloom; CF.ADD {k}cuckoo {i}; CF.ADDNX {k}cuckoo a{i}; CF.INSERT {k}cuckoo ITEMS b{i}; CF.INSERTNX {k}cuckoo ITEMS c{i}
+        CF.EXISTS {k}cuckoo 7; CF.MEXISTS {k}cuckoo 7 8; CF.COUNT {k}cuckoo 7; CF.DEL {k}cuckoo {i}; CF.INFO {k}cuckoo; CF.DEBUG {k}cuckoo
+        CMS.INCRBY {k}counts {i} 2; CMS.QUERY {k}counts 7 8; CMS.INFO {k}counts; TOPK.ADD {k}top {i}; TOPK.INCRBY {k}top {i} 2; TOPK.QUERY {k}top 7
+        TOPK.COUNT {k}top 7; TOPK.LIST {k}top; TOPK.INFO {k}top; TDIGEST.ADD {k}digest {i}; TDIGEST.QUANTILE {k}digest 0.5; TDIGEST.CDF {k}digest 7
+        TDIGEST.RANK {k}digest 7; TDIGEST.REVRANK {k}digest 7; TDIGEST.BYRANK {k}digest 7; TDIGEST.BYREVRANK {k}digest 7; TDIGEST.MIN {k}digest
+        TDIGEST.MAX {k}digest; TDIGEST.TRIMMED_MEAN {k}digest 0.1 0.9; TDIGEST.INFO {k}digest; BF.RESERVE {k}bloom{i} 0.01 100000
+        CF.RESERVE {k}cuckoo{i} 100000; CMS.INITBYDIM {k}counts{i} 10000 5; CMS.INITBYPROB {k}more{i} 0.001 0.01; TOPK.RESERVE {k}top{i} 10
+        TDIGEST.CREATE {k}digest{i}; TDIGEST.MERGE {k}merged 1 {k}digest; TDIGEST.RESET {k}digest
+    """,
     # A large key of another kind, as a whole.
     "large key": """
         RENAME {k} {k}; EXPIRE {k} 1000; PERSIST {k}; TYPE {k}; TOUCH {k}; OBJECT ENCODING {k}; MEMORY USAGE {k}; EXISTS {k}
@@ -81,6 +131,9 @@ GROWS = {
     "COPY DUMP RESTORE RESTORE-ASKING MIGRATE MOVE": "the whole value",
     "KEYS FLUSHDB FLUSHALL": "looks at every key",
     "SWAPDB": "writes the rows of every key of both databases anew",
+    "BF.SCANDUMP BF.LOADCHUNK CF.SCANDUMP CF.LOADCHUNK": "a part of the sketch, up to 16 MiB",
+    "CMS.MERGE CF.COMPACT": "the whole sketch",
+    "TS.INFO": "counts the samples of each chunk",
     "XCFGSET": "drops the identifiers that it remembers",
     "HIMPORT": "the whole value",
 }
@@ -95,7 +148,8 @@ WITHOUT_KEYS = set(
     """.split()
 )
 
-# Documented on pages of their own: an index, a graph or a document costs what its page says.
+# Their commands on few results are in the table. SORTBY costs what its matches do. An index or a graph costs what its page says, a document at a path to many values what
+# docs/limits.md does.
 GROUPS = ("FT.", "SEARCH.", "JSON.", "V", "_FT.", "TIMESERIES.", "HYBRID.")
 
 
@@ -118,6 +172,33 @@ def fill(do_all, kind: str, key: str, large: bool, elements: dict | None = None)
     do_all([["DEL", key, key + "other"]])
     if kind == "string":
         do_all([["SETRANGE", key, STRING_BYTES[large], "x"]])
+        return
+    if kind == "document":
+        members = range(DOCUMENT_MEMBERS[large])
+        document = {"name": "a", "n": 1, "flag": True, "items": [{"a": number, "b": "xyz"} for number in members]}
+        document["wide"] = {f"m{number}": number for number in members}
+        do_all([["JSON.SET", key, "$", json.dumps(document, separators=(",", ":"))]])
+        return
+    if kind == "search index":
+        do_all([["FT.DROPINDEX", f"{key}index"], f"FT.CREATE {key}index PREFIX 1 {key}: SCHEMA n NUMERIC SORTABLE t TAG w TEXT".split()])
+        do_all([["HSET", f"{key}:{number}", "n", number, "t", f"tag{number}", "w", f"word{number}"] for number in range(min(count, INDEXED_MAX))])
+        return
+    if kind == "vectors":
+        values = lambda number: (number % 97 + 1, number % 89, number % 83, number % 79)  # noqa: E731
+        do_all([["VADD", key, "VALUES", 4, *values(number), f"m{number}"] for number in range(min(count, INDEXED_MAX))])
+        return
+    if kind == "sketches":
+        create = ("BF.RESERVE {k}bloom 0.01 {n}", "CF.RESERVE {k}cuckoo {n}", "CMS.INITBYDIM {k}counts {n} 5", "TOPK.RESERVE {k}top 50 {n} 7 0.9")
+        do_all([line.format(k=key, n=count).split() for line in (*create, "TDIGEST.CREATE {k}digest")])
+        for at in range(0, count, 500):
+            items = range(at, min(at + 500, count))
+            do_all([[command, key + name, *items] for command, name in (("BF.MADD", "bloom"), ("TOPK.ADD", "top"), ("TDIGEST.ADD", "digest"))])
+            do_all([["CF.INSERT", key + "cuckoo", "ITEMS", *items], ["CMS.INCRBY", key + "counts", *(word for item in items for word in (item, 1))]])
+        return
+    if kind == "series":
+        do_all([["TS.CREATE", key + "target"], ["TS.CREATE", key + "series", "DUPLICATE_POLICY", "LAST", "LABELS", "of", key]])
+        for at in range(1, count + 1, 500):
+            do_all([["TS.MADD", *(word for number in range(at, min(at + 500, count + 1)) for word in (key + "series", number, number % 97))]])
         return
     words = {
         "list": lambda number: [f"m{number}"],

@@ -33,6 +33,16 @@ def binary() -> str:
     return os.environ.get("QUARTET_BIN", str(ROOT / "target" / "release" / "quartet"))
 
 
+def next_program() -> str:
+    """The program with formats that are one higher: `cargo build -p quartet-next-format` builds it beside the other."""
+    return str(Path(binary()).parent / "quartet-next-format")
+
+
+def falsified_program() -> str:
+    """The program whose nodes have another state from their opening on; built with the one above."""
+    return str(Path(binary()).parent / "quartet-falsified")
+
+
 def library() -> Path:
     """The library that bindings of FoundationDB load, built beside the program."""
     return Path(binary()).parent / "libfdb_c.so"

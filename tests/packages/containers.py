@@ -101,7 +101,8 @@ def image_environment() -> dict[str, str]:
 def certificates(folder: Path) -> None:
     """By the ten lines of the documentation."""
     page = (ROOT / "docs" / "cluster-operations.md").read_text()
-    lines = re.search(r"^### Lines of openssl$.*?^```sh$\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    section = re.search(r"^### Lines of openssl$\n(.*?)^#", page, re.MULTILINE | re.DOTALL)[1]
+    lines = "".join(re.findall(r"^```sh(?:,run)?$\n(.*?)^```$", section, re.MULTILINE | re.DOTALL))
     done = subprocess.run(["bash", "-euc", lines], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -18,6 +18,9 @@ import pytest
 from harness.installed import run
 from harness.server import ROOT, binary, library
 
+sys.path.insert(0, str(ROOT / "packaging"))
+from binaries import completions, manual_pages  # noqa: E402
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg and overlays need root")
 
 COPY = """
@@ -139,10 +142,20 @@ def test_lintian_finds_nothing(package):
 
 
 def test_the_manual_page_names_every_command():
+    """And each command has a page, which names its options; the shells know the same."""
     told = run([binary(), "--help"]).split("Commands:")[1].split("Options:")[0]
     commands = set(re.findall(r"^  (\w+)", told, re.MULTILINE)) - {"help"}
-    page = (ROOT / "packaging" / "deb" / "quartet.1").read_text().split(".SH COMMANDS")[1].split(".SH FILES")[0]
-    assert set(re.findall(r"^\.B (\w+)$", page, re.MULTILINE)) == commands
+    pages = manual_pages(Path(binary()))
+    assert set(pages) == {"quartet.1", *(f"quartet-{command}.1" for command in commands)}
+    assert ".SH FILES" in pages["quartet.1"] and ".SH FILES" not in pages["quartet-serve.1"]
+    assert "listen\\-redis" in pages["quartet-serve.1"] and "quartet\\-serve" in pages["quartet-serve.1"].split(".SH DESCRIPTION")[0]
+    known = completions(Path(binary()))
+    for shell, text in known.items():
+        assert "listen-redis" in text and all(command in text for command in commands), shell
+    subprocess.run(["bash", "-n"], input=known["bash"], text=True, check=True)
+    asked = "COMP_WORDS=(quartet export re); COMP_CWORD=2; _quartet quartet re export; echo ${COMPREPLY[@]}"
+    told = subprocess.run(["bash"], input=known["bash"] + asked, text=True, check=True, capture_output=True)
+    assert told.stdout.strip() == "redis"
 
 
 @needs_root
@@ -163,4 +176,5 @@ def test_its_files_are_where_debian_has_them(package):
     names = {line.split()[-1] for line in listed.splitlines()}
     assert {"./usr/bin/quartet", "./lib/systemd/system/quartet.service", "./etc/quartet/quartet.toml", "./usr/share/doc/quartet/copyright"} <= names
     assert {"./usr/lib/quartet/libfdb_c.so", "./usr/include/quartet/foundationdb/fdb_c.h", "./usr/share/man/man1/quartet.1.gz"} <= names
+    assert {"./usr/share/man/man1/quartet-serve.1.gz", "./usr/share/bash-completion/completions/quartet"} <= names
     assert all(" root/root " in line for line in listed.splitlines())

@@ -53,6 +53,7 @@ def test_the_archive_holds_the_program(release):
     with tarfile.open(release / f"quartet-{VERSION}-linux-x64.tar.gz") as tar:
         assert tar.getmember("quartet").mode & 0o111
         assert {"quartet", "libfdb_c.so", "foundationdb/fdb_c.h", "LICENSE"} <= set(tar.getnames())
+        assert {"man/quartet.1", "man/quartet-serve.1", "completions/_quartet", "completions/quartet.fish"} <= set(tar.getnames())
 
 
 def test_what_is_released_is_built_with_the_profile_of_packages():

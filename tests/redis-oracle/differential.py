@@ -26,7 +26,7 @@ from pathlib import Path
 import redis
 from differences import Case, class_of, has_alternatives, has_pattern
 from oracle import Oracle
-from random_requests import Index, definition, request
+from random_requests import Index, definition, request, shapes_of
 from record import free_port
 from replies import Command, is_error, is_same
 
@@ -312,8 +312,9 @@ def replay(path: Path, port: int) -> list[str]:
     unexplained, index = [], None
     for line in map(json.loads, path.read_text().splitlines()):
         if "commands" in line:
-            index = Index(**line["index"])
-            fill(ours[0], [[word_of(word) for word in command] for command in line["commands"]])
+            commands = [[word_of(word) for word in command] for command in line["commands"]]
+            index = Index(**(line["index"] | {"shapes": shapes_of(commands)}))
+            fill(ours[0], commands)
             continue
         command = [word_of(word) for word in line["command"]]
         alone = {from_plain(key): from_plain(score) for key, score in line["alone"]} if "alone" in line else None

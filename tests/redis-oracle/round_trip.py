@@ -1,4 +1,4 @@
-"""Carries documents, suggestions, indexes, synonyms, aliases and dictionaries between the original and Quartet, every way there is.
+"""Carries documents, suggestions, sketches, indexes, synonyms, aliases and dictionaries between the original and Quartet, every way there is.
 
 `python round_trip.py`, with PYTHONPATH=tests, starts both, and compares what both answer: after RESTORE of each other's DUMP, after
 `quartet import redis` from a file and from the live original, as each other's replica, and after the original has loaded what
@@ -57,6 +57,14 @@ SETUP = [
     "HSET a:2 title kid n 9 t x",
     "HSET s:1 flat 'POLYGON((0 0,0 9,9 9,9 0,0 0))' u Word",
     "SET plain:string value",
+    "BF.INSERT bloom CAPACITY 3 ITEMS a b c d e f g h",
+    "CF.INSERT cuckoo CAPACITY 8 ITEMS a b c a",
+    "CMS.INITBYDIM counts 20 3",
+    "CMS.INCRBY counts a 5 b 2",
+    "TOPK.RESERVE top 3 20 3 1",
+    "TOPK.ADD top a b a c a d",
+    "TDIGEST.CREATE digest COMPRESSION 20",
+    "TDIGEST.ADD digest 1 2 2 3 3 3 9",
 ]
 LATER = [
     "JSON.SET j:1 $.text '\"later\"'",
@@ -65,6 +73,13 @@ LATER = [
     "JSON.DEL j:text",
     "FT.SUGADD s help 1 INCR",
     "FT.SUGDEL s hello",
+    "BF.MADD bloom x y",
+    "CF.DEL cuckoo a",
+    "CMS.INCRBY counts b 7",
+    "CMS.MERGE counts 1 counts WEIGHTS 2",
+    "TOPK.INCRBY top d 9",
+    "TDIGEST.ADD digest 100 200",
+    "TDIGEST.MERGE digests 1 digest",
     "FT.CREATE late PREFIX 1 a: SCHEMA n NUMERIC",
     "FT.DICTADD numbers two",
     "FT.SYNUPDATE words g1 lad",
@@ -87,6 +102,13 @@ QUERIES = [
     ("vectors", "*"),
     ("document_vectors", "*=>[KNN 2 @v $q]"),
 ]
+SKETCHES = {
+    b"MBbloom--": ["BF.INFO", "BF.DEBUG", "BF.MEXISTS a b x z", "BF.SCANDUMP 1"],
+    b"MBbloomCF": ["CF.INFO", "CF.COUNT a", "CF.MEXISTS b z", "CF.SCANDUMP 1"],
+    b"CMSk-TYPE": ["CMS.INFO", "CMS.QUERY a b z"],
+    b"TopK-TYPE": ["TOPK.INFO", "TOPK.LIST WITHCOUNT", "TOPK.COUNT a d z"],
+    b"TDIS-TYPE": ["TDIGEST.MIN", "TDIGEST.QUANTILE 0 0.5 1", "TDIGEST.RANK 2 3 200"],
+}
 DEFINING = ("index_options", "index_definition", "attributes", "stopwords_list")
 
 
@@ -118,6 +140,9 @@ def state(client: redis.Redis) -> dict:
         found[name] = [kind, client.execute_command("PEXPIRETIME", name)]
         if kind == b"ReJSON-RL":
             found[name].append(json.loads(client.execute_command("JSON.GET", name)))
+        for line in SKETCHES.get(kind, []):
+            command, *words = line.split(" ")
+            found[name].append(client.execute_command(command, name, *words))
     for start in ("h", "x"):
         found["suggested", start] = answer(client, "FT.SUGGET", "s", start, "WITHSCORES", "WITHPAYLOADS")
     found["suggested", "Ü"] = answer(client, "FT.SUGGET", "s", "Ü")

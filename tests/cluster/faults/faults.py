@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +18,9 @@ from pathlib import Path
 import redis
 
 from harness.cluster import Node
+from harness.server import Server, binary
 
-from .world import World, until
+from .world import COMES_WITHIN, OPTIONS, World, until
 
 ALL: list[Callable[[World], None]] = []
 HOUR = 3600
@@ -321,6 +325,112 @@ def disk_of_follower_full(world: World) -> None:
         world.progress()
     for filling in fillings:
         filling.unlink()
+
+
+# ---- the life of a cluster
+
+
+def emptied(world: World, node: Node) -> None:
+    """Its disk is a new one."""
+    for path in Path(node.data).iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@fault
+def node_joins_and_is_killed(world: World) -> None:
+    """One with an empty folder copies the home, and is killed within the copy or behind it; the next start goes on or begins anew."""
+    joining = world.followers()[0]
+    world.kill(joining)
+    emptied(world, joining)
+    for seconds in (0.05, 0.3, 1.0):
+        started = threading.Thread(target=begin, args=(joining,), daemon=True)
+        started.start()
+        time.sleep(seconds)
+        joining.kill()
+        started.join(60)
+        world.progress()
+    world.start(joining)
+
+
+def begin(node: Node) -> None:
+    with contextlib.suppress(RuntimeError):
+        node.start()
+
+
+def killed_after(seconds: float, words: list[str]) -> None:
+    """A command that is killed on its way, if it takes as long."""
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+
+
+def ended(world: World) -> Node:
+    """All nodes stop, and the cluster ends at the home: that node is returned. The command is killed on its way. Nothing is acknowledged
+    from then on."""
+    last = world.home()
+    for node in world.followers():
+        world.kill(node)
+    world.progress()
+    # A killed node is away after ten seconds.
+    until(lambda: sum(one["is_running"] for one in json.loads(last.ask("/admin/v1/cluster"))["nodes"]) == 1, "it is alone")
+    world.kept_running.discard(last)
+    last.stop()
+    for seconds in (0.05, 0.2):
+        killed_after(seconds, last.end_words())
+
+    def has_ended() -> bool:
+        done = last.end_cluster()
+        return done.returncode == 0 or "is of no cluster" in done.stderr
+
+    until(has_ended, "the cluster has ended")
+    return last
+
+
+def founded(world: World, founder: Node) -> None:
+    """The folder of a server founds the next cluster, with kills on its way; writes go on before the other nodes join."""
+    for seconds in (0.1, 0.5):
+        started = threading.Thread(target=begin, args=(founder,), daemon=True)
+        started.start()
+        time.sleep(seconds)
+        founder.kill()
+        started.join(60)
+    world.start(founder)
+    world.progress()
+    for node in world.nodes:
+        if node is not founder:
+            world.start(node)
+
+
+@fault
+def cluster_is_founded_anew(world: World) -> None:
+    """The cluster ends, and its data found the next. The other nodes join with what they have of the cluster before."""
+    founded(world, ended(world))
+
+
+@fault
+def cluster_is_founded_with_a_restored_backup(world: World) -> None:
+    """The cluster ends, its data go into a backup of a server, and what is restored from it founds the next, which empty nodes join. The
+    backup and the restore are killed on their way too."""
+    last = ended(world)
+    backup = world.folder / "backup"
+    server = Server("always", data=last.data, host=last.host, root_key=last.root_key, prefix=last.machine.prefix, options=OPTIONS, listeners=["http"])
+    with server:
+        taking = [binary(), "backup", "--server", f"{last.host}:{server.http_port}", "--key", last.root_key, "--to", str(backup)]
+        for seconds in (0.05, 0.2):
+            killed_after(seconds, taking)
+        subprocess.run(taking, check=True, capture_output=True, timeout=COMES_WITHIN)
+    restoring = [binary(), "restore", "--from", str(backup), "--data", last.data]
+    for seconds in (0.05, 0.2):
+        emptied(world, last)
+        killed_after(seconds, restoring)
+    emptied(world, last)
+    subprocess.run(restoring, check=True, capture_output=True, timeout=COMES_WITHIN)
+    shutil.rmtree(backup)
+    for node in world.nodes:
+        if node is not last:
+            emptied(world, node)
+    founded(world, last)
 
 
 # ---- etcd as an operator treats it

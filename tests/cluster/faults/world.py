@@ -22,7 +22,8 @@ COMES_WITHIN = 60.0
 RESUMES_WITHIN = 60.0
 # Logs in small pieces, so that a full disk is soon noticed, and few of them.
 OPTIONS = ["--log-segment-bytes", "2097152", "--log-retention-bytes", "33554432", "--dynamodb-access-keys", "test:test"]
-DISK_MEGABYTES = 192
+# Room for what a long run writes, and for a checkpoint of it.
+DISK_MEGABYTES = 512
 MUCH_BYTES = 1 << 19
 
 

@@ -196,6 +196,35 @@ def test_a_connection_over_http_is_kept(cluster):
     cluster.at_one_home(is_kept)
 
 
+def test_a_client_over_http_that_ends_its_side_is_noticed_at_the_home(cluster):
+    """The node that passed a subscription on did not look at the client while its answer was streamed: at the home the subscription of a client
+    that had gone stayed for ever, with its connection, and PUBLISH counted it. A client that ends its side alone still gets its answers."""
+    one = "POST /{} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer dev\r\naccept: {}\r\ncontent-length: 0\r\n\r\n"
+
+    def subscribed(home) -> int:
+        return int(redis.Redis(port=home.port).pubsub_numsub("ends")[0][1])
+
+    def is_noticed():
+        home, node = cluster.home(), cluster.others()[0]
+        for closes in (True, False):
+            with socket.create_connection(("127.0.0.1", node.http_port), 60) as client:
+                client.sendall(one.format("subscribe/ends", "text/event-stream").encode())
+                until(lambda: subscribed(home) == 1, "it is subscribed")
+                if closes:
+                    client.close()
+                else:
+                    client.shutdown(socket.SHUT_WR)
+                until(lambda: subscribed(home) == 0, "it is noticed")
+        with socket.create_connection(("127.0.0.1", node.http_port), 60) as client:
+            # The second is there while the first is answered.
+            client.sendall((one.format("set/ends/1", "*/*") + one.format("get/ends", "*/*")).encode())
+            client.shutdown(socket.SHUT_WR)
+            received = b"".join(iter(partial(client.recv, 65536), b""))
+            assert received.count(b'{"result":"OK"}') == 1 and received.endswith(b'{"result":"1"}'), received
+
+    cluster.at_one_home(is_noticed)
+
+
 def test_a_client_of_http_0_is_answered_as_it_knows(cluster):
     def is_answered():
         with socket.create_connection(("127.0.0.1", cluster.others()[0].http_port), 60) as client:
@@ -344,12 +373,14 @@ def test_a_node_that_starts_waits_for_etcd(cluster):
 
     def says_so(node):
         with contextlib.suppress(OSError):
-            return ask(node.fixed_http_port, "/healthz") == (200, "ok: waiting for etcd, which does not answer\n")
+            status, text = ask(node.fixed_http_port, "/healthz")
+            return status == 200 and text.startswith("ok: waiting for etcd at ") and text.endswith(", which does not answer\n")
 
     for node in (waiting, stopped):
         until(partial(says_so, node), f"{node.name} says what it waits for")
     for path in ("/readyz", "/healthz/home", "/get/key"):
-        assert ask(waiting.fixed_http_port, path) == (503, "waiting for etcd, which does not answer\n")
+        status, text = ask(waiting.fixed_http_port, path)
+        assert status == 503 and text.startswith("waiting for etcd at "), text
     assert stopped.stop() == 0
     assert waiting.alive()
 

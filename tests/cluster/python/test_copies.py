@@ -100,7 +100,7 @@ class Gate:
                 line += caller.recv(1)
             node.sendall(line)
             threading.Thread(target=self.pass_on, args=(caller, node), daemon=True).start()
-            self.pass_on(node, caller, limit=1 << 20 if line.endswith(b" copy\n") else None)
+            self.pass_on(node, caller, limit=1 << 20 if line.endswith(b" copy 0\n") else None)
 
     def pass_on(self, source, target, limit=None):
         passed = 0

@@ -22,7 +22,7 @@ def test_a_node_that_is_not_home_takes_nothing_that_was_passed_on(cluster):
 
     def answer(node):
         with socket.create_connection(("127.0.0.1", node.node_port), 60) as link:
-            link.sendall(f"quartet 1 {id} forward redis 127.0.0.1:9\n".encode())
+            link.sendall(f"quartet 1 {id} forward redis 127.0.0.1:9 0\n".encode())
             link.settimeout(60)
             return link.makefile("rb").readline()
 

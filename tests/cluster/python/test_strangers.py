@@ -52,16 +52,16 @@ def test_a_stranger_at_the_port_of_a_node_learns_nothing(tmp_path):
                 context.load_cert_chain(made.certificate, made.key)
             return context
 
-        asks = f"quartet 1 {id} take-over\n".encode()
-        unknown = f"quartet 1 {'0' * 32} take-over\n".encode()
+        asks = f"quartet 1 {id} take-over 0\n".encode()
+        unknown = f"quartet 1 {'0' * 32} take-over 0\n".encode()
         term = cluster.term()
         for context, line in ((shows(None), asks), (shows(other), asks), (shows(own), unknown), (shows(own), b"PING\r\n"), (shows(own), b"x" * 1000)):
             assert heard(context, line) == b""
         # In clear text nothing comes back but an alert of TLS.
         assert b"ok" not in heard(None, asks)
         # The same words by a node of the cluster.
-        assert heard(shows(own), f"quartet 1 {id} watch\n".encode()) == b"ok\n"
-        assert heard(shows(own), f"quartet 1 {id} nonsense\n".encode()) == b"no unknown verb\n"
+        assert heard(shows(own), f"quartet 1 {id} watch 0\n".encode()) == b"ok\n"
+        assert heard(shows(own), f"quartet 1 {id} nonsense\n".encode()) == b"no unknown request\n"
         assert cluster.term() >= term
 
         # A node of another authority copies nothing, and is not heard.

@@ -8,8 +8,11 @@ import json
 import time
 import uuid
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 from harness.dynamodb import connect
+from harness.server import Server
 
 pytestmark = pytest.mark.quartet_only
 
@@ -225,3 +228,31 @@ def test_a_replica_of_its_own_region_is_no_replica(dynamodb, name):
         dynamodb.update_table(TableName=name, ReplicaUpdates=[{"Create": {"RegionName": "us-east-1"}}])
     assert refused.value.response["Error"]["Code"] == "ValidationException"
     assert described(dynamodb, name).get("Replicas", []) == []
+
+
+def test_the_key_of_encrypted_tables_is_described(dynamodb, name):
+    """The provider resolves `alias/aws/dynamodb` for `server_side_encryption`, by the endpoint that the block names for `kms`.
+
+    The page named this server for it, and the server answered UnknownOperationException.
+    """
+    endpoint = dynamodb.meta.endpoint_url
+    keys = boto3.client("kms", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+    known = keys.describe_key(KeyId="alias/aws/dynamodb")["KeyMetadata"]
+    assert (known["KeyManager"], known["KeyState"], known["Enabled"]) == ("AWS", "Enabled", True)
+    create(dynamodb, name)
+    assert described(dynamodb, name)["SSEDescription"]["KMSMasterKeyArn"] == known["Arn"]
+    for id in (known["Arn"], known["KeyId"], known["Arn"].replace(f"key/{known['KeyId']}", "alias/aws/dynamodb")):
+        assert keys.describe_key(KeyId=id)["KeyMetadata"]["Arn"] == known["Arn"]
+    with pytest.raises(keys.exceptions.NotFoundException):
+        keys.describe_key(KeyId="alias/mine")
+
+
+def test_a_request_about_keys_is_signed_for_their_service():
+    """Its scope names `kms`; a request on tables under that scope, or the other way round, is refused."""
+    access, secret = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+    with Server(options=["--dynamodb-access-keys", f"{access}:{secret}"]) as server:
+        options = {"endpoint_url": f"http://127.0.0.1:{server.dynamodb_port}", "region_name": "us-east-1", "aws_access_key_id": access}
+        assert boto3.client("kms", **options, aws_secret_access_key=secret).describe_key(KeyId="alias/aws/dynamodb")
+        with pytest.raises(ClientError):
+            boto3.client("kms", **options, aws_secret_access_key=secret + "x").describe_key(KeyId="alias/aws/dynamodb")
+        assert boto3.client("dynamodb", **options, aws_secret_access_key=secret).list_tables()["TableNames"] == []

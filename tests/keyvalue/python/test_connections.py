@@ -127,6 +127,25 @@ def greeting(credential: bytes) -> bytes:
     return b"QuartKV1" + struct.pack("<IIBH", 23 + len(credential), 0, 1, 1) + bytes(16) + credential
 
 
+def test_a_root_key_with_any_characters_is_carried_by_the_cluster_file(fdb, tmp_path):
+    """The server wrote no cluster file for such a key, and a warning: clients of FoundationDB could not come in at all."""
+    key = "it's a pass-word: über @ home"
+    listeners = {"listeners": ["keyvalue"], "root_key": key, "data": str(tmp_path / "data")}
+    with Server(**listeners) as server:
+        file = tmp_path / "data" / "fdb.cluster"
+        assert re.fullmatch(r"quartet:hex_[0-9a-f]+@127\.0\.0\.1:\d+\n", file.read_text())
+        database = fdb.open(str(file))
+        database[b"here"] = b"1"
+        assert database[b"here"] == b"1"
+        wrong = tmp_path / "wrong.cluster"
+        wrong.write_text(re.sub("hex_..", "hex_00", file.read_text()))
+        other = fdb.open(str(wrong)).create_transaction()
+        other.options.set_timeout(2000)
+        with pytest.raises(fdb.FDBError):
+            other[b"here"].wait()
+        assert server.alive()
+
+
 def test_wrong_credentials_wait_longer_each_time(tmp_path):
     port = free_port()
     command = [binary(), "serve", "--data", str(tmp_path / "data"), "--listen-keyvalue", f"127.0.0.1:{port}"]

@@ -7,11 +7,16 @@ GetMappedRange", its header (112 bytes a row), and its own tests for serializabi
 from __future__ import annotations
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import POINTER, c_char_p, c_int, c_uint8, c_void_p
 
 import pytest
+from harness.memory_bounds import BUDGET, GROUP, MIB, Watch, control_group, until
+
+from .conftest import KeyValueServer
 
 WANT_ALL, EXACT = -2, 0
+KEPT = 56 * MIB
 
 
 class Bytes(ctypes.Structure):
@@ -233,3 +238,32 @@ def test_the_status_of_a_client_is_read_as_a_key_or_as_a_value(fdb, database):
     library.fdb_future_get_value(c_void_p(future), ctypes.byref(present), ctypes.byref(start), ctypes.byref(length))
     assert present.value == 1 and b'"Healthy":true' in ctypes.string_at(start, length.value)
     library.fdb_future_destroy(c_void_p(future))
+
+
+@pytest.mark.quartet_only
+@pytest.mark.slow
+def test_many_at_once_fit_into_the_memory_of_the_server(fdb, mapped):
+    """Each call reads as many ranges as there are entries; 24 clients ask for all of 27 MB at once, forwards and backwards."""
+    server = KeyValueServer(options=("--memory-bytes", str(BUDGET))).start()
+    with control_group(server):
+        database, pack = fdb.open(server.cluster_file), fdb.tuple.pack
+        for start in range(0, 300, 50):
+            transaction = database.create_transaction()
+            for number in range(start, start + 50):
+                transaction[pack(("index", number))] = b""
+                transaction[pack(("record", number, 0))] = b"v" * 90_000
+            transaction.commit().wait()
+        at_rest = server.anonymous_bytes()
+
+        def ask(client: int) -> int:
+            transaction, read_bytes = database.create_transaction(), 0
+            for number in range(4):
+                rows, _ = mapped(transaction, pack(INDEX), pack(("record", "{K[1]}", "{...}")), reverse=bool((client + number) % 2))
+                read_bytes += sum(len(value) for _, _, (_, _, records) in rows for _, value in records)
+            return read_bytes
+
+        with Watch(server) as watch, ThreadPoolExecutor(24) as clients:
+            assert all(read_bytes >= 4 * 90_000 for read_bytes in clients.map(ask, range(24)))
+            assert server.alive() and watch.most < GROUP, watch.most >> 20
+            assert watch.served > 10 and watch.thread.is_alive()
+        until(lambda: server.anonymous_bytes() < at_rest + KEPT)

@@ -96,6 +96,42 @@ def test_keys_that_tools_and_layers_read(fdb, database, keyvalue_server):
     assert caught.value.code == OUTSIDE
 
 
+def test_the_status_has_what_exporters_read(fdb, database, keyvalue_server):
+    """`workload`, `latency_probe` and `processes`, by the names of the original's status; counts are of what was done, and nothing is invented."""
+
+    def cluster() -> dict:
+        return json.loads(bytes(database[b"\xff\xff/status/json"]))["cluster"]
+
+    before = cluster()["workload"]
+    for number in range(20):
+        database[b"key%d" % number] = b"x" * 100
+        assert database[b"key%d" % number] == b"x" * 100
+    mine, theirs = database.create_transaction(), database.create_transaction()
+    mine[b"key1"].wait()
+    mine[b"other"] = theirs[b"key1"] = b"changed"
+    theirs.commit().wait()
+    with pytest.raises(fdb.FDBError):
+        mine.commit().wait()
+    described = cluster()
+    after = described["workload"]
+
+    def rose(group: str, name: str) -> int:
+        return after[group][name]["counter"] - before[group][name]["counter"]
+
+    assert (rose("transactions", "committed"), rose("transactions", "conflicted")) == (21, 1)
+    # A transaction that only writes asks for no read version, and counts as committed only.
+    assert rose("transactions", "started") >= 21 and rose("operations", "writes") == 21
+    assert rose("operations", "reads") >= 21 and rose("bytes", "read") >= 2100 and rose("bytes", "written") >= 2100
+    assert after["operations"]["reads"]["hz"] >= 0
+    probe = described["latency_probe"]
+    assert set(probe) >= {"transaction_start_seconds", "immediate_priority_transaction_start_seconds", "read_seconds", "commit_seconds"}
+    assert all(0 <= seconds < 60 for seconds in probe.values())
+    (process,) = described["processes"].values()
+    assert process["address"] == keyvalue_server.keyvalue_address and process["network"]["current_connections"] >= 1
+    assert {role["role"] for role in process["roles"]} >= {"coordinator", "storage", "log"}
+    assert described["connection_string"].endswith(f"@{keyvalue_server.keyvalue_address}") and described["full_replication"] is True
+
+
 def test_a_cut_frame_does_nothing(fdb, raw, database, keyvalue_server):
     """Any part of a commit, and then the end of the connection, or nothing more while others go on."""
     whole = wire.frame(1, wire.COMMIT, wire.commit([(wire.SET, b"cut", b"value")]))

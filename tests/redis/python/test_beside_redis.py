@@ -9,6 +9,7 @@ Commands that pick at random are left out, and so are relative deadlines, becaus
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -149,11 +150,20 @@ def test_random_commands_answer_as_redis_does(server, redis_server, seed):
     compare(server.port, redis_server.port, seed, rounds=40, steps=150)
 
 
+def cut(arguments: list[bytes], looking: Connection, is_queued: bool) -> None:
+    """A group has read at most as many entries as the stream has ever had, since Redis 8.2.2; 7.0 keeps any number."""
+    place = arguments.index(b"ENTRIESREAD") + 1
+    if re.fullmatch(rb"\d+", arguments[place]):
+        info = None if is_queued else looking.do("XINFO", "STREAM", arguments[2])
+        added = info["entries-added"] if isinstance(info, dict) else 0
+        arguments[place] = str(min(int(arguments[place]), added)).encode()
+
+
 def compare(port: int, redis_port: int, seed: int, rounds: int, steps: int) -> None:
     rng, choices = random.Random(seed), templates()
     for _ in range(rounds):
-        with Connection(port, 2 + seed % 2) as ours, Connection(redis_port, 2 + seed % 2) as theirs:
-            both = (ours, theirs)
+        with Connection(port, 2 + seed % 2) as ours, Connection(redis_port, 2 + seed % 2) as theirs, Connection(redis_port, 3) as looking:
+            both, is_queued = (ours, theirs), False
             # Few templates at a time, so that a round stays with a few kinds and goes deep.
             chosen = rng.sample(choices, 40)
             history = []
@@ -168,6 +178,9 @@ def compare(port: int, redis_port: int, seed: int, rounds: int, steps: int) -> N
                     history.append(create)
                     for connection in both:
                         connection.do(*create)
+                elif name == "XGROUP" and b"ENTRIESREAD" in arguments:
+                    cut(arguments, looking, is_queued)
+                is_queued = name == "MULTI" or (is_queued and name not in ("EXEC", "DISCARD"))
                 history.append(arguments)
                 answers = [comparable(name, connection.do(*arguments)) for connection in both]
                 assert same(name, *answers), story(history, *answers)

@@ -26,7 +26,8 @@ ABSENT = "not in the table"
 WAITS_IN_SCRIPTS = "7.4 lets scripts call it, without waiting"
 OPTION_OF_7_2 = "an argument more since 7.2"
 NEEDS_MEMORY = "as in 7.4: it is refused without memory, 8.2 lets it"
-AS_WAIT_IS = "as WAIT of 7.0: no script may call it"
+AS_IN_8_2 = "as in 8.2.3; 7.0 says otherwise"
+TIPS_OF_8_2 = "acl|deluser acl|save acl|setuser client|setname config|resetstat config|rewrite latency|reset msetnx randomkey scan".split()
 OURS = "subcommands of ours, or of versions that are not beside"
 LATER_OPTIONS = "options of Redis 8.4 and Valkey too"
 
@@ -37,16 +38,15 @@ DIFFERENCES = {
     **{(name, "arity"): OPTION_OF_7_2 for name in ("zrank", "zrevrank")},
     **{(name, "arity"): "7.4 accepts a request of one word, as PING" for name in ("command|getkeys", "command|getkeysandflags")},
     **{(name, "flags"): "refused in MULTI" for name in ("replicaof", "slaveof")},
-    **{(name, "subcommands"): OURS for name in ("acl", "client", "latency", "module", "script")},
+    **{(name, "subcommands"): OURS for name in ("acl", "client", "cluster", "module", "script")},
     **{(name, "flags"): NEEDS_MEMORY for name in ("hexpire", "hexpireat", "hpexpire", "hpexpireat")},
-    ("waitaof", "flags"): AS_WAIT_IS,
-    ("waitaof", "categories"): AS_WAIT_IS,
+    ("wait", "flags"): WAITS_IN_SCRIPTS,
+    ("wait", "categories"): "in @blocking since 7.2",
+    **{(name, "tips"): AS_IN_8_2 for name in TIPS_OF_8_2},
+    **{(name, "flags"): AS_IN_8_2 for name in ("cluster|shards", "cluster|slots")},
     ("client|pause", "since"): "as 8.2 says; 2.9.50 was a development version",
-    ("failover", ABSENT): "one server: there is no replica to take over",
-    ("latency|graph", ABSENT): "LATENCY HISTORY has the numbers",
-    ("restore-asking", ABSENT): "of a cluster's own conversation",
+    ("restore-asking", "flags"): "without slots there is nothing to ask for",
     **{(name, ABSENT): "modules are not loaded" for name in ("module|load", "module|loadex", "module|unload")},
-    **{(name, ABSENT): "only with a cluster" for name in ("cluster|myshardid", "cluster|slot-stats")},
     ("client|list", "arguments"): LATER_OPTIONS,
     ("geosearch", "arguments"): LATER_OPTIONS,
     ("geosearchstore", "arguments"): LATER_OPTIONS,

@@ -25,6 +25,7 @@ def check(port: int) -> None:
         assert connection.do("PEXPIRETIME", "bike:2") == 4_000_000_000_000
         assert connection.do("TYPE", "bike:1") == "ReJSON-RL" and connection.do("TYPE", "models") == "trietype0"
         assert connection.do("FT.SUGGET", "models", "ho", "WITHPAYLOADS") == ["Hopper", None, "hop", "more"]
+        assert connection.do("TYPE", "filter") == "MBbloom--" and connection.do("TYPE", "sketch") == "CMSk-TYPE"
         assert sorted(connection.do("FT._LIST")) == ["bikes", "texts"]
         assert sorted(connection.do("FT.DICTDUMP", "brands")) == ["hopper", "quaker"]
         until(lambda: connection.do("FT.SEARCH", "shop", "@kind:{road} @price:[0 1000]", "NOCONTENT") == [1, "bike:1"])
@@ -35,7 +36,7 @@ def check(port: int) -> None:
 @pytest.mark.quartet_only
 def test_a_file_of_redis_stack_is_imported_and_exported(server, tmp_path):
     output = run_import(FILE, server, code=REJECTED)
-    for told in ('"filter": a Bloom filter', '"sketch": a count-min sketch', 'FT.CREATE "basque"', "rejected 3"):
+    for told in ('FT.CREATE "basque"', "rejected 1"):
         assert told in output, output
     check(server.port)
     run([binary(), "export", "redis", "--from", url(server), "--to", tmp_path / "written.rdb"])

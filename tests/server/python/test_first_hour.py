@@ -112,6 +112,24 @@ def test_an_import_to_a_dead_port_ends_at_once_in_one_line(tmp_path):
         assert not (tmp_path / "quartet-import.journal").exists()
 
 
+def test_so_do_imports_of_keys(tmp_path):
+    """One waited for its server as a client of FoundationDB does, and no signal ended it; the other named the target as the source."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    (tmp_path / "dead.cluster").write_text(f"quartet:dev@{address}\n")
+    (tmp_path / "in").write_text('{"key":"YQ==","value":""}\n')
+    for words, told in (
+        (["import", "keyvalue", "--from", "in", "--cluster-file", "dead.cluster"], f"{address} cannot be reached"),
+        (["export", "keyvalue", "--to", "out", "--cluster-file", "dead.cluster"], f"{address} cannot be reached"),
+        (["export", "keyvalue", "--to", "out", "--cluster-file", "none.cluster"], "there is no cluster file"),
+        (["import", "redis", "--from", "in", "--to", f"redis://{address}"], f"the target: connecting to redis://{address}"),
+    ):
+        refused = run(*words, cwd=tmp_path)
+        assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1 and told in refused.stderr, refused.stderr
+        assert refused.stderr.count("the source") == 0
+
+
 def test_a_database_is_deleted_only_if_that_is_meant():
     with Server() as server:
         own = ("admin", "--server", f"127.0.0.1:{server.http_port}")

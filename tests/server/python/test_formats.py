@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import xxhash
 
 import formats
 from formats import contents, dissect
@@ -56,10 +57,20 @@ def test_an_old_directory_is_sound_and_shows_what_was_written(fixture):
 
 
 def keys_of_redis(rows: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Those of database 0 by name. A row's key has four bytes of a hash, then the name's last three bytes, then those before them."""
+    """Those of database 0 by name."""
     prefix = b"\0\1\1K\0"
-    places = {key[len(prefix) + 4 :]: value for key, value in rows.items() if key.startswith(prefix)}
-    return {place[3:] + place[:3]: value for place, value in places.items()}
+    return {name_of(key[len(prefix) :]): value for key, value in rows.items() if key.startswith(prefix)}
+
+
+def name_of(place: bytes) -> bytes:
+    """The name of a key: its last seven bytes are in front, with a hash of the others, as `places.rs` draws it."""
+    if len(place) < 7:
+        return place
+    tail, stem = int.from_bytes(place[4:7]), place[7:]
+    head = int.from_bytes(place[:4]) - xxhash.xxh3_64_intdigest(stem) & 0xFFFF_FFFF
+    lower = [tail >> shift & 0x7F for shift in (17, 10, 3)]
+    top = [tail >> shift & 1 for shift in (2, 1, 0)]
+    return stem + head.to_bytes(4) + bytes(low | bit << 7 for low, bit in zip(lower, top, strict=True))
 
 
 def test_the_drawings_of_the_formats_are_true(fixture):

@@ -284,5 +284,17 @@ def test_slow_requests_of_every_layer_are_logged_with_their_shape_and_without_va
         assert any("eval 2, ? 1" in line for line in lines("rest"))
         shapes = [line.split("shape=")[1] for layer in ("redis", "fauna", "rest") for line in lines(layer)]
         assert not any("hidden" in shape for shape in shapes)
+        # The API has them too, the newest first.
+        api = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+        api.request("GET", "/admin/v1/slow-requests", headers={"Authorization": "Bearer dev"})
+        described = json.load(api.getresponse())
+        latest = described["slow_requests"]
+        assert described["slower_than_milliseconds"] == 1 and {row["layer"] for row in latest} >= {"redis", "fauna", "dynamodb", "rest"}
+        assert all(row["milliseconds"] >= 1 and row["database"] == "default" for row in latest)
+        # A shape of DynamoDB names its tables.
+        assert not any("hidden" in row["shape"].replace('"hidden"', "") for row in latest)
+        assert [row["at_seconds"] for row in latest] == sorted((row["at_seconds"] for row in latest), reverse=True)
+        api.request("GET", "/admin/v1/slow-requests")
+        assert api.getresponse().status == 401
     finally:
         server.close()

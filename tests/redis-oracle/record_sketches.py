@@ -1,0 +1,363 @@
+"""Records what the original answers to commands about sketches.
+
+Writes crates/redis-sketches/testdata/sketches.jsonl: each command with its reply as the tests of the layer show it, in RESP2 and RESP3, and
+the payloads that DUMP gives for the keys they leave. `python record_sketches.py`, with PYTHONPATH=tests.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from oracle import Oracle
+from record_vector_sets import Connection, words_of
+
+from harness.server import free_port
+
+COMMANDS = Path(__file__).resolve().parents[2] / "crates/redis-sketches/testdata/sketches.jsonl"
+# A line that starts with = is asked in both protocols; it changes nothing.
+COMMAND_LINES = """
+SET plain text
+bf.add
+BF.ADD b
+BF.ADD b x y
+BF.RESERVE b
+BF.RESERVE b x 100
+BF.RESERVE b 0 100
+BF.RESERVE b 1 100
+BF.RESERVE b -0.1 100
+BF.RESERVE b inf 100
+BF.RESERVE b nan 100
+BF.RESERVE b 1e-400 100
+BF.RESERVE b 5e-324 100
+BF.RESERVE b 0.01 x
+BF.RESERVE b 0.01 0
+BF.RESERVE b 0.01 -1
+BF.RESERVE b 0.01 9223372036854775808
+BF.RESERVE b 0.01 10 EXPANSION
+BF.RESERVE b 0.01 10 EXPANSION x
+BF.RESERVE b 0.01 10 EXPANSION 0
+BF.RESERVE b 0.01 10 EXPANSION 2 NONSCALING
+BF.RESERVE b 0.01 10 a b c d
+BF.RESERVE plain 0.01 10
+BF.RESERVE b 0.01 10 EXPANSION 3
+BF.RESERVE b 0.01 10
+BF.MADD b a b c d e f g h
+BF.MADD b a b i j k l m n o p q r s t u v w x y z
+BF.ADD b a
+BF.ADD b new
+=BF.EXISTS b a
+=BF.EXISTS b nothing
+=BF.EXISTS absent a
+=BF.EXISTS plain a
+=BF.EXISTS b
+=BF.MEXISTS b a nothing z
+=BF.MEXISTS b
+=BF.MEXISTS absent a b
+=BF.INFO b
+=BF.INFO b CAPACITY
+=BF.INFO b size
+=BF.INFO b FILTERS
+=BF.INFO b ITEMS
+=BF.INFO b EXPANSION
+=BF.INFO b other
+=BF.INFO b ITEMS x
+=BF.INFO absent
+=BF.INFO plain
+=BF.CARD b
+=BF.CARD absent
+=BF.CARD plain
+=BF.DEBUG b
+=BF.DEBUG absent
+=BF.SCANDUMP b x
+=BF.SCANDUMP absent 0
+=BF.SCANDUMP plain 0
+=BF.SCANDUMP b 999999
+=BF.SCANDUMP b -5
+BF.ADD plain x
+BF.INSERT n ITEMS
+BF.INSERT n
+BF.INSERT n a ITEMS x
+BF.INSERT n other ITEMS x
+BF.INSERT n NOCREATE ITEMS x
+BF.INSERT n CAPACITY x ITEMS x
+BF.INSERT n CAPACITY 0 ITEMS x
+BF.INSERT n ERROR x ITEMS x
+BF.INSERT n ERROR 1 ITEMS x
+BF.INSERT n ERROR
+BF.INSERT n EXPANSION x ITEMS x
+BF.INSERT n EXPANSION 0 ITEMS x
+BF.INSERT n CAPACITY 3 ERROR 0.001 NONSCALING ITEMS a b c d e f
+=BF.INFO n
+=BF.INFO n EXPANSION
+BF.INSERT n ITEMS a d
+BF.ADD n zz
+BF.LOADCHUNK l x data
+BF.LOADCHUNK l 1 data
+BF.LOADCHUNK l 2 data
+BF.LOADCHUNK b 1 data
+BF.LOADCHUNK b 4 data
+BF.LOADCHUNK b 0 data
+BF.LOADCHUNK b -1 data
+BF.LOADCHUNK b 99999 data
+BF.LOADCHUNK plain 1 data
+BF.LOADCHUNK b 1
+CF.RESERVE c
+CF.RESERVE c x
+CF.RESERVE c 3
+CF.RESERVE c 100 BUCKETSIZE
+CF.RESERVE c 100 BUCKETSIZE x
+CF.RESERVE c 100 BUCKETSIZE 0
+CF.RESERVE c 100 BUCKETSIZE 256
+CF.RESERVE c 100 BUCKETSIZE 60
+CF.RESERVE c 100 MAXITERATIONS 0
+CF.RESERVE c 100 MAXITERATIONS x
+CF.RESERVE c 100 MAXITERATIONS 65536
+CF.RESERVE c 100 EXPANSION x
+CF.RESERVE c 100 EXPANSION -1
+CF.RESERVE c 100 EXPANSION 32769
+CF.RESERVE c 100 other 5
+CF.RESERVE c 100
+CF.RESERVE plain 100
+CF.RESERVE d 8 BUCKETSIZE 2 MAXITERATIONS 5 EXPANSION 3
+=CF.INFO d
+CF.INSERT d ITEMS a b c d e f g h i j k l m n o p
+CF.INSERT d ITEMS a a a a a a a
+=CF.INFO d
+=CF.DEBUG d
+=CF.COUNT d a
+=CF.COUNT d zz
+=CF.COUNT absent a
+=CF.EXISTS d a
+=CF.EXISTS d zzz
+=CF.EXISTS plain a
+=CF.MEXISTS d a zzz b
+=CF.MEXISTS absent a b
+=CF.MEXISTS d
+CF.ADDNX d a
+CF.ADDNX d fresh
+CF.INSERTNX d ITEMS a fresh2
+CF.DEL d a
+CF.DEL d a
+CF.DEL d nothing
+CF.DEL absent a
+CF.DEL plain a
+=CF.INFO d
+CF.COMPACT d
+CF.COMPACT absent
+=CF.INFO d
+CF.RESERVE full 4 EXPANSION 0
+CF.INSERT full ITEMS a b c d e f g
+CF.ADD full x
+CF.ADD full y
+CF.ADD full z
+CF.INSERTNX full ITEMS x y z w v
+=CF.INFO full
+CF.INSERT e
+CF.INSERT e NOCREATE ITEMS x
+CF.INSERT e CAPACITY x ITEMS x
+CF.INSERT e CAPACITY 3 ITEMS x
+CF.INSERT e other ITEMS x
+CF.INSERT e ITEMS
+CF.ADD plain x
+=CF.SCANDUMP d x
+=CF.SCANDUMP d -1
+=CF.SCANDUMP absent 0
+=CF.SCANDUMP c 0
+=CF.SCANDUMP d 99999
+CF.LOADCHUNK l 1 data
+CF.LOADCHUNK l 2 data
+CF.LOADCHUNK l x data
+CF.LOADCHUNK l 0 data
+CF.LOADCHUNK d 1 data
+CF.LOADCHUNK d 99999 data
+CF.LOADCHUNK plain 1 data
+=CF.INFO absent
+CMS.INITBYDIM m
+CMS.INITBYDIM m x 5
+CMS.INITBYDIM m 0 5
+CMS.INITBYDIM m 5 x
+CMS.INITBYDIM m 5 0
+CMS.INITBYDIM m 9223372036854775807 9223372036854775807
+CMS.INITBYDIM plain 5 5
+CMS.INITBYDIM m 20 5
+CMS.INITBYDIM m 20 5
+CMS.INITBYPROB p 0 0.1
+CMS.INITBYPROB p 1 0.1
+CMS.INITBYPROB p x 0.1
+CMS.INITBYPROB p 0.1 0
+CMS.INITBYPROB p 0.1 1
+CMS.INITBYPROB p 0.1 nan
+CMS.INITBYPROB p 0.001 0.01
+=CMS.INFO p
+CMS.INCRBY m
+CMS.INCRBY m a
+CMS.INCRBY m a x
+CMS.INCRBY m a -1
+CMS.INCRBY absent a 1
+CMS.INCRBY plain a 1
+CMS.INCRBY m a 3 b 5 a 1
+CMS.INCRBY m c 4294967295
+CMS.INCRBY m c 1
+CMS.INCRBY m d 4294967296
+=CMS.QUERY m a b c d e
+=CMS.QUERY m
+=CMS.QUERY absent a
+=CMS.QUERY plain a
+=CMS.INFO m
+=CMS.INFO absent
+CMS.INITBYDIM t 20 5
+CMS.INITBYDIM u 20 5
+CMS.INITBYDIM v 21 5
+CMS.INCRBY t a 2 z 9
+CMS.MERGE u
+CMS.MERGE u x t
+CMS.MERGE u 0 t
+CMS.MERGE u 2 t
+CMS.MERGE u 1 t m
+CMS.MERGE u 1 absent
+CMS.MERGE u 1 plain
+CMS.MERGE u 1 v
+CMS.MERGE absent 1 t
+CMS.MERGE u 1 t WEIGHTS
+CMS.MERGE u 1 t WEIGHTS x
+CMS.MERGE u 1 t WEIGHTS 1 2
+CMS.MERGE u 1 t WEIGHTS -1
+CMS.MERGE u 2 t t WEIGHTS 3 -2
+=CMS.QUERY u a z
+CMS.MERGE u 2 t m WEIGHTS 1 9223372036854775807
+CMS.MERGE u 2 u t
+=CMS.QUERY u a z
+=CMS.INFO u
+TOPK.RESERVE k
+TOPK.RESERVE k x
+TOPK.RESERVE k 0
+TOPK.RESERVE k 5 1
+TOPK.RESERVE k 5 0 3 0.9
+TOPK.RESERVE k 5 8 0 0.9
+TOPK.RESERVE k 5 8 3 0
+TOPK.RESERVE k 5 8 3 1.1
+TOPK.RESERVE k 5 8 3 x
+TOPK.RESERVE k 5 8 3 nan
+TOPK.RESERVE plain 5
+TOPK.RESERVE k 3 50 3 1
+TOPK.RESERVE k 3
+TOPK.ADD k
+TOPK.ADD absent a
+TOPK.ADD plain a
+TOPK.ADD k a b a c a d b e b f
+TOPK.INCRBY k g 10 a 2
+TOPK.INCRBY k g
+TOPK.INCRBY k h 0
+=TOPK.QUERY k a b g zz
+=TOPK.QUERY k
+=TOPK.QUERY absent a
+=TOPK.COUNT k a b g zz
+=TOPK.LIST k
+=TOPK.LIST k WITHCOUNT
+=TOPK.LIST k withc
+=TOPK.LIST k other
+=TOPK.LIST absent
+=TOPK.INFO k
+=TOPK.INFO absent
+TOPK.RESERVE default 50
+=TOPK.INFO default
+TDIGEST.CREATE
+TDIGEST.CREATE q COMPRESSION
+TDIGEST.CREATE q COMPRESSION x
+TDIGEST.CREATE q COMPRESSION 0
+TDIGEST.CREATE q COMPRESSION -1
+TDIGEST.CREATE q other 5
+TDIGEST.CREATE plain
+TDIGEST.CREATE q COMPRESSION 20
+TDIGEST.CREATE q
+=TDIGEST.MIN q
+=TDIGEST.MAX q
+=TDIGEST.QUANTILE q 0.5
+=TDIGEST.CDF q 1
+=TDIGEST.RANK q 1
+=TDIGEST.BYRANK q 0 1
+=TDIGEST.TRIMMED_MEAN q 0 1
+=TDIGEST.INFO q
+TDIGEST.ADD q
+TDIGEST.ADD q x
+TDIGEST.ADD q nan
+TDIGEST.ADD q inf
+TDIGEST.ADD q 1 -inf
+TDIGEST.ADD absent 1
+TDIGEST.ADD plain 1
+TDIGEST.ADD q 1 2 2 3 3 3 4 4 4 4 5 5 5 5 5
+=TDIGEST.INFO q
+=TDIGEST.MIN q
+=TDIGEST.MAX q
+=TDIGEST.QUANTILE q 0 0.1 0.5 0.9 1
+=TDIGEST.QUANTILE q 0.9 0.1 1 0
+=TDIGEST.QUANTILE q x
+=TDIGEST.QUANTILE q 1.1
+=TDIGEST.QUANTILE q -0.1
+=TDIGEST.QUANTILE absent 1
+=TDIGEST.CDF q 0 1 2 2.5 3 5 6
+=TDIGEST.CDF q x
+=TDIGEST.RANK q 0 1 2 3 4 5 6 inf -inf
+=TDIGEST.REVRANK q 0 1 2 3 4 5 6
+=TDIGEST.RANK q x
+=TDIGEST.BYRANK q 0 1 5 14 15 100
+=TDIGEST.BYREVRANK q 0 1 5 14 15 100
+=TDIGEST.BYRANK q -1
+=TDIGEST.BYRANK q x
+=TDIGEST.TRIMMED_MEAN q 0.1 0.9
+=TDIGEST.TRIMMED_MEAN q 0 1
+=TDIGEST.TRIMMED_MEAN q 0.9 0.1
+=TDIGEST.TRIMMED_MEAN q x 1
+=TDIGEST.TRIMMED_MEAN q 0 x
+=TDIGEST.TRIMMED_MEAN q -1 1
+TDIGEST.CREATE r
+TDIGEST.ADD r 10 20 30
+TDIGEST.MERGE
+TDIGEST.MERGE to x q
+TDIGEST.MERGE to 0 q
+TDIGEST.MERGE to 3 q r
+TDIGEST.MERGE to 1 absent
+TDIGEST.MERGE to 1 plain
+TDIGEST.MERGE plain 1 q
+TDIGEST.MERGE to 1 to
+TDIGEST.MERGE to 2 q r other
+TDIGEST.MERGE to 2 q r COMPRESSION
+TDIGEST.MERGE to 2 q r COMPRESSION x
+TDIGEST.MERGE to 2 q r
+=TDIGEST.INFO to
+=TDIGEST.QUANTILE to 0 0.5 1
+TDIGEST.MERGE to 1 r OVERRIDE COMPRESSION 50
+=TDIGEST.INFO to
+TDIGEST.MERGE to 1 q
+=TDIGEST.QUANTILE to 0 0.25 0.5 0.75 1
+TDIGEST.RESET to
+TDIGEST.RESET absent
+=TDIGEST.INFO to
+=TYPE b
+=TYPE d
+=TYPE m
+=TYPE k
+=TYPE q
+=OBJECT ENCODING b
+GET b
+"""
+DUMPED = ("b", "n", "d", "full", "m", "k", "q")
+
+
+def main() -> None:
+    port = free_port()
+    with Oracle(port) as oracle:
+        connections = {"resp2": Connection(port, 2), "resp3": Connection(port, 3)}
+        lines = []
+        for line in COMMAND_LINES.strip().splitlines():
+            words = words_of(line.removeprefix("="))
+            protocols = ["resp2", "resp3"] if line.startswith("=") else ["resp2"]
+            lines.append({"command": words} | {name: connections[name].call(words) for name in protocols})
+        for key in DUMPED:
+            lines.append({"dump": key, "payload": oracle.client.dump(key).hex()})
+        COMMANDS.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+if __name__ == "__main__":
+    main()
