@@ -19,6 +19,7 @@ quartet-log-etcd. Sides take turns, --rounds times; a figure is the median of it
 | both | the same for the home and etcd's leader at once, --both-kills times: p99 <= 4.5 s |
 | leader | kill -9 of etcd's leader: until writes go on, minus the same for bare puts: median <= 0.5 s |
 | sustained | 5 MB/s of values written for --sustained-seconds: etcd's files <= 700 MB, its members' memory <= 1.5 GB, longest time without an acknowledgement <= 2 s |
+| capacity | CPU of each process for a strict read at a node that is not home, 8 and 100 waiting: the home <= 1 us, etcd's members together <= 5 us; p50 of one <= 1.2 of a read at the home. Also as `--part capacity` |
 | added | a node is added beside 2 MB/s of writes and --gigabytes of data: it catches up, and writes keep >= 0.5 of their rate |
 
 Rows that were measured earlier stay in OUT/cluster.json, each with its commit, date, command and the machine's load when it began and ended.
@@ -41,6 +42,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
+from capacity import capacity
 from harness import resp
 from harness.cluster import Cluster, Node
 from harness.server import ROOT, Server
@@ -369,6 +371,7 @@ ROWS = {
     "leader": kill_leader,
     "sustained": sustained_writes,
     "added": added_node,
+    "capacity": capacity,
 }
 PANELS = {"seconds until writes go on": "share of the kills", "etcd's largest member, MB": "s"}
 COLOURS = ["#1f6fb2", "#c4512d", "#3a8a4d", "#7a5ea8"]
@@ -386,6 +389,12 @@ def measure(name, arguments):
     command = " ".join(["benchmarks/cluster.py", *sys.argv[1:]])
     about = {"commit": commit(), "date": time.strftime("%Y-%m-%d %H:%M"), "etcd": version, "command": command}
     return {"rows": [{**one, "load": load} for one in rows], **about, "plot": plot}
+
+
+def bends(points):
+    """The points without those in the middle of a level stretch, which draw nothing."""
+    ends = zip([None, *points], points, [*points[1:], None])
+    return [point for before, point, after in ends if not (before and after and before[1] == point[1] == after[1])]
 
 
 def drawn(results):
@@ -407,7 +416,7 @@ def drawn(results):
                 points = [(0, 0)] + [(value / longest, (place + 1) / len(values)) for place, value in enumerate(sorted(values))]
             else:
                 points = [(place / longest, value / most) for place, value in enumerate(values)]
-            line = " ".join(f"{x0 + x * width:.1f},{top + height - y * height:.1f}" for x, y in points)
+            line = " ".join(f"{x0 + x * width:.1f},{top + height - y * height:.1f}" for x, y in bends(points))
             parts.append(f'<polyline points="{line}" stroke="{colour}"/>')
         for place, (name, colour) in enumerate(zip(curves, COLOURS)):
             parts.append(f'<text x="{x0 + place % 2 * width // 2}" y="{top + height + 36 + place // 2 * 18}" fill="{colour}">{name}</text>')
@@ -415,10 +424,28 @@ def drawn(results):
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1050 320"><style>{style}</style><rect width="1050" height="320" fill="#fff"/>{"".join(parts)}</svg>\n'
 
 
+def rounded(value):
+    """The value with three digits of each fraction, milliseconds of a duration."""
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def written(value, depth=3):
+    """JSON with a line for each value of the outer levels."""
+    if depth == 0 or not isinstance(value, dict) or not value:
+        return json.dumps(rounded(value))
+    lines = [f"{json.dumps(name)}: {written(part, depth - 1).rstrip()}" for name, part in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quartet", help="the binary; target/dist/quartet if not given")
     parser.add_argument("--measure", help="the program that asks bare etcd; built if not given")
+    parser.add_argument("--part", dest="row", nargs=1, choices=ROWS, default=list(ROWS), help="one row")
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="of each side in a round")
@@ -438,7 +465,7 @@ def main():
         # Another run may have written meanwhile.
         earlier = json.loads(kept.read_text())["results"] if kept.exists() else {}
         results = {known: result if known == name else earlier[known] for known in ROWS if known == name or known in earlier}
-        kept.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+        kept.write_text(written({"machine": machine(), "results": results}))
         rows = [one for result in results.values() for one in result["rows"]]
         (arguments.out / "cluster.md").write_text(report(rows))
         (arguments.out / "cluster.svg").write_text(drawn(results))

@@ -30,6 +30,8 @@ is timed, both sides have to answer the same totals.
 | beside | HSET while there is an index with another prefix: CPU over that without any, <= 1.03; Quartet alone |
 | writers | p99 of SET while long aggregations run one after the other, over that with none: <= 2; Quartet alone |
 | build | p99 of SET and GET while an index over all documents is filled, over that with none: <= 3; Quartet alone |
+| sketches | ADD, EXISTS and their like on filters of 1,000,000, by `redis-benchmark` with 50 connections, without and with pipelines of 16: rate >= 1.0, CPU <= 1.2; bytes of log of a call, <= 300 |
+| series | TS.ADD, TS.RANGE with averages over 5,000 samples, TS.MRANGE over 1,000 series by label: rate >= 1.0; memory of a sample in series of 10,000, <= 1.2 |
 | start | from the start of a killed process to the first right search, beside the original's from an RDB file: <= 0.25; on the ssd engine <= 0.05 and <= 1 s |
 
 A connection has one request outstanding; several connections send together and wait for all. `--long` is 200,000 vectors of a graph and
@@ -37,6 +39,7 @@ four times the data on ssd.
 """
 
 import argparse
+import csv
 import json
 import os
 import random
@@ -56,7 +59,7 @@ sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "redis-oracle"), sys.path
 
 from harness import resp
 from harness.server import Server
-from oracle import Oracle
+from oracle import MODULES, OTHER_MODULES, Oracle
 from storage import limited
 from tables import commit, machine, report, row
 
@@ -160,11 +163,15 @@ class Ours(Side):
 
 
 class Theirs(Side):
+    def __init__(self, name, modules=MODULES):
+        self.modules = modules
+        super().__init__(name)
+
     def make(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        return Oracle(self.port, "--appendonly", "yes", "--appendfsync", "everysec")
+        return Oracle(self.port, "--appendonly", "yes", "--appendfsync", "everysec", modules=self.modules)
 
     def start(self):
         self.server.start()
@@ -814,6 +821,100 @@ def ssd(arguments, sides):
     return rows
 
 
+# What creates each sketch, and the requests on it.
+SKETCHES = {
+    "BF": (["BF.RESERVE", "BF", "0.001", 1_000_000], [["BF.ADD", "BF", "__rand_int__"], ["BF.EXISTS", "BF", "__rand_int__"]]),
+    "CF": (["CF.RESERVE", "CF", 1_000_000], [["CF.ADD", "CF", "__rand_int__"]]),
+    "CMS": (["CMS.INITBYDIM", "CMS", 100_000, 5], [["CMS.INCRBY", "CMS", "__rand_int__", 1]]),
+    "TOPK": (["TOPK.RESERVE", "TOPK", 50, 20_000, 7, "0.9"], [["TOPK.ADD", "TOPK", "__rand_int__"]]),
+    "TDIGEST": (["TDIGEST.CREATE", "TDIGEST", "COMPRESSION", 100], [["TDIGEST.ADD", "TDIGEST", "__rand_int__"]]),
+}
+
+
+def driven(side, request, pipeline, count):
+    """`redis-benchmark` with 50 connections: requests per second, CPU microseconds of the server for each."""
+    options = ["-p", side.port, "-c", 50, "-P", pipeline, "-n", count, "-r", 1_000_000, "--csv"]
+    before = side.cpu_seconds()
+    shown = subprocess.run(["redis-benchmark", *map(str, [*options, *request])], capture_output=True, text=True, check=True).stdout
+    return float(list(csv.DictReader(shown.splitlines()))[-1]["rps"]), (side.cpu_seconds() - before) / count * 1e6
+
+
+def in_turn(arguments, sides, what, drive, cpu_bar=None):
+    """The rates of both sides, and their CPU if that has a bar."""
+    rounds = [[drive(side) for side in sides] for _ in range(arguments.rounds)]
+    rows = []
+    for at, figure, bar, kind in ((0, "requests/s", 1.0, "at least"), (1, "CPU us each", cpu_bar, "at most"))[: 1 if cpu_bar is None else 2]:
+        ours, theirs = (statistics.median(figures[side][at] for figures in rounds) for side in range(2))
+        ratio = statistics.median(ours[at] / theirs[at] for ours, theirs in rounds)
+        rows.append(row(f"{what}, {figure}", f"{ours:,.1f}", f"{theirs:,.1f}", ratio, bar, kind))
+    return rows
+
+
+def sketches(arguments, sides):
+    rows, requests = [], int(20_000 * arguments.seconds)
+    for reserve, calls in SKETCHES.values():
+        for side in sides:
+            side.do(*reserve)
+        for call in calls:
+            for pipeline in (1, 16):
+                drive = lambda side: driven(side, call, pipeline, requests * pipeline // 2)  # noqa: B023
+                rows += in_turn(arguments, sides, f"{call[0]}, pipelines of {pipeline}", drive, 1.2)
+        ours, call = sides[0], calls[0]
+        ours.settle()
+        before = ours.metric("quartet_log_bytes_total")
+        for number in range(1000):
+            ours.do(*(number if word == "__rand_int__" else word for word in call))
+        ours.settle()
+        logged = (ours.metric("quartet_log_bytes_total") - before) / 1000
+        rows.append(row(f"log of {call[0]}, one call at a time, bytes", f"{logged:,.0f}", "", logged, 300, "at most"))
+    return rows
+
+
+def series(arguments, sides):
+    """The original's module needs the libraries of OpenSSL 1.1 in LD_LIBRARY_PATH."""
+    theirs = Theirs("redis", OTHER_MODULES)
+    try:
+        return series_of(arguments, [sides[0], theirs])
+    finally:
+        theirs.close()
+
+
+def series_of(arguments, sides):
+    chance, count, long = random.Random(12), 1_000, 10_000
+    rows, memory = [], []
+    values = [round(chance.gauss(20, 5), 2) for _ in range(long)]
+    for side in sides:
+        for number in range(count):
+            side.do("TS.CREATE", f"few:{number}", "LABELS", "kind", "few", "room", f"room{number % 10}")
+        fill(side, [["TS.ADD", f"few:{number}", 1000 * step, values[step]] for step in range(50) for number in range(count)])
+        before = side.counted_bytes()
+        for number in range(20):
+            side.do("TS.CREATE", f"many:{number}")
+            samples = [[f"many:{number}", 1000 * step + chance.randrange(100), values[step]] for step in range(long)]
+            fill(side, [["TS.MADD", *(word for sample in samples[at : at + 50] for word in sample)] for at in range(0, long, 50)])
+        side.settle()
+        memory.append((side.counted_bytes() - before) / (20 * long))
+        side.do("TS.CREATE", "added")
+    added = {side: 0 for side in sides}
+
+    def add(side):
+        samples = int(10_000 * arguments.seconds)
+        start, added[side] = added[side], added[side] + samples
+        took, cpu = fill(side, [["TS.ADD", "added", 1000 * (start + step), values[step % long]] for step in range(samples)])
+        return samples / took, cpu / samples * 1e6
+
+    rows += in_turn(arguments, sides, "TS.ADD, pipelines of 100", add, 1.2)
+    average = ["TS.RANGE", "many:0", 0, 1000 * 5_000 - 1, "AGGREGATION", "avg", 60_000]
+    by_label = ["TS.MRANGE", "-", "+", "AGGREGATION", "avg", 10_000, "FILTER", "kind=few"]
+    for what, request in (("TS.RANGE with averages over 5,000", average), ("TS.MRANGE with averages over 1,000 series", by_label)):
+        rows += in_turn(arguments, sides, what, lambda side: measured(side, [request], 1, arguments.seconds)[:2], 1.2)  # noqa: B023
+    rows.append(row("memory of a sample in series of 10,000, bytes", f"{memory[0]:.2f}", f"{memory[1]:.2f}", memory[0] / memory[1], 1.2, "at most"))
+    return rows
+
+
+# These rows have data of their own; all others are over what `ingest` adds.
+OF_THEIR_OWN = {"sketches", "series"}
+
 ROWS = {
     "ingest": ingest,
     "memory": memory,
@@ -835,12 +936,14 @@ ROWS = {
     "ssd": ssd,
     "beside": beside_writes,
     "log": log,
+    "sketches": sketches,
+    "series": series,
 }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS), help="`ingest` is always measured")
+    parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS), help="with `ingest`, which most are over")
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--vectors", type=int, default=20_000)
     parser.add_argument("--graph", type=int, help="vectors of a graph: 10,000 unless it is said")
@@ -854,7 +957,8 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     sides, rows = [Ours("quartet"), Theirs("redis")], []
     try:
-        for name in [name for name in ROWS if name in {"ingest", *arguments.row}]:
+        names = set(arguments.row) if OF_THEIR_OWN.issuperset(arguments.row) else {"ingest", *arguments.row}
+        for name in [name for name in ROWS if name in names]:
             before = os.getloadavg()[0]
             measured_rows = ROWS[name](arguments, sides)
             rows += [{**one, "load": [round(before, 1), round(os.getloadavg()[0], 1)]} for one in measured_rows]
