@@ -12,7 +12,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 
 # FoundationDB's C interface, as the library has it.
 HEADERS = sorted((ROOT / "crates" / "fdb-c" / "include" / "foundationdb").iterdir())
@@ -76,6 +77,37 @@ class Binary:
 def same_platform(binary: Binary, library: Binary) -> None:
     if (binary.system, binary.processor) != (library.system, library.processor):
         raise ValueError(f"{library.path} is for {library.system} on {library.processor}, {binary.path} is not")
+
+
+COMPLETIONS = {"bash": "quartet", "zsh": "_quartet", "fish": "quartet.fish"}
+
+
+def runnable(binaries: list[Path]) -> Path:
+    """The first that this machine runs; its pages and completions are those of each."""
+    for binary in binaries:
+        try:
+            subprocess.run([binary.resolve(), "--version"], check=True, capture_output=True)
+            return binary.resolve()
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    raise ValueError("this machine runs none of the binaries: --describe-with names one that it does")
+
+
+def completions(program: Path) -> dict[str, str]:
+    """By shell, as the program prints them."""
+    return {shell: printed(program, "completions", shell) for shell in COMPLETIONS}
+
+
+def manual_pages(program: Path) -> dict[str, str]:
+    """By name: of the program, and of each of its commands."""
+    commands = re.findall(r"^\\fBquartet\\-([\w-]+)\(1\)|^quartet\\-([\w-]+)\(1\)", printed(program, "manual"), re.MULTILINE)
+    names = [first or second for first, second in commands if (first or second) != "help"]
+    pages = {f"quartet-{name}.1": printed(program, "manual", name) for name in names}
+    return {"quartet.1": printed(program, "manual") + (HERE / "deb" / "files.man").read_text(), **pages}
+
+
+def printed(program: Path, *words: str) -> str:
+    return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
 
 
 def stripped(binary: Binary, folder: Path) -> Binary:

@@ -3,7 +3,7 @@
 
 One binary and one library for each platform; which one they are for is read from them. Writes into the folder:
 
-    quartet-VERSION-SYSTEM-CPU.tar.gz   the binary, libfdb_c with its headers, the licence
+    quartet-VERSION-SYSTEM-CPU.tar.gz   the binary, libfdb_c with its headers, manual pages, completions, the licence
     quartet_VERSION_ARCH.deb            for Linux
     quartet-server*.tgz, *.whl          for npm and PyPI
     quartet-VERSION.cdx.json            what it is made of (CycloneDX)
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ import tarfile
 from pathlib import Path
 
 import sbom
-from binaries import HEADERS, ROOT, Binary, version
+from binaries import COMPLETIONS, HEADERS, ROOT, Binary, completions, manual_pages, runnable, version
 
 HERE = Path(__file__).resolve().parent
 PROCESSORS = {"x86_64": "x64", "aarch64": "arm64"}
@@ -40,15 +41,16 @@ def main() -> None:
     out = arguments.out.resolve()
     (out / "image" / "data").mkdir(parents=True)
     libraries = {(library.system, library.processor): library for library in map(Binary, arguments.library)}
+    program = runnable(arguments.binary)
     for binary in map(Binary, arguments.binary):
-        publish(binary, libraries[binary.system, binary.processor], out)
+        publish(binary, libraries[binary.system, binary.processor], program, out)
     (out / f"quartet-{version()}.cdx.json").write_text(sbom.of_the_workspace())
     (out / "quartet.rb").write_text(formula(arguments.address, out))
     files = sorted(file for file in out.iterdir() if file.is_file())
     (out / "SHA256SUMS").write_text("".join(f"{sha256(file)}  {file.name}\n" for file in files))
 
 
-def publish(binary: Binary, library: Binary, out: Path) -> None:
+def publish(binary: Binary, library: Binary, program: Path, out: Path) -> None:
     packed = ["--binary", binary.path, "--library", library.path, "--out", out]
     subprocess.run([sys.executable, HERE / "pack.py", *packed], check=True)
     with tarfile.open(out / archive(binary.system, PROCESSORS[binary.processor]), "w:gz") as tar:
@@ -57,12 +59,23 @@ def publish(binary: Binary, library: Binary, out: Path) -> None:
         for header in HEADERS:
             tar.add(header, f"foundationdb/{header.name}")
         tar.add(ROOT / "LICENSE", "LICENSE")
+        for page, text in manual_pages(program).items():
+            add_text(tar, f"man/{page}", text)
+        for shell, text in completions(program).items():
+            add_text(tar, f"completions/{COMPLETIONS[shell]}", text)
     if binary.system == "linux":
-        subprocess.run([sys.executable, HERE / "deb" / "build.py", *packed], check=True, stdout=subprocess.DEVNULL)
+        described = ["--describe-with", program]
+        subprocess.run([sys.executable, HERE / "deb" / "build.py", *packed, *described], check=True, stdout=subprocess.DEVNULL)
         if binary.is_static:
             place = out / "image" / binary.debian_architecture()
             place.mkdir()
             shutil.copy2(binary.path, place / "quartet")
+
+
+def add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text.encode()), 0o644
+    tar.addfile(entry, io.BytesIO(text.encode()))
 
 
 def archive(system: str, processor: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from binaries import HEADERS, ROOT, Binary, same_platform, stripped, version  # noqa: E402
+from binaries import HEADERS, ROOT, Binary, completions, manual_pages, runnable, same_platform, stripped, version  # noqa: E402
 
 MAINTAINER = "The Quartet authors <quartet@quartet.example>"
 CONTROL = """\
@@ -48,6 +48,13 @@ quartet ({version}) unstable; urgency=medium
  -- {maintainer}  {date}
 """
 
+# Where each shell of Debian looks.
+COMPLETIONS = {
+    "bash": "usr/share/bash-completion/completions/quartet",
+    "zsh": "usr/share/zsh/vendor-completions/_quartet",
+    "fish": "usr/share/fish/vendor_completions.d/quartet.fish",
+}
+
 FILES = [
     *((HERE / name, f"lib/systemd/system/{name}", 0o644) for name in ("quartet.service", "quartet-backup.service", "quartet-backup.timer")),
     (HERE / "quartet.toml", "etc/quartet/quartet.toml", 0o644),
@@ -63,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True)
     parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--describe-with", type=Path, help="a build for this machine, that prints pages and completions, if it does not run the binary")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -74,7 +82,11 @@ def main() -> None:
         programs = [(binary.path, "usr/bin/quartet", 0o755), (library.path, "usr/lib/quartet/libfdb_c.so", 0o644)]
         for source, target, mode in [*programs, *FILES]:
             place(source, tree / target, mode)
-        compressed(tree / "usr/share/man/man1/quartet.1.gz", (HERE / "quartet.1").read_text())
+        program = runnable([arguments.describe_with or arguments.binary])
+        for page, text in manual_pages(program).items():
+            compressed(tree / f"usr/share/man/man1/{page}.gz", text)
+        for shell, text in completions(program).items():
+            written(tree / COMPLETIONS[shell], text)
         compressed(tree / "usr/share/doc/quartet/changelog.gz", CHANGELOG.format(version=version(), maintainer=MAINTAINER, date=date()))
         (tree / "DEBIAN" / "conffiles").write_text("/etc/quartet/quartet.toml\n")
         (tree / "DEBIAN" / "control").write_text(control(binary, tree))
@@ -86,6 +98,12 @@ def place(source: Path, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(mode)
+
+
+def written(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
+    target.chmod(0o644)
 
 
 def compressed(target: Path, text: str) -> None:

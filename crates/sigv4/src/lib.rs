@@ -97,7 +97,7 @@ impl Signer {
 
     fn key(&self, day: &str) -> SigningKey {
         let mut newest = self.newest.lock();
-        if let Some((_, key)) = newest.as_ref().filter(|(kept, _)| kept == day) {
+        if let Some((_, key)) = newest.as_ref().filter(|(cached_day, _)| cached_day == day) {
             return key.clone();
         }
         let key = signing_key(&self.credential.secret, day, &self.credential.region, self.service);
