@@ -58,6 +58,7 @@ pub struct Comparison {
     other_hashes: BTreeMap<NodeId, StateHash>,
     undecided_since: Option<Instant>,
     verdict: Verdict,
+    has_agreed: bool,
 }
 
 impl Comparison {
@@ -85,8 +86,14 @@ impl Comparison {
         };
         if self.verdict == Verdict::Agrees {
             self.undecided_since = None;
+            self.has_agreed = true;
         }
         self.verdict
+    }
+
+    /// Returns true once a comparison since the node's start had the verdict `Agrees`.
+    pub fn has_agreed(&self) -> bool {
+        self.has_agreed
     }
 
     /// Returns true while the node's state differs from another node's and no majority has decided

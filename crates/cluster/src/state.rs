@@ -236,6 +236,11 @@ impl NodeState {
         self.partitions[partition.0 as usize].comparison.is_in_doubt()
     }
 
+    /// Returns true once the node's state of a partition was that of most nodes, since its start.
+    pub fn has_agreed(&self, partition: PartitionId) -> bool {
+        self.partitions[partition.0 as usize].comparison.has_agreed()
+    }
+
     /// Ends the layers of ended terms.
     fn ends(&mut self, roles: &[Role]) -> Vec<Action> {
         let mut actions = Vec::new();

@@ -692,7 +692,7 @@ impl Member {
     }
 
     /// Its last state hash of a partition.
-    fn state_hash(&self, partition: PartitionId) -> Option<StateHash> {
+    pub fn state_hash(&self, partition: PartitionId) -> Option<StateHash> {
         let (at, hash) = self.state_hashes.get(partition.0 as usize)?.as_ref()?;
         let hash = u128::from_str_radix(hash, 16).ok()?;
         let at = LogSequence(*at);

@@ -19,6 +19,9 @@ use crate::settings::node_id;
 const READ_WITHIN: Duration = Duration::from_millis(2_500);
 /// The refusal of a node that may have a wrong state.
 pub(super) const STATE_DIFFERS: &str = "its state differs from another node's";
+/// The refusal of a node that has opened with a state nobody has compared yet.
+const STATE_NOT_COMPARED: &str =
+    "it has not compared its state with the others' since it started: ask again in some seconds";
 /// How long requests may be held until the running requests have ended.
 const HOLD_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a stopping node waits for the clients that continue at another node.
@@ -56,6 +59,12 @@ impl Shared {
     }
 
     fn hand_over_once(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
+        // A node that has just started compares its state at the next mark.
+        for partition in partitions {
+            if successor.state_hash(*partition).is_none() {
+                self.foundation.partitions.engine(*partition).mark();
+            }
+        }
         // Requests wait only for a node that is reached and could take over.
         let asked = self.ask(successor, &NodeRequest::MayTakeOver, &[], 2 * READ_WITHIN);
         asked.with_context(|| format!("{} could not take over", successor.name))?;
@@ -129,26 +138,34 @@ impl Shared {
         partitions.any(|(id, _)| self.state().is_in_doubt(id))
     }
 
-    /// Says whether this node could take over: its state does not differ from other nodes', and
-    /// etcd answers a read that starts now.
+    /// Says whether this node could take over: its state was compared and does not differ from other
+    /// nodes', and etcd answers a read that starts now.
     pub(super) async fn hear_may_take_over(&self, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
         link::accept(stream.as_mut()).await?;
-        if self.is_in_doubt() {
-            return link::say(stream.as_mut(), Err(STATE_DIFFERS.to_owned())).await;
-        }
         let asked = Instant::now();
-        let is_answered = || {
-            let began = self.home.members.view().term_read_began(PartitionId(0));
-            began.is_some_and(|began| began >= asked)
-        };
-        while asked.elapsed() < READ_WITHIN {
-            if is_answered() {
-                return link::say(stream.as_mut(), Ok(())).await;
+        let answer = loop {
+            let is_late = asked.elapsed() >= READ_WITHIN;
+            match self.why_not_home(asked) {
+                None => break Ok(()),
+                Some(refusal) if is_late || refusal == STATE_DIFFERS => break Err(refusal.to_owned()),
+                Some(_) => tokio::time::sleep(LOOK_EVERY).await,
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+        };
+        link::say(stream.as_mut(), answer).await
+    }
+
+    /// Returns why this node could not take over now.
+    fn why_not_home(&self, asked: Instant) -> Option<&'static str> {
+        if self.is_in_doubt() {
+            return Some(STATE_DIFFERS);
         }
-        let refusal = "etcd does not answer this node".to_owned();
-        link::say(stream.as_mut(), Err(refusal)).await
+        let mut partitions = self.foundation.partitions.iter();
+        if !partitions.all(|(id, engine)| engine.is_home() || self.state().has_agreed(id)) {
+            return Some(STATE_NOT_COMPARED);
+        }
+        let began = self.home.members.view().term_read_began(PartitionId(0));
+        let is_answered = began.is_some_and(|began| began >= asked);
+        (!is_answered).then_some("etcd does not answer this node")
     }
 
     /// Waits, after a hand-over, until the layers have ended and other nodes have their clients,
