@@ -193,33 +193,47 @@ def test_a_token_that_was_revoked_opens_nothing_at_a_follower(cluster):
     cluster.at_one_home(opens_nothing)
 
 
-def test_a_counter_over_rest_never_goes_back_at_any_node(cluster):
-    """It is counted and read at all nodes at once; each reader knows what others have been answered when it begins."""
-    deadline, failures, known, lock = time.monotonic() + 4, [], [0], threading.Lock()
-    result(cluster.home(), "DEL", "counter")
+def never_goes_back(cluster, seconds: float, writers: int, readers: int, writes, reads, least: int = 10) -> None:
+    """`writes` and `reads` make a client's function for a seed. A write returns what was acknowledged, a read what it was answered, at any node it
+    chooses; None: neither. A reader knows what others have been answered when it begins."""
+    deadline, failures, known, lock = time.monotonic() + seconds, [], [0], threading.Lock()
     before = sum(node.metrics()[READS] for node in cluster.nodes)
 
     def act(seed: int) -> None:
+        client = (writes if seed < writers else reads)(seed)
         choose = random.Random(seed)
         while time.monotonic() < deadline and not failures:
             required, at = known[0], choose.randrange(len(cluster.nodes))
-            status, answer = rest(cluster.nodes[at], *(("INCR", "counter") if seed < 2 else ("GET", "counter")))
-            if status != 200:
+            number = client(at)
+            if number is None:
                 time.sleep(0.05)
                 continue
-            number = int(answer["result"] or 0)
-            if number < required:
+            if seed >= writers and number < required:
                 failures.append(f"node {at} answered {number}, {required} was known")
             with lock:
                 known[0] = max(known[0], number)
 
-    threads = [threading.Thread(target=act, args=(seed,)) for seed in range(5)]
+    threads = [threading.Thread(target=act, args=(seed,)) for seed in range(writers + readers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not failures
-    assert known[0] > 10 and sum(node.metrics()[READS] for node in cluster.nodes) > before + 10
+    assert known[0] > least and sum(node.metrics()[READS] for node in cluster.nodes) > before + least
+
+
+def test_a_counter_over_rest_never_goes_back_at_any_node(cluster):
+    """It is counted and read at all nodes at once."""
+    result(cluster.home(), "DEL", "counter")
+
+    def asks(*command: str):
+        def ask(at: int) -> int | None:
+            status, answer = rest(cluster.nodes[at], *command)
+            return int(answer["result"] or 0) if status == 200 else None
+
+        return lambda seed: ask
+
+    never_goes_back(cluster, 4, 2, 3, asks("INCR", "counter"), asks("GET", "counter"))
 
 
 def library(home) -> tuple:
@@ -311,31 +325,20 @@ def test_a_key_of_fauna_that_was_deleted_opens_nothing_at_a_follower(cluster):
 
 
 def test_a_counter_of_fauna_never_goes_back_at_any_node(cluster):
-    """Two clients count, three read, each at all nodes; a reader knows what others have been answered when it begins. The home answered from
-    before a record that a follower had shown already, as it read what it knew to be durable."""
+    """Two clients count, three read. The home answered from before a record that a follower had shown already, as it read what it knew to be
+    durable."""
     _, ref, _ = library(cluster.home())
-    deadline, failures, known, lock = time.monotonic() + 4, [], [2], threading.Lock()
-    before = sum(node.metrics()[READS] for node in cluster.nodes)
     read = q.select(["data", "read"], q.get(ref))
     count = q.select(["data", "read"], q.update(ref, {"data": {"read": q.add(read, 1)}}))
 
-    def act(seed: int) -> None:
-        choose, clients = random.Random(seed), [fauna.connect(node) for node in cluster.nodes]
-        while time.monotonic() < deadline and not failures:
-            required, at = known[0], choose.randrange(len(clients))
-            number = clients[at].query(count if seed < 2 else read)
-            if number < required:
-                failures.append(f"node {at} answered {number}, {required} was known")
-            with lock:
-                known[0] = max(known[0], number)
+    def asks(query):
+        def client(seed: int):
+            clients = [fauna.connect(node) for node in cluster.nodes]
+            return lambda at: clients[at].query(query)
 
-    threads = [threading.Thread(target=act, args=(seed,)) for seed in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert known[0] > 10 and sum(node.metrics()[READS] for node in cluster.nodes) > before + 10
+        return client
+
+    never_goes_back(cluster, 4, 2, 3, asks(count), asks(read))
 
 
 def test_each_read_is_answered_at_a_follower(cluster):
@@ -401,58 +404,42 @@ def test_statements_and_descriptions_are_answered_at_a_follower(cluster):
 
 
 def test_a_read_has_what_was_acknowledged_or_read_at_another_node_before(cluster):
-    """A register is written and read at all nodes at once; each reader knows what others have acknowledged or read when it begins."""
-    deadline, failures, known, lock = time.monotonic() + 15, [], [0], threading.Lock()
-    numbers = iter(range(1, 1_000_000))
-    before = sum(node.metrics()[READS] for node in cluster.nodes)
+    """A register is written and read at all nodes at once."""
+    numbers, taking = iter(range(1, 1_000_000)), threading.Lock()
 
-    def learn(number: int) -> None:
-        with lock:
-            known[0] = max(known[0], number)
-
-    def write(seed: int) -> None:
+    def writes(seed: int):
         clients = [connect(node) for node in cluster.nodes]
-        choose = random.Random(seed)
-        while time.monotonic() < deadline:
-            with lock:
+
+        def write(at: int) -> int | None:
+            with taking:
                 number = next(numbers)
             try:
                 # A later number is never overwritten by an earlier one.
-                choose.choice(clients).put_item(
+                clients[at].put_item(
                     TableName=TABLE,
                     Item=item("register", number),
                     ConditionExpression="attribute_not_exists(id) OR #value < :number",
                     ExpressionAttributeNames={"#value": "value"},
                     ExpressionAttributeValues={":number": {"N": str(number)}},
                 )
-                learn(number)
+                return number
             except ClientError as error:
-                if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                    time.sleep(0.05)
+                return 0 if error.response["Error"]["Code"] == "ConditionalCheckFailedException" else None
 
-    def read(seed: int) -> None:
+        return write
+
+    def reads(seed: int):
         clients = [connect(node) for node in cluster.nodes]
-        choose = random.Random(seed)
-        while time.monotonic() < deadline and not failures:
-            required = known[0]
-            at = choose.randrange(len(clients))
-            try:
-                found = value(clients[at], "register") or 0
-            except ClientError:
-                time.sleep(0.05)
-                continue
-            if found < required:
-                failures.append(f"node {at} read {found}, {required} was known")
-            learn(found)
 
-    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(2)]
-    threads += [threading.Thread(target=read, args=(seed,)) for seed in range(2, 6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert known[0] > 20 and sum(node.metrics()[READS] for node in cluster.nodes) > before + 20
+        def read(at: int) -> int | None:
+            try:
+                return value(clients[at], "register") or 0
+            except ClientError:
+                return None
+
+        return read
+
+    never_goes_back(cluster, 15, 2, 4, writes, reads, least=20)
 
 
 def test_a_revoked_credential_opens_nothing_at_a_follower(cluster):

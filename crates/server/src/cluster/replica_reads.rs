@@ -36,9 +36,8 @@ use super::members::Members;
 use crate::credentials;
 use crate::dynamodb::{self, DynamoDbHttp};
 use crate::fauna::{self, FaunaHttp};
-use crate::http::Head;
 use crate::http::framing::{self, Framing, HeaderRoom};
-use crate::http::{Written, written};
+use crate::http::{Answer, Credential, Dispatch, Head, HttpLayer, Written, written};
 use crate::listeners;
 use crate::process;
 use crate::redis::modules::commands;
@@ -53,9 +52,6 @@ const LOG_TIMEOUT: Duration = Duration::from_millis(200);
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for each part of a body.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A longer body is passed on as it arrives. The signature is checked after the body, and no budget
-/// counts the body before; most requests that only read are shorter.
-const BODY_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a body for which room is made at once, whatever its head announces.
 const PART_BYTES: usize = 8 << 10;
 /// The layers with requests that may be answered here.
@@ -126,6 +122,16 @@ impl Protocol {
             "http" => Some(Protocol::Rest),
             "dynamodb" => Some(Protocol::DynamoDb),
             _ => None,
+        }
+    }
+
+    /// A longer body is passed on as it arrives. The credential is checked after the body, and no
+    /// budget counts the body before. Most requests that only read are shorter; those of FaunaDB and
+    /// REST that write are read here too, as only their body tells.
+    fn body_bytes_max(self) -> u64 {
+        match self {
+            Protocol::Fauna | Protocol::Rest => 16 << 10,
+            Protocol::DynamoDb => 64 << 10,
         }
     }
 
@@ -254,10 +260,10 @@ impl ReplicaReads {
         let mut room = [const { std::mem::MaybeUninit::uninit() }; framing::HEADERS_MAX];
         let room: &mut HeaderRoom<'_> = &mut room;
         let request = framing::parse(input, room).ok()??;
-        let Framing::Length(body_bytes @ ..=BODY_BYTES_MAX) = request.framing else {
+        let Framing::Length(body_bytes) = request.framing else {
             return None;
         };
-        if request.is_old || request.expects_continue {
+        if body_bytes > protocol.body_bytes_max() || request.is_old || request.expects_continue {
             return None;
         }
         let reads = protocol.reads(&request.head);
@@ -304,12 +310,15 @@ impl ReplicaReads {
         let serves = |layer: LayerId| move |database: Option<&Database>| self.serves(foundation, layer, database);
         let answer = match candidate.protocol {
             Protocol::DynamoDb => {
-                let serves = serves(LayerId::DynamoDb);
-                layers.dynamodb.answer_at_replica(&parsed.head, body, serves)?
+                let database = layers.dynamodb.database_of(&parsed.head);
+                let is_here = serves(LayerId::DynamoDb)(database.as_deref());
+                is_here.then(|| answered_here(&layers.dynamodb, &parsed.head, body))??
             }
-            Protocol::Fauna => layers
-                .fauna
-                .answer_at_replica(&parsed.head, body, serves(LayerId::Fauna))?,
+            Protocol::Fauna => {
+                let database = layers.fauna.database_of(&parsed.head);
+                let is_here = serves(LayerId::Fauna)(database.as_deref());
+                is_here.then(|| answered_here(&layers.fauna, &parsed.head, body))??
+            }
             Protocol::Rest => match layers
                 .rest
                 .answer_at_replica(&parsed.head, body, serves(LayerId::Redis))
@@ -370,6 +379,15 @@ impl ReplicaReads {
                 None
             }
         }
+    }
+}
+
+/// The answer to a request with a right credential. `None`: it is for the home, which also refuses
+/// and counts what is wrong.
+fn answered_here(layer: &impl HttpLayer, head: &Head<'_>, body: &[u8]) -> Option<Answer> {
+    match layer.dispatch(head, Some(body)) {
+        Dispatch::Answered(answer) => (answer.credential == Credential::Right && !answer.is_busy).then_some(answer),
+        _ => None,
     }
 }
 

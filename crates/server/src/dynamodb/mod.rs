@@ -69,7 +69,7 @@ impl DynamoDbHttp {
     }
 
     fn post(&self, head: &Head<'_>, body: Option<&[u8]>) -> Dispatch {
-        if let Some(partition) = self.tenants.busy_partition(|| self.owner(head)) {
+        if let Some(partition) = self.tenants.busy_partition(|| self.database_of(head)) {
             return Dispatch::Busy(partition);
         }
         let Some(sent) = body else {
@@ -123,11 +123,11 @@ impl DynamoDbHttp {
 
     /// Whose turn the request is, as far as it says itself.
     fn scheduler_handle(&self, head: &Head<'_>) -> FairShare {
-        FairShare::new(self.tenants.clone(), self.owner(head))
+        FairShare::new(self.tenants.clone(), self.database_of(head))
     }
 
     /// The database of the access key that the request names; `None`: the default one.
-    fn owner(&self, head: &Head<'_>) -> Option<Arc<Database>> {
+    pub fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
         let catalogue = &self.tenants.catalogue;
         let key = if catalogue.is_empty() {
             None
@@ -212,24 +212,6 @@ impl DynamoDbHttp {
         database.meter.charge(charge_of(target, sent_bytes, reply.body.len()));
         database.meter.transferred(sent_bytes, reply.body.len());
         Ok(reply)
-    }
-
-    /// Answers a request that only reads at a node that is not home, if `serves` accepts its
-    /// database (`None`: the default one) and its signature is right. `None`: it is for the home,
-    /// which also refuses and counts what is wrong.
-    pub fn answer_at_replica(
-        &self,
-        head: &Head<'_>,
-        body: &[u8],
-        serves: impl FnOnce(Option<&Database>) -> bool,
-    ) -> Option<Answer> {
-        if !serves(self.owner(head).as_deref()) {
-            return None;
-        }
-        match self.dispatch(head, Some(body)) {
-            Dispatch::Answered(answer) => (answer.credential == Credential::Right && !answer.is_busy).then_some(answer),
-            _ => None,
-        }
     }
 
     /// Refuses a page of another site, if the server has no authentication.

@@ -58,7 +58,7 @@ impl FaunaHttp {
 
     /// The database of the secret: the key of a database's root, or a secret created in a database,
     /// which contains its name. `None`: the default database, or an unknown secret.
-    fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
+    pub fn database_of(&self, head: &Head<'_>) -> Option<Arc<Database>> {
         let catalogue = &self.tenants.catalogue;
         if catalogue.is_empty() {
             return None;
@@ -93,24 +93,6 @@ impl FaunaHttp {
             layer,
             _entered: entered,
         }))
-    }
-
-    /// Answers a query that only reads at a node that is not home, if `serves` accepts its database
-    /// (`None`: the default one) and its secret is right. `None`: it is for the home, which also
-    /// refuses and counts what is wrong.
-    pub fn answer_at_replica(
-        &self,
-        head: &Head<'_>,
-        body: &[u8],
-        serves: impl FnOnce(Option<&Database>) -> bool,
-    ) -> Option<Answer> {
-        if !serves(self.database_of(head).as_deref()) {
-            return None;
-        }
-        match self.dispatch(head, Some(body)) {
-            Dispatch::Answered(answer) => (answer.credential == Credential::Right && !answer.is_busy).then_some(answer),
-            _ => None,
-        }
     }
 
     /// Refuses a page of another site, which may not use the public secret.

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quartet_engine::{Busy, Engine, ExecuteError, Space};
+use quartet_engine::{Busy, Engine, ExecuteError, Row, Space};
 use quartet_layer_redis::access::acl::UserFile;
+use quartet_model::Version;
 
 /// The user of a database's read-only token.
 pub const READER: &[u8] = b"default_ro";
@@ -13,8 +14,8 @@ pub const READER: &[u8] = b"default_ro";
 pub struct UsersInDatabase {
     engine: Arc<Engine>,
     space: Space,
-    /// The text that was read last.
-    last: Mutex<Option<String>>,
+    /// The version of the row that was read last; `None`: there was none.
+    last: Mutex<Option<Version>>,
 }
 
 const ROW: &[u8] = b"users";
@@ -32,26 +33,26 @@ impl UsersInDatabase {
         Ok(self.engine.reader(self.space)?.get(ROW).is_some())
     }
 
-    fn text(&self) -> io::Result<Option<String>> {
+    fn row(&self) -> io::Result<Option<Row>> {
         let reader = self.engine.reader(self.space).map_err(io::Error::other)?;
-        let text = reader.get(ROW);
-        if reader.is_unreadable() {
-            return Err(unreadable());
+        let row = reader.get_each(&[ROW]).swap_remove(0);
+        match reader.is_unreadable() {
+            true => Err(unreadable()),
+            false => Ok(row),
         }
-        text.map(|text| String::from_utf8(text).map_err(io::Error::other))
-            .transpose()
     }
 }
 
 impl UserFile for UsersInDatabase {
     fn read(&self) -> io::Result<Option<String>> {
-        let text = self.text()?;
-        self.last.lock().clone_from(&text);
-        Ok(text)
+        let row = self.row()?;
+        *self.last.lock() = row.as_ref().map(Row::version);
+        let text = row.map(|row| String::from_utf8(row.value().to_vec()).map_err(io::Error::other));
+        text.transpose()
     }
 
     fn is_as_read(&self) -> io::Result<bool> {
-        Ok(self.text()? == *self.last.lock())
+        Ok(self.row()?.map(|row| row.version()) == *self.last.lock())
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
