@@ -26,6 +26,8 @@ pub(crate) struct Room {
     appending: Mutex<()>,
     /// Only for transactions that make the database smaller.
     kept_bytes: u64,
+    /// Bytes of the last upkeep that did not fit; zero after one that did.
+    postponed_bytes: AtomicU64,
     /// The disk's free space is for transactions that make the database smaller.
     leaves_free: AtomicBool,
     /// Something was refused that would have fitted with the next segment in place.
@@ -44,6 +46,7 @@ impl Room {
             taken_bytes: AtomicU64::new(0),
             appending: Mutex::new(()),
             kept_bytes,
+            postponed_bytes: AtomicU64::new(0),
             leaves_free: AtomicBool::new(false),
             has_refused: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
@@ -153,6 +156,19 @@ impl Room {
     /// Returns true if writes that make the database larger are refused.
     pub fn is_short(&self) -> bool {
         self.leaves_free() || self.has_failed() || self.wanted(0, false) > self.reserve.room()
+    }
+
+    /// Returns true if upkeep of the size that did not fit last would fit now. Computing its writes
+    /// may take a hundred times as long as the transaction that it belongs to.
+    pub fn admits_upkeep(&self, payload_bytes: usize) -> bool {
+        let postponed = self.postponed_bytes.load(Ordering::Relaxed) as usize;
+        !self.is_short() && (postponed == 0 || self.admits(payload_bytes + postponed, false))
+    }
+
+    /// Records whether upkeep of this size did fit.
+    pub fn note_upkeep(&self, bytes: usize, has_fitted: bool) {
+        let postponed = if has_fitted { 0 } else { bytes as u64 };
+        self.postponed_bytes.store(postponed, Ordering::Relaxed);
     }
 
     /// Returns true if the disk had no room for something. A next segment that is only not ready

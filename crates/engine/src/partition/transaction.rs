@@ -660,16 +660,19 @@ impl<'h> Transaction<'h> {
     }
 
     /// Runs work that may be postponed, such as upkeep, and keeps its writes only if the disk has
-    /// room for all of the transaction beside the room reserved for deletions. A disk that is known
-    /// to lack that room skips the work. Returns true if it was done.
+    /// room for all of the transaction beside the room reserved for deletions. A disk without room
+    /// for what did not fit before skips the work. Returns true if it was done.
     pub fn optionally(&mut self, work: impl FnOnce(&mut Self)) -> bool {
-        let Some(room) = self.room.filter(|room| !room.is_short()) else {
+        let bytes_before = self.state.pending.len();
+        let Some(room) = self.room.filter(|room| room.admits_upkeep(bytes_before)) else {
             return false;
         };
         let savepoint = self.state.savepoint();
         let before = (self.grown_bytes, self.rows_cleared, self.too_large);
         work(self);
-        let fits = room.admits(self.state.pending.len(), false);
+        let bytes = self.state.pending.len();
+        let fits = room.admits(bytes, false);
+        room.note_upkeep(bytes - bytes_before, fits);
         if !fits {
             self.alone().rollback_to(savepoint);
             (self.grown_bytes, self.rows_cleared, self.too_large) = before;

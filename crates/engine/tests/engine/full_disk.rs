@@ -252,6 +252,37 @@ fn upkeep_that_does_not_fit_waits_and_leaves_no_trace() {
     assert_eq!(world.open().state_hash(None).unwrap(), expected);
 }
 
+/// Segments that were still empty took small writes, so the disk did not count as full, and each
+/// deletion from an index started upkeep that did not fit: 0.17 s each.
+#[test]
+fn upkeep_that_did_not_fit_is_started_again_once_it_does() {
+    let world = world();
+    let engine = world.open();
+    for number in 0..200 {
+        try_set(&engine, number, 100).unwrap();
+    }
+    let deletes = |from: u64, to: u64, starts: &mut u64| -> u64 {
+        let mut done = 0;
+        for number in from..to {
+            let deleted = attempt(&engine, |tx| {
+                drop(tx.clear(&number.to_be_bytes()));
+                done += u64::from(tx.optionally(|tx| {
+                    *starts += 1;
+                    tx.set(b"upkeep", &vec![1; 4 * SEGMENT_BYTES as usize]);
+                }));
+            });
+            assert!(engine.wait_durable(deleted.unwrap()));
+        }
+        done
+    };
+    fill(&world);
+    let mut starts = 0;
+    assert_eq!((deletes(0, 100, &mut starts), starts), (0, 1));
+    assert!(!engine.is_disk_full());
+    world.disk.set_capacity(None);
+    assert_eq!((deletes(100, 101, &mut starts), starts), (1, 2));
+}
+
 /// A checkpoint that failed left its part of a file on the full disk.
 #[test]
 fn a_checkpoint_that_fails_leaves_nothing_and_is_seen() {
