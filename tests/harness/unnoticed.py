@@ -45,6 +45,8 @@ class Clients:
         self.counted: dict[str, int] = {}
         self.pushed: list[int] = []
         self.popped: list[int] = []
+        # The node of each client's request.
+        self.places: dict[str, Node] = {}
         self.lock = threading.Lock()
         self.threads: list[threading.Thread] = []
 
@@ -70,11 +72,16 @@ class Clients:
         for thread in self.threads:
             thread.join(60)
 
+    def leave(self, node: Node) -> None:
+        """No client is at the node afterwards, nor comes there before `nodes` has it again."""
+        self.nodes = [other for other in self.all_nodes if other is not node]
+        until(lambda: node not in self.places.values(), "all clients have left the node")
+
     def _run(self, name: str, connect: Callable) -> None:
         def ask() -> None:
             node, act, count = None, None, 0
             while not self.over.is_set():
-                wanted = self._node(name)
+                wanted = self.places[name] = self._node(name)
                 began = time.monotonic()
                 try:
                     if node is not wanted:
@@ -124,7 +131,7 @@ class Clients:
     def _talk(self, name: str, act: Callable[[redis.Redis], None], pause: float | None = None, waits: bool = False) -> None:
         node = client = None
         while not self.over.is_set():
-            wanted = self._node(name)
+            wanted = self.places[name] = self._node(name)
             began = time.monotonic()
             try:
                 if node is not wanted:

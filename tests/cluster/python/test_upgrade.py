@@ -27,7 +27,8 @@ def change_program(cluster, clients, program: str) -> None:
     """The home is the last; each node is stopped by SIGTERM, once clients have left it."""
     home = cluster.home()
     for node in [*(node for node in cluster.nodes if node is not home), home]:
-        clients.nodes = [other for other in cluster.nodes if other is not node]
+        clients.leave(node)
+        # What they have asked may still be under way.
         time.sleep(2)
         assert node.stop() == 0, "".join(node.output[-20:])
         node.program = program
