@@ -52,7 +52,7 @@ const LOG_TIMEOUT: Duration = Duration::from_millis(200);
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for each part of a body.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a body for which room is made at once, whatever its head announces.
+/// Bytes of a body for which room is made at once, independent of the announced length.
 const PART_BYTES: usize = 8 << 10;
 /// The layers with requests that may be answered here.
 const LAYERS: [LayerId; 3] = [LayerId::Redis, LayerId::Fauna, LayerId::DynamoDb];
@@ -126,8 +126,8 @@ impl Protocol {
     }
 
     /// A longer body is passed on as it arrives. The credential is checked after the body, and no
-    /// budget counts the body before. Most requests that only read are shorter; those of FaunaDB and
-    /// REST that write are read here too, as only their body tells.
+    /// budget counts the body before. Most requests that only read are shorter. Bodies of FaunaDB
+    /// and REST that write are read here too: the heads do not differ.
     fn body_bytes_max(self) -> u64 {
         match self {
             Protocol::Fauna | Protocol::Rest => 16 << 10,

@@ -19,7 +19,7 @@ use crate::settings::node_id;
 const READ_WITHIN: Duration = Duration::from_millis(2_500);
 /// The refusal of a node that may have a wrong state.
 pub(super) const STATE_DIFFERS: &str = "its state differs from another node's";
-/// The refusal of a node that has opened with a state nobody has compared yet.
+/// The refusal of a node without a comparison of its state since it started.
 const STATE_NOT_COMPARED: &str =
     "it has not compared its state with the others' since it started: ask again in some seconds";
 /// How long requests may be held until the running requests have ended.
@@ -138,8 +138,8 @@ impl Shared {
         partitions.any(|(id, _)| self.state().is_in_doubt(id))
     }
 
-    /// Says whether this node could take over: its state was compared and does not differ from other
-    /// nodes', and etcd answers a read that starts now.
+    /// Says whether this node could take over: its state was compared and does not differ from
+    /// other nodes', and etcd answers a read that starts now.
     pub(super) async fn hear_may_take_over(&self, mut stream: Box<dyn Stream>) -> std::io::Result<()> {
         link::accept(stream.as_mut()).await?;
         let asked = Instant::now();
