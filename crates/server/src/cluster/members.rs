@@ -18,7 +18,7 @@
 //! and reads those of all others, which nodes are configured, the nodes' reports to the log, and
 //! the running term. Nothing that the log promises rests on the members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -452,6 +452,14 @@ impl Members {
         self.view.read().etcd.clone()
     }
 
+    /// The other nodes that run and have no state hash of a partition since their start.
+    pub fn nodes_without_hash(&self, partition: PartitionId) -> BTreeSet<NodeId> {
+        let view = self.view.read();
+        let other_nodes = view.members.iter().filter(|(id, _)| NodeId(**id) != self.me);
+        let without_hash = other_nodes.filter(|(_, member)| member.state_hash(partition).is_none());
+        without_hash.map(|(id, _)| NodeId(*id)).collect()
+    }
+
     /// Notes the members of etcd, as they describe themselves.
     pub fn note_etcd(&self, members: Vec<Value>) {
         self.view.write().etcd = members;
@@ -692,7 +700,7 @@ impl Member {
     }
 
     /// Its last state hash of a partition.
-    pub fn state_hash(&self, partition: PartitionId) -> Option<StateHash> {
+    fn state_hash(&self, partition: PartitionId) -> Option<StateHash> {
         let (at, hash) = self.state_hashes.get(partition.0 as usize)?.as_ref()?;
         let hash = u128::from_str_radix(hash, 16).ok()?;
         let at = LogSequence(*at);

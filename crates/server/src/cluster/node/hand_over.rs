@@ -59,12 +59,6 @@ impl Shared {
     }
 
     fn hand_over_once(&self, partitions: &[PartitionId], successor: &Member) -> Result<()> {
-        // A node that has just started compares its state at the next mark.
-        for partition in partitions {
-            if successor.state_hash(*partition).is_none() {
-                self.foundation.partitions.engine(*partition).mark();
-            }
-        }
         // Requests wait only for a node that is reached and could take over.
         let asked = self.ask(successor, &NodeRequest::MayTakeOver, &[], 2 * READ_WITHIN);
         asked.with_context(|| format!("{} could not take over", successor.name))?;

@@ -1,6 +1,6 @@
 //! The services of a node: layers at a home, and at other nodes listeners that forward to the home.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use quartet_cluster::silence::BEAT_EVERY;
 use quartet_cluster::state::{Action, Cause, Reason, Service};
 use quartet_engine::{Arrival, Dependency, Durability, Engine, Role, Settled};
 use quartet_layer_redis::Redis;
-use quartet_log_replicated::{PartitionId, Term};
+use quartet_log_replicated::{NodeId, PartitionId, Term};
 use quartet_tenancy::Catalogue;
 
 use super::{EXIT_REMOVED, LOOK_EVERY, Shared};
@@ -159,6 +159,7 @@ impl Shared {
     }
 
     fn follow_roles(&self, reports: &Receiver<(PartitionId, Role)>, becoming: &mut Becoming) {
+        let mut marked_for = BTreeSet::new();
         while !self.is_over() {
             if self.home.members.is_removed() {
                 tracing::error!("this node was removed from the cluster: stopping");
@@ -178,10 +179,29 @@ impl Shared {
                 self.home.members.outlook(partition, &figures)
             };
             let actions = self.state().turn(&roles, outlook, Instant::now());
+            self.mark_for_started_nodes(&mut marked_for);
             let mut actions = actions.into_iter();
             if let Err(error) = actions.try_for_each(|action| self.carry_out(action, &roles, becoming)) {
                 tracing::error!("serving failed, and is tried again: {error:#}");
                 std::thread::sleep(BEAT_EVERY);
+            }
+        }
+    }
+
+    /// Makes a mark once another node runs that has no state hash: a node without a comparison
+    /// since its start takes over by no hand-over, and the next mark of a large database is late.
+    /// `marked_for`: the nodes that a mark was made for.
+    fn mark_for_started_nodes(&self, marked_for: &mut BTreeSet<(PartitionId, NodeId)>) {
+        for (partition, engine) in self.foundation.partitions.iter() {
+            let without_hash = match engine.is_home() {
+                true => self.home.members.nodes_without_hash(partition),
+                false => BTreeSet::new(),
+            };
+            marked_for.retain(|(of, node)| *of != partition || without_hash.contains(node));
+            let count_before = marked_for.len();
+            marked_for.extend(without_hash.into_iter().map(|node| (partition, node)));
+            if marked_for.len() > count_before {
+                engine.mark();
             }
         }
     }
