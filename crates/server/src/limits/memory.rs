@@ -28,8 +28,10 @@ const PURGED_LATER_FROM: u64 = 4 << 20;
 /// A thread answers requests for a purge at most as often as this, from any caller.
 const PURGED_BY_A_THREAD_EVERY: Duration = Duration::from_millis(500);
 /// Less than [`PURGED_FROM`] is purged after this time, and more once again: connections give their
-/// buffers back only after a silence of seconds.
+/// buffers back only after a silence of seconds. Each further purge waits twice as long.
 const PURGED_LATER: Duration = Duration::from_secs(4);
+/// The longest of these times: on a busy machine a thread or a connection may be late.
+const PURGED_LATER_MAX: Duration = Duration::from_secs(32);
 
 /// The process' memory budget, and the source of that figure.
 #[derive(Clone, Copy)]
@@ -188,7 +190,9 @@ struct Kept {
     retained: u64,
     /// The next measurement shows what a purge has left.
     is_asked: bool,
+    /// The time of the next purge, and the wait before it.
     later: Option<Instant>,
+    wait: Duration,
 }
 
 impl Kept {
@@ -198,6 +202,7 @@ impl Kept {
             retained: 0,
             is_asked: false,
             later: None,
+            wait: PURGED_LATER,
         }
     }
 
@@ -213,12 +218,14 @@ impl Kept {
             false => (PURGED_FROM, PURGED_EVERY),
         };
         let is_much = more > from && now.duration_since(self.purged) >= every;
-        if is_much || (self.later.is_none() && more > PURGED_LATER_FROM) {
-            self.later = Some(now + PURGED_LATER);
+        let soon = now + PURGED_LATER;
+        if is_much || more > PURGED_LATER_FROM && self.later.is_none_or(|later| later > soon) {
+            (self.later, self.wait) = (Some(soon), PURGED_LATER);
         }
         let is_later = self.later.is_some_and(|later| later <= now);
         if is_later {
-            self.later = None;
+            self.wait *= 2;
+            self.later = (self.wait <= PURGED_LATER_MAX).then(|| now + self.wait);
         }
         self.retained = self.retained.min(uncounted);
         let is_purged = is_much || is_later;
@@ -288,6 +295,26 @@ mod tests {
         assert!(!kept.is_purged(62 * MIB, true, at(2400)));
         assert!(!kept.is_purged(90 * MIB, true, at(2449)), "not again and again");
         assert!(kept.is_purged(90 * MIB, true, at(2450)));
+    }
+
+    /// On a busy machine a connection gave its buffer back after the last purge, and the allocator
+    /// had it for good.
+    #[test]
+    fn what_is_freed_after_a_purge_is_given_back_by_a_later_purge() {
+        const MIB: u64 = 1 << 20;
+        let start = Instant::now();
+        let mut kept = Kept::new(start);
+        let mut purged_at = Vec::new();
+        for tick in 20..4_000 {
+            let now = start + tick * MEASURED_EVERY;
+            if kept.is_purged(12 * MIB, false, now) {
+                purged_at.push((now - start).as_secs());
+            }
+        }
+        assert_eq!(purged_at, [5, 13, 29, 61], "and it ends");
+        let at = start + 4_000 * MEASURED_EVERY;
+        assert!(!kept.is_purged(20 * MIB, false, at));
+        assert!(kept.is_purged(20 * MIB, false, at + PURGED_LATER));
     }
 
     /// A file system with these files.
