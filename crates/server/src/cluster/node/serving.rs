@@ -1,17 +1,18 @@
 //! The services of a node: layers at a home, and at other nodes listeners that forward to the home.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use quartet_cluster::silence::BEAT_EVERY;
+use quartet_cluster::start_marks::StartMarks;
 use quartet_cluster::state::{Action, Cause, Reason, Service};
 use quartet_engine::{Arrival, Dependency, Durability, Engine, Role, Settled};
 use quartet_layer_redis::Redis;
-use quartet_log_replicated::{NodeId, PartitionId, Term};
+use quartet_log_replicated::{PartitionId, Term};
 use quartet_tenancy::Catalogue;
 
 use super::{EXIT_REMOVED, LOOK_EVERY, Shared};
@@ -159,7 +160,7 @@ impl Shared {
     }
 
     fn follow_roles(&self, reports: &Receiver<(PartitionId, Role)>, becoming: &mut Becoming) {
-        let mut marked_for = BTreeSet::new();
+        let mut start_marks = BTreeMap::new();
         while !self.is_over() {
             if self.home.members.is_removed() {
                 tracing::error!("this node was removed from the cluster: stopping");
@@ -179,7 +180,7 @@ impl Shared {
                 self.home.members.outlook(partition, &figures)
             };
             let actions = self.state().turn(&roles, outlook, Instant::now());
-            self.mark_for_started_nodes(&mut marked_for);
+            self.mark_for_started_nodes(&mut start_marks);
             let mut actions = actions.into_iter();
             if let Err(error) = actions.try_for_each(|action| self.carry_out(action, &roles, becoming)) {
                 tracing::error!("serving failed, and is tried again: {error:#}");
@@ -188,19 +189,13 @@ impl Shared {
         }
     }
 
-    /// Makes a mark once another node runs that has no state hash: a node without a comparison
-    /// since its start takes over by no hand-over, and the next mark of a large database is late.
-    /// `marked_for`: the nodes that a mark was made for.
-    fn mark_for_started_nodes(&self, marked_for: &mut BTreeSet<(PartitionId, NodeId)>) {
-        for (partition, engine) in self.foundation.partitions.iter() {
-            let without_hash = match engine.is_home() {
-                true => self.home.members.nodes_without_hash(partition),
-                false => BTreeSet::new(),
-            };
-            marked_for.retain(|(of, node)| *of != partition || without_hash.contains(node));
-            let count_before = marked_for.len();
-            marked_for.extend(without_hash.into_iter().map(|node| (partition, node)));
-            if marked_for.len() > count_before {
+    /// Makes a mark once another node runs that has no state hash yet.
+    fn mark_for_started_nodes(&self, start_marks: &mut BTreeMap<PartitionId, StartMarks>) {
+        for (partition, engine) in self.foundation.partitions.iter().filter(|(_, engine)| engine.is_home()) {
+            let without_hash = self.home.members.nodes_without_hash(partition);
+            let took = Duration::from_micros(engine.replication().hash_micros);
+            let marks = start_marks.entry(partition).or_default();
+            if marks.is_due(&without_hash, took, Instant::now()) {
                 engine.mark();
             }
         }
