@@ -75,7 +75,7 @@ class Clients:
     def leave(self, node: Node) -> None:
         """No client is at the node afterwards, nor comes there before `nodes` has it again."""
         self.nodes = [other for other in self.all_nodes if other is not node]
-        until(lambda: node not in self.places.values(), "all clients have left the node")
+        until(lambda: node not in list(self.places.values()), "all clients have left the node")
 
     def _run(self, name: str, connect: Callable) -> None:
         def ask() -> None:
